@@ -1,4 +1,4 @@
-"""`build`: the seven stages from top to bottom, from a SPEC to a bundle for one or more targets."""
+"""`build`: the eight stages from top to bottom, from a SPEC to a bundle for one or more targets."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.entries import joined_dims, joined_states
 from aotc.aot.errors import GoldenMismatch
 from aotc.aot.front_end import capture_and_rewrite
+from aotc.aot.ir.graph import own_sources
 from aotc.aot.ir.size import Dim
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
@@ -161,6 +162,7 @@ def build(
     )
 
 
+@own_sources()
 def _compile(
     spec: str,
     targets: Sequence[Target],
@@ -190,7 +192,7 @@ def _validate(
     names = joined_states([each.graph for each in captured]).names
     checks: list[Comparison] = []
     for number, each in enumerate(captured):
-        entry = validation.Entry(number, tuple(dims), names)
+        entry = validation.PlanEntry(number, tuple(dims), names)
         arguments = (compiled.plan, compiled.library, compiled.target)
         label = f"{each.entry}." if len(captured) > 1 else ""
         for check in validation.validate(each, constants, *arguments, entry):
@@ -206,7 +208,7 @@ def _validate(
 def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> TargetReport:
     return TargetReport(
         target=compiled.target.name,
-        kernels=len(compiled.tuning.kernels),
+        kernels=len(compiled.plan.kernels),
         launches=sum(_launches(compiled.sources).values()),
         entries=len(_launches(compiled.sources)),
         measured=compiled.tuning.measured,
@@ -252,7 +254,7 @@ def _contents(
     types = [signature(each.graph, each.dims, each.guards, dims) for each in captured]
     kept = states([each.graph for each in captured], dims)
     parts = [
-        contents.Part(each.target, each.groups, each.sources, each.tuning, each.plan)
+        contents.Part(each.target, each.scheduled, each.sources, each.tuning, each.plan)
         for each in compiled
     ]
     facts = {
@@ -265,7 +267,11 @@ def _contents(
     quantized = _quantized(captured)
     if quantized is not None:
         facts["quantized"] = quantized
-    extras = {**contents.sources(parts), **contents.json_file("provenance.json", facts)}
+    extras = {
+        **contents.sources(parts),
+        **contents.graphs(parts),
+        **contents.json_file("provenance.json", facts),
+    }
     if options.debug:
         extras |= contents.debug(clock.texts, parts)
     precisions = [part.target.traits.dot_precision for part in parts]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 from aotc.aot import contents
@@ -34,7 +33,7 @@ from aotc.aot.tune.compiling import Files, require_support_code, support_code
 from aotc.aot.tune.compiling import Resources as Resources
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measuring import measurer_for
-from aotc.aot.tune.record import Line, Place, parse_record, print_record
+from aotc.aot.tune.record import print_record, read_record, write_record
 from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
@@ -76,19 +75,24 @@ def compile_for(
     options: BuildOptions,
     resources: Resources,
     clock: Clock,
+    has_example: bool = True,
 ) -> Compiled:
-    """The stages from schedule to plan, in order; one graph an entry."""
-    scheduled, sources = schedule_and_lower(target, graphs, clock)
+    """The stages from schedule to plan, in order; one graph an entry.
+
+    has_example: whether the typical sizes get kernels of their own, of fixed shapes.
+    """
+    scheduled, sources = schedule_and_lower(target, graphs, clock, has_example)
     tuning, planned, library = tune_and_plan(target, sources, options, resources, clock)
     return Compiled(target, scheduled, sources, tuning, planned, library)
 
 
 def schedule_and_lower(
-    target: Target, graphs: Sequence[Graph], clock: Clock
+    target: Target, graphs: Sequence[Graph], clock: Clock, has_example: bool = True
 ) -> tuple[tuple[Schedule, ...], Sources]:
     """The stages schedule and lower: groups, kernels, buffers of each entry and range of sizes."""
     dims = joined_dims([dims_of(graph) for graph in graphs])
-    rows = [row for number, graph in enumerate(graphs) for row in _ranges(number, graph)]
+    numbered = enumerate(graphs)
+    rows = [row for number, graph in numbered for row in _ranges(number, graph, has_example)]
     scheduled = _schedule([row.graph for row in rows], target, clock)
     states = joined_states(graphs)
     variants = []
@@ -113,9 +117,9 @@ class _Range:
     dims: tuple[Dim, ...]
 
 
-def _ranges(entry: int, graph: Graph) -> Iterator[_Range]:
+def _ranges(entry: int, graph: Graph, has_example: bool) -> Iterator[_Range]:
     dims = dims_of(graph)
-    for each in buckets(dims):
+    for each in buckets(dims, has_example):
         narrow = narrowed(graph, dict(zip(dims, each, strict=True))) if dims else graph
         yield _Range(entry, narrow, tuple(each))
 
@@ -177,7 +181,7 @@ def _tune(
             device=(devices.name if devices else "") or options.device,
             mode=options.tune,
             frozen=options.frozen,
-            record=_read_record(options.record),
+            record=read_record(options.record),
             has_record=options.record is not None,
             budget_seconds=options.tune_budget_seconds,
         )
@@ -187,7 +191,7 @@ def _tune(
             if options.record is None:
                 require_support_code(target.device, store)
             beside = support_code(target.device, executor, store)
-        clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
+        clock.dump("tune", print_record({line.key: line for line in tuning.lines}))
         clock.detail = (
             f"{counts.compiled - compiled} compiled, {counts.cache_hits - hits} from the cache"
         )
@@ -195,7 +199,7 @@ def _tune(
             clock.detail += f", {tuning.measured} measured, {tuning.skipped} left for the budget"
         merged = with_lines(policy.record, tuning.lines)
         if options.record is not None and merged != policy.record:
-            options.record.write_text(print_record(merged))
+            write_record(options.record, merged)
     return tuning, beside
 
 
@@ -226,13 +230,6 @@ def _role(space: str, is_stored: bool) -> Literal["weight", "read", "stored"]:
     return "weight" if space == "weight" else "read"
 
 
-def _read_record(path: Path | None) -> dict[Place, Line]:
-    """The record's lines; none where there is no file yet."""
-    if path is None or not path.exists():
-        return {}
-    return parse_record(path.read_text(), str(path))
-
-
 def _plan(
     sources: Sources, tuning: Tuning, beside: Files, target: Target, clock: Clock
 ) -> tuple[Plan, bytes]:
@@ -243,8 +240,8 @@ def _plan(
         family = FAMILIES[target.device]
         library = family.library([kernel.binary for kernel in used], beside)
         # On a GPU each image names its own.
-        lent = [0 if library.images else kernel.binary.scratch_bytes for kernel in used]
-        scratch_bytes = max(lent, default=0)
+        scratches = [0 if library.images else kernel.binary.scratch_bytes for kernel in used]
+        scratch_bytes = max(scratches, default=0)
         rows = [[_chosen(spec, tuning, library) for spec in each.specs] for each in variants]
         parts = [
             Variant(each.dims, each.assignment, tuple(row), each.entry)

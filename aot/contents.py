@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from aotc.aot.extensions import extension
-from aotc.aot.ir.graph import Constant
+from aotc.aot.facts import graph_file
+from aotc.aot.ir.graph import Constant, Node, walk
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
+from aotc.aot.lower.matmul.gpu_cost import machine_of
 from aotc.aot.pack import BackendContents, Golden, TensorData
-from aotc.aot.schedule.group import Group
+from aotc.aot.printable import printable
+from aotc.aot.schedule.group import Group, Schedule
 from aotc.aot.schedule.trace import LEAVES
-from aotc.aot.sources import Sources, print_sources
+from aotc.aot.sources import Lowered, Sources, print_sources
+from aotc.aot.targets.families import tool_versions
 from aotc.aot.targets.target import Target
-from aotc.aot.targets.versions import tool_versions
+from aotc.aot.traits import TargetTraits
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
 from aotc.aot.version import installed_version
@@ -37,6 +41,8 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 # orders of summation; integers must be equal.
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
+FEMTOSECONDS = 1_000_000  # of a nanosecond
+SHOWN_LENGTH = 240  # of attributes: source texts of calls are no part of a graph's picture
 ROUNDING_FACTOR = 3  # roundings of a model and, twice as large, those of our code
 
 
@@ -45,10 +51,15 @@ class Part:
     """What the sources and facts of one target are written from."""
 
     target: Target
-    groups: tuple[Group, ...]  # of all variants
+    scheduled: tuple[Schedule, ...]  # one a variant
     sources: Sources
     tuning: Tuning
     plan: Plan
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of all variants that become kernels."""
+        return tuple(group for each in self.scheduled for group in each.launched)
 
 
 def weights(constants: Mapping[str, Constant], plan: Plan) -> dict[str, TensorData]:
@@ -168,6 +179,103 @@ def _target_facts(part: Part) -> dict[str, Any]:
 def sources(parts: Sequence[Part]) -> dict[str, bytes]:
     """Source and spec of each distinct kernel and the buffer assignment, to be tuned elsewhere."""
     return print_sources([part.sources for part in parts])
+
+
+def graphs(parts: Sequence[Part]) -> dict[str, bytes]:
+    """The graphs of each target and the groups that its launches compute."""
+    texts: dict[str, int] = {}
+    targets = tuple(
+        graph_file.TargetGraphs(
+            part.target.name,
+            round(part.target.traits.byte_ns * FEMTOSECONDS),
+            round(part.target.traits.operation_ns * FEMTOSECONDS),
+            tuple(
+                _variant(schedule, variant, part.target.traits, texts)
+                for schedule, variant in zip(part.scheduled, part.sources.variants, strict=True)
+            ),
+        )
+        for part in parts
+    )
+    file = graph_file.GraphFile(graph_file.VERSION, tuple(texts), targets)
+    return {graph_file.NAME: graph_file.print_graphs(file)}
+
+
+def _variant(
+    schedule: Schedule, variant: Lowered, traits: TargetTraits, texts: dict[str, int]
+) -> graph_file.Variant:
+    known = (*schedule.graph.nodes(), *walk(tuple(_named(schedule))))
+    numbers = {node: number for number, node in enumerate(dict.fromkeys(known))}
+
+    def number_of(text: str) -> int:
+        return texts.setdefault(_short(text), len(texts))
+
+    def places(nodes: Iterable[Node]) -> tuple[int, ...]:
+        return tuple(numbers[node] for node in nodes)
+
+    nodes = tuple(
+        (
+            number_of(node.op),
+            number_of(_attributes(node)),
+            number_of(str(node.type)),
+            number_of(node.source or ""),
+            places(node.inputs),
+        )
+        for node in numbers
+    )
+    specs = iter(variant.specs)
+
+    def row(group: Group) -> graph_file.Group:
+        work: Group | KernelSpec = group if group.kind == "torch" else next(specs)
+        return graph_file.Group(
+            group.kind,
+            _short(group.label, 256),
+            places(group.nodes),
+            places(group.reads),
+            places(root.node for root in group.roots),
+            work.bytes,
+            work.operations,
+            round(_estimate_ns(group, work.bytes, work.operations, traits)),
+        )
+
+    groups = tuple(map(row, schedule.groups))
+    names = zip(schedule.graph.output_names, schedule.graph.outputs, strict=True)
+    outputs = tuple((_short(name, 256), numbers[node]) for name, node in names)
+    ranges = tuple((dim.name, dim.low, dim.high) for dim in variant.dims)
+    return graph_file.Variant(variant.entry, ranges, nodes, outputs, groups)
+
+
+def _attributes(node: Node) -> str:
+    """Those that the type does not say."""
+    hidden = ("dtype", "shape") if not node.inputs else ()
+    return ", ".join(f"{name}={value!r}" for name, value in node.attrs if name not in hidden)
+
+
+def _estimate_ns(group: Group, nbytes: int, operations: int, traits: TargetTraits) -> float:
+    """The cost model's figures: a launch, and the slower of its bytes and its operations."""
+    operation_ns = traits.operation_ns
+    root = group.root_op if traits.is_gpu else None
+    is_product = group.kind in ("matmul", "attention") or (root is not None and root.op == "placed")
+    if root is not None and is_product and root.inputs[0].dtype in ("f16", "bf16"):
+        machine = machine_of(traits)
+        operation_ns = 1 / (machine.dot_operations * machine.multiprocessors)
+    work_ns = max(nbytes * traits.byte_ns, operations * operation_ns)
+    return traits.launch_ns + work_ns
+
+
+def _named(schedule: Schedule) -> Iterator[Node]:
+    """Every node that some group computes, reads or stores."""
+    for group in schedule.groups:
+        yield from (*group.reads, *group.nodes, *(root.node for root in group.roots))
+
+
+def _short(text: str, limit: int = graph_file.TEXT_LENGTH) -> str:
+    """Printable text within a limit; what is longer ends with its digest, so that two that differ
+    stay apart."""
+    plain = printable(text, kept="")
+    if len(plain) <= min(limit, SHOWN_LENGTH):
+        return plain
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{plain[: min(limit, SHOWN_LENGTH) - 18]}… {digest}"
 
 
 def debug(texts: Mapping[str, str], parts: Sequence[Part]) -> dict[str, bytes]:

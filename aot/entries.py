@@ -163,29 +163,29 @@ def _reading_states(captured: Captured, states: Sequence[tuple[State, Node]]) ->
     def known(node: Node, made: Node) -> Node:
         return new[node.attr("name")] if _is_constant(node, new) else made
 
-    kept = len(graph.returned) + len(graph.states)
+    count = len(graph.returned) + len(graph.states)
     whole = graph.rebuilt(known)
     names = tuple(state.name for state, _ in states)
     changed = replace(
         whole,
         inputs=(*whole.inputs, *new.values()),
-        outputs=(*whole.outputs[:kept], *new.values(), *whole.outputs[kept:]),
+        outputs=(*whole.outputs[:count], *new.values(), *whole.outputs[count:]),
         input_names=(*whole.input_names, *names),
-        output_names=(*whole.output_names[:kept], *names, *whole.output_names[kept:]),
+        output_names=(*whole.output_names[:count], *names, *whole.output_names[count:]),
         constants={name: each for name, each in whole.constants.items() if name not in new},
         states=(*whole.states, *(state for state, _ in states)),
     )
-    return _with_more_results(replace(captured, graph=changed), kept, arrays)
+    return _with_more_results(replace(captured, graph=changed), count, arrays)
 
 
-def _with_more_results(captured: Captured, kept: int, arrays: Sequence[Array]) -> Captured:
-    """The capture, whose calls leave these arrays as they are, behind the first `kept` results."""
+def _with_more_results(captured: Captured, count: int, arrays: Sequence[Array]) -> Captured:
+    """The capture, whose calls leave these arrays as they are, behind the first `count` results."""
     zeros = (0.0,) * len(arrays)
     none = tuple(numpy.zeros(array.shape, bool) for array in arrays)
 
     def undecided(asked: Undecided) -> Undecided:
         """What roundings decide, of outputs to which the unchanged states were added."""
-        return lambda results, limits: (*asked(results[:kept], limits[:kept]), *none)
+        return lambda results, limits: (*asked(results[:count], limits[:count]), *none)
 
     def trial(each: Trial) -> Trial:
         return replace(

@@ -1,4 +1,7 @@
-"""`EntryPoint`: one of the ways to call a model, as a spec names it; imports nothing."""
+"""`EntryPoint`: one of the ways to call a model, as a spec declares it; imports nothing.
+
+A loaded program calls one by an `EntryFunction` (`runtime/programs/entry.py`).
+"""
 
 from __future__ import annotations
 

@@ -53,6 +53,30 @@ class CompileError(AotcError):
     template = "{message}"
 
 
+class KernelAsserted(AotcError, RuntimeError):
+    """A `tl.device_assert`, or a check that `debug=True` adds, does not hold; exit 3."""
+
+    code = "kernel-assertion"
+    exit_code = 3
+    template = (
+        "assertion `{text}` of kernel `{kernel}` failed at {line}: program {program},"
+        " element {element}; {count} of the launch's programs"
+    )
+    hint = "the kernel's results are not to be used; other launches are not affected"
+
+
+class OutOfBounds(AotcError, RuntimeError):
+    """A kernel under `debug="memory"` leaves a tensor; the access is not made; exit 3."""
+
+    code = "kernel-out-of-bounds"
+    exit_code = 3
+    template = (
+        "kernel `{kernel}` {access} {nbytes} bytes at {where}: at {line}, program {program};"
+        " {count} such chunks of accesses"
+    )
+    hint = "give the access a `mask`, or the kernel the size of the tensor"
+
+
 class TuneError(AotcError):
     """Measuring or reading a tuning record failed; exit 4."""
 
@@ -75,7 +99,7 @@ class BuildExtraMissing(UserError):
 
     exit_code = 7
     template = "`{module}` is not installed, `{command}` needs it"
-    hint = 'pip install "aotc[build]"'
+    hint = 'pip install "aotc[build]"; in a checkout of aotc: pip install ".[build]"'
 
 
 class OutputExists(UserError):
@@ -85,10 +109,18 @@ class OutputExists(UserError):
     hint = "pass `--force` to replace it, or choose another path with `-o`"
 
 
+class FileTaken(UserError):
+    """A command would write over a file that is there."""
+
+    template = "`{path}` exists, expected a file to make"
+    hint = "choose another one with `-o`, or replace it with `--force`"
+
+
 class UnknownTarget(UserError):
     """`--target` names no row of the target table."""
 
     template = "target `{target}` is not known, expected one of: {known}"
+    hint = "`aotc build --help` shows the form of a target, `aotc doctor` this machine's"
 
 
 class TargetDeviceAbsent(UserError):
@@ -111,6 +143,7 @@ class InputArgumentError(UserError):
 
     code = "argument"
     template = "argument `{argument}` is not of the form {expected}"
+    hint = "name each once, as in `--input x=@x.npy`; `aotc inspect BUNDLE` lists the names"
 
 
 class InputFileError(UserError):
@@ -121,6 +154,28 @@ class InputFileError(UserError):
     hint = "write it with `numpy.save`"
 
 
+class PlotExtraMissing(UserError):
+    """A picture was asked for as PNG where matplotlib is not installed."""
+
+    exit_code = 7
+    template = "`{module}` is not installed, which writes PNG files"
+    hint = 'pip install "aotc[plot]", or write `{path}`, which needs nothing'
+
+
+class OutputInBundle(UserError):
+    """A report, plot or trace would be written into a bundle, which then had a file too many."""
+
+    template = "`{path}` lies in the bundle `{bundle}`, every file of which has its digest"
+    hint = "choose a path beside the bundle"
+
+
+class MeasuredFileInvalid(UserError):
+    """A file does not hold what `aotc profile --json` or `aotc bench --json` prints."""
+
+    template = "`{path}` holds {found}, expected {expected}"
+    hint = "write it with `aotc {command} BUNDLE --json > FILE`"
+
+
 class GoldenMismatch(AotcError):
     """The finished bundle gives other numbers than the exported model; exit 1."""
 
@@ -129,7 +184,10 @@ class GoldenMismatch(AotcError):
         "output `{name}` differs from the exported model: max error {difference:.3g} relative to "
         "max |expected|, expected at most {tolerance:.3g}"
     )
-    hint = "report it with `--debug` output, or keep the bundle with `--allow-mismatch`"
+    hint = (
+        "`aotc reduce SPEC -o smallest.py` finds the smallest part that differs; "
+        "`--allow-mismatch` keeps the bundle"
+    )
 
 
 class KernelFailed(CompileError):
@@ -143,12 +201,14 @@ class KernelTooLarge(CompileError):
     """A kernel's configuration asks for more than a multiprocessor of its target has."""
 
     template = "kernel `{kernel}` needs {found} {unit}, expected at most {expected}"
+    hint = "leave the choice to the cost model: `--tune off`, without a `--record`"
 
 
 class NothingToReduce(UserError):
     """`aotc reduce` was given a model that builds and gives torch's numbers."""
 
     template = "`{spec}` builds and its numbers agree, expected a model that fails"
+    hint = "give the options with which the build fails, such as its `--target`"
 
 
 class TuningRecordMiss(TuneError):
@@ -201,12 +261,14 @@ class SpecNotUnderstood(SpecError):
 
     code = "spec-form"
     template = "spec `{spec}` is no `FILE.py`, `FILE.py:NAME`, `PACKAGE.MODULE:NAME` or `FILE.pt2`"
+    hint = "`aotc init MODEL` writes a spec; docs/tutorial.md begins with one"
 
 
 class SpecFileMissing(SpecError):
     """The file that SPEC names is not there."""
 
     template = "spec file `{path}` does not exist"
+    hint = "`aotc init MODEL` writes a spec"
 
 
 class SpecModuleMissing(SpecError):
@@ -220,6 +282,7 @@ class SpecImportFailed(SpecError):
     """The user's file raised while it was imported, or while it built the model."""
 
     template = "`{path}` failed while {doing}: {kind}: {detail}\n  at {source}"
+    hint = "it has to run by itself first: `python FILE.py`"
 
 
 class SpecModelMissing(SpecError):
@@ -235,6 +298,7 @@ class SpecModelInvalid(SpecError):
     """What SPEC names is neither a module nor a function."""
 
     template = "`{name}` in `{path}` is `{found}`, expected a torch.nn.Module or a function"
+    hint = "give an instance of torch.nn.Module, or a function `build_…` that returns one"
 
 
 class SpecInputsMissing(SpecError):
@@ -248,6 +312,7 @@ class SpecInputsInvalid(SpecError):
     """`example_inputs` cannot be the arguments of the model."""
 
     template = "`example_inputs` do not fit `{callee}{signature}`: {detail}"
+    hint = "give a tuple of the positional arguments, or a dict of the named ones"
 
 
 class SpecEntriesInvalid(SpecError):
@@ -282,6 +347,7 @@ class NativeOpInvalid(UserError):
     """`aot.native_op` was given what no op can be made of."""
 
     template = "native op `{op}`: {detail}"
+    hint = "docs/native-backends.md shows one whole"
 
 
 class ModelRaised(SpecError):
@@ -309,7 +375,9 @@ class SizeUnsupported(UnsupportedError):
 class DimUnreadable(UnsupportedError):
     """No input of the model shows a dynamic size."""
 
-    template = "no dim of an input is a multiple of the size `{name}`, so that no call shows it"
+    template = (
+        "the size `{name}` cannot be read from the inputs: no dim of them is a multiple of it"
+    )
     hint = "name the dims of the inputs themselves in `dynamic_shapes`, not what follows from them"
 
 
@@ -390,7 +458,7 @@ class KernelNotOnHost(UnsupportedError):
 class OpsUnsupported(UnsupportedError):
     """Everything in the model that has no import, each with its line."""
 
-    template = "the model holds what aotc cannot compile:\n{ops}"
+    template = "the model has operations that aotc cannot compile:\n{ops}"
     hint = (
         "write it with other ops, add a row to the import table (CONTRIBUTING.md), or have torch "
         "run it at each call: `--fallback torch`"
@@ -400,7 +468,7 @@ class OpsUnsupported(UnsupportedError):
 class FallbackRefused(OpsUnsupported):
     """With `--fallback torch`: what torch cannot run for compiled code either, with its line."""
 
-    template = "the model holds what neither aotc can compile nor torch can run for it:\n{ops}"
+    template = "the model has operations that neither aotc can compile nor torch run for it:\n{ops}"
     hint = "write it with other ops, or keep it outside of the model"
 
 

@@ -18,6 +18,7 @@ EXTENSIONS = {
     "native kernels": "aotc.aot.native.lowering",
     "measuring native functions": "aotc.aot.native.bench",
     "aot.native_op": "aotc.aot.native.ops",
+    "aotc init FOLDER": "aotc.aot.huggingface.new_spec",
     "aotc backends": "aotc.runtime.backends",
     "aotc profile": "aotc.aot.profile",
     "aotc reduce": "aotc.aot.reduce",

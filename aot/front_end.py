@@ -12,7 +12,7 @@ from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.quantise import quantise_module
 from aotc.aot.capture.spec import load_specs
 from aotc.aot.capture.tracing import traced
-from aotc.aot.capture_cache import cached_capture
+from aotc.aot.capture_cache import cached_captures
 from aotc.aot.entries import agreed
 from aotc.aot.host_kernels import host_kernels, kernels_of
 from aotc.aot.ir.graph import Graph
@@ -69,13 +69,15 @@ def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> tu
     """Each entry by itself, and then all of them with one meaning for each name."""
     with clock.stage("capture"):
         found, known, quantised = [], 0, None
-        for loaded in load_specs(spec):
+        specs = load_specs(spec)
+        for loaded in specs:
             if options.quantize and (quantised is None or loaded.module is None):
                 quantised = quantise_module(loaded, options.quantize)  # entries share the module
+        leaves = options.fallback == "torch"
+        captures = cached_captures(specs, store, leaves, options.round_intermediates)
+        for loaded in specs:
             with host_kernels(loaded):  # export and the golden numbers launch them
-                leaves = options.fallback == "torch"
-                arguments = (store, leaves, options.round_intermediates)
-                captured, was_known = cached_capture(loaded, *arguments)
+                captured, was_known = next(captures)
             if quantised is not None:
                 graph = quantise_weights(captured.graph, quantised.originals, quantised.kind)
                 captured = replace(captured, graph=graph, quantized=quantised.facts())
@@ -85,6 +87,8 @@ def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> tu
         texts = [print_graph(each.graph, with_sources=True) for each in agreeing]
         clock.dump("capture", _by_entry([each.entry for each in agreeing], texts))
         origin = ", from the cache" if known == len(found) else ""
+        if 0 < known < len(found):
+            origin = f", {known} of them from the cache"
         mode = ", by strict export" if any(each.is_strict for each in found) else ""
         entries = "" if len(found) == 1 else f" in {len(found)} entries"
         nodes = sum(len(each.graph.nodes()) for each in agreeing)

@@ -20,7 +20,7 @@ from aotc.runtime import Program
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.comparison import elements, relative_difference
-from aotc.runtime.programs.entry import EntryPoint
+from aotc.runtime.programs.entry import EntryFunction
 
 MAGIC = b"\x93NUMPY"
 HEADER_LIMIT_BYTES = 1 << 16
@@ -70,7 +70,7 @@ def buffers(
 
 
 def outputs_of(
-    program: Program | EntryPoint, inputs: Mapping[str, memoryview]
+    program: Program | EntryFunction, inputs: Mapping[str, memoryview]
 ) -> dict[str, bytes | memoryview]:
     """Call the program on arrays by name; its outputs by name, as `host_arrays` takes them."""
     results = program.flatten(program(**inputs))
@@ -90,7 +90,8 @@ def pack_values(spec: TensorSpec, values: list[float]) -> HostArray:
 
 
 def draw(spec: TensorSpec, seed: int, like: HostArray | None = None) -> HostArray:
-    """A random array: floats are normal, whole numbers lie in the range of `like`, or are 0.
+    """A random array of a fixed shape: floats are normal, whole numbers lie in the range of `like`,
+    or are 0.
 
     Indices out of range would read foreign memory, so whole numbers are never guessed.
     """

@@ -19,16 +19,22 @@ from aotc.aot import validation
 from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
-from aotc.aot.ir.size import Dim, size_of
+from aotc.aot.ir.placement import contiguous_strides, places
+from aotc.aot.ir.size import Dim, Extent, fixed, size_of
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import print_graph
 from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents
 from aotc.aot.pack.tensors import tensor_file
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.stages import Clock
+from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.families import find_target
+from aotc.aot.targets.target import Target
+from aotc.aot.tune.compiling import Task, compile_each
+from aotc.kernels.templates.registry import ADAPTER, kernel_text
 from aotc.runtime.bundle.manifest import HEAD_NAME, REFIT_FOLDER, TABLES_NAME
 from aotc.runtime.bundle.parameters import (
     PARAMETERS_NAME,
@@ -39,23 +45,31 @@ from aotc.runtime.bundle.parameters import (
     RecoverCode,
     WeightsCode,
 )
+from aotc.runtime.bundle.placement import PLACEMENT_NAME, Placement, SumCode, View, as_rows
 from aotc.runtime.bundle.plan import files_of
+from aotc.runtime.errors import AotcError
 
 if TYPE_CHECKING:
     from aotc.aot.capture.capture import Captured
 
 MOST_FEATURES, MOST_RANK = 1 << 18, 1 << 12  # of a weight that an adapter changes
+FLOATS = ("bf16", "f16", "f32")
+SUM_FUNCTION = "add_product"
+SUM_SIZES = ("M", "N", "R", "WEIGHT_ROW", "LEFT_ROW", "LEFT_RANK", "RIGHT_RANK", "RIGHT_COLUMN")
+SUM_CONFIG = (("ROWS", 64), ("COLUMNS", 128), ("RANK", 16), ("num_warps", 8))
 BASELINE = "cpu-x86-64-v3"  # of all CPUs that programs run on
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsProgram:
     """The compiled program. inputs: the constants of the model that it reads, in order; outputs:
-    names of the tensors that it makes, with what they are."""
+    names of the tensors that it makes, with what they are; rest: the program of those that are more
+    than rows of parameters, for devices."""
 
     inputs: tuple[Constant, ...]
     outputs: tuple[Constant, ...]
     compiled: Compiled
+    rest: WeightsProgram | None = None
 
     def run(self) -> dict[str, Array]:
         """The tensors that it makes of the model's own parameters, by name."""
@@ -94,16 +108,29 @@ def weights_program(
     with clock.stage("weights"):
         graph, inputs = weights_graph(made)
         clock.dump("weights", print_graph(graph))
-        target = find_target(BASELINE)
-        rewritten, _ = rewrite(graph, target.traits)
-        frozen = options.frozen and options.record is None
-        plain = replace(options, tune="off", record=None, frozen=frozen)
-        compiled = compile_for(target, [rewritten], plain, resources, Clock())
-        program = WeightsProgram(inputs, tuple(made.values()), compiled)
+        compiled = _compiled(graph, options, resources)
+        rest = None
+        others = {name: row for name, row in made.items() if not _is_moved(row)}
+        if others and any(each.target.traits.is_gpu for each in targets):
+            part, read = weights_graph(others)
+            code = _compiled(part, options, resources) if len(others) < len(made) else compiled
+            rest = WeightsProgram(read, tuple(others.values()), code)
+        program = WeightsProgram(inputs, tuple(made.values()), compiled, rest)
         tensors = program.run()
         kernels = len(compiled.tuning.kernels)
         clock.detail = f"{len(tensors)} tensors of {len(inputs)} parameters, {kernels} kernels"
     return program, tensors
+
+
+def _compiled(
+    graph: Graph, options: BuildOptions, resources: Resources, has_example: bool = True
+) -> Compiled:
+    """A graph as code for every CPU that programs run on."""
+    target = find_target(BASELINE)
+    rewritten, _ = rewrite(graph, target.traits)
+    frozen = options.frozen and options.record is None
+    plain = replace(options, tune="off", record=None, frozen=frozen)
+    return compile_for(target, [rewritten], plain, resources, Clock(), has_example)
 
 
 def weights_graph(made: Mapping[str, Constant]) -> tuple[Graph, tuple[Constant, ...]]:
@@ -121,20 +148,22 @@ def weights_graph(made: Mapping[str, Constant]) -> tuple[Graph, tuple[Constant, 
     new: dict[Node, Node] = {}
     for node in nodes:
         new[node] = inputs.get(node) or node.on(tuple(new[operand] for operand in node.inputs))
-    fixed = {each.name: each for each in read.values() if not each.is_replaceable}
+    constants = {each.name: each for each in read.values() if not each.is_replaceable}
     outputs = tuple(new[each] for each in expressions)
     names = tuple(node.attr("name") for node in inputs.values())
-    graph = Graph(tuple(inputs.values()), outputs, names, tuple(made), fixed)
+    graph = Graph(tuple(inputs.values()), outputs, names, tuple(made), constants)
     return graph.with_outputs(outputs), tuple(read[node] for node in inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterPrograms:
     """What adds an adapter to weights. recover: from stored tensors, by these names, to parameters
-    of these names; additions: by element type of the weights."""
+    of these names; additions: by element type of the weights; sums: kernels of devices, by target
+    and element types of weights and adapters."""
 
     recover: tuple[Compiled, tuple[str, ...], tuple[str, ...]] | None
     additions: Mapping[str, Compiled]
+    sums: Mapping[tuple[str, str, str], tuple[Target, KernelBinary]]
 
 
 def adapter_programs(
@@ -150,23 +179,62 @@ def adapter_programs(
     leaves = [leaf for row in rows.values() for leaf in row.leaves if leaf.is_replaceable]
     dtypes = {row.type.dtype for row in (*plain, *leaves) if row.type.rank == 2}
     with clock.stage("weights"):
-
-        def compiled(graph: Graph) -> Compiled:
-            target = find_target(BASELINE)
-            rewritten, _ = rewrite(graph, target.traits)
-            frozen = options.frozen and options.record is None
-            choices = replace(options, tune="off", record=None, frozen=frozen)
-            return compile_for(target, [rewritten], choices, resources, Clock())
-
         recover = None
         if program is not None:
             graph, names, found = recovering_graph(program.outputs)
-            recover = (compiled(graph), names, found) if found else None
+            code = _compiled(graph, options, resources) if found else None
+            recover = None if code is None else (code, names, found)
         additions = {
-            dtype: compiled(_addition(dtype)) for dtype in sorted(dtypes & {"f16", "bf16", "f32"})
+            dtype: addition_program(dtype, options, resources)
+            for dtype in sorted(dtypes & set(FLOATS))
         }
+        devices = [each.target for each in targets if each.target.traits.is_gpu]
+        sums = sum_kernels(devices, tuple(additions), options, resources)
         clock.detail = f"adapters of {', '.join(additions)}"
-    return AdapterPrograms(recover, additions)
+    return AdapterPrograms(recover, additions, sums)
+
+
+def addition_program(dtype: str, options: BuildOptions, resources: Resources) -> Compiled:
+    """W + s · B · A on the CPU, for weights of one element type: products in the order of the rank.
+
+    No rank has a kernel of its own: of a product that a loop makes in one turn, Triton makes
+    dot(B, A, W) of W + dot(B, A, 0), sums that begin with W.
+    """
+    return _compiled(_addition(dtype), options, resources, has_example=False)
+
+
+def sum_kernels(
+    targets: Sequence[Target],
+    dtypes: Sequence[str],
+    options: BuildOptions,
+    resources: Resources,
+) -> dict[tuple[str, str, str], tuple[Target, KernelBinary]]:
+    """The kernels that add adapters to weights of these types on devices."""
+    tasks = {
+        (target.name, dtype, factors): _sum_task(target, dtype, factors)
+        for target in targets
+        for dtype in dtypes
+        for factors in FLOATS
+    }
+    made = compile_each(list(tasks.values()), resources, lambda _: not options.frozen)
+    found = {}
+    for key, task in tasks.items():
+        binary = made[task]
+        if isinstance(binary, AotcError):
+            raise binary
+        found[key] = task.target, binary
+    return found
+
+
+def _sum_task(target: Target, dtype: str, factors: str) -> Task:
+    kinds = {"weight_ptr": dtype, "left_ptr": factors, "right_ptr": factors}
+    params = [Param(name, f"*{DTYPES[kind].triton}") for name, kind in kinds.items()]
+    params += [Param(name, "fp32") for name in ("LEFT_SCALE", "RIGHT_SCALE")]
+    params += [Param("START", "i64"), *(Param(name, "i32") for name in SUM_SIZES)]
+    form = Form("", kernel_text(ADAPTER), SUM_FUNCTION)
+    candidate = Candidate(SUM_CONFIG, (1, 1, 1))
+    name = f"sum of {dtype} and products of {factors}"
+    return Task(KernelSpec(name, (form,), tuple(params), (candidate,), 0, 0), candidate, target)
 
 
 def _addition(dtype: str) -> Graph:
@@ -183,8 +251,8 @@ def _addition(dtype: str) -> Graph:
         for name, shape in shapes.items()
     )
     weight, a, b, scale = inputs
-    product = make("matmul", (b, a))
-    total = build.cast(weight, "f32") + product * build.expand(scale, product.shape)
+    product = make("matmul", (b * build.expand(scale, b.shape), a))
+    total = build.cast(weight, "f32") + product
     return Graph(inputs, (build.cast(total, dtype),), tuple(shapes), ("sum",), {})
 
 
@@ -232,7 +300,8 @@ def _recover(node: Node, value: Node, names: Container[str], found: dict[str, No
             value = build.slice_axis(value, axis, low[axis], end)
         _recover(inner, value, names, found)
     elif node.op == "concat":
-        axis, start = node.attr("axis"), 0
+        axis = node.attr("axis")
+        start: Extent = 0
         for operand in node.inputs:
             end = start + operand.shape[axis]
             _recover(operand, build.slice_axis(value, axis, start, end), names, found)
@@ -264,14 +333,11 @@ def with_weights_program(
     kept = dict.fromkeys(raw)
     inputs = () if program is None else program.inputs
     rows = list({**raw, **{each.name: each for each in inputs}}.values())
-    parameters = tuple(
-        Parameter(row.names, row.type.dtype, row.type.shape, row.name if row.name in kept else "")
-        for row in rows
-    )
+    parameters = tuple(_parameter(row, row.name in kept) for row in rows)
     known = {name for row in parameters for name in row.names}
-    rest = [(name, digest) for name, digest in _held(captured).items() if name not in known]
-    fixed = tuple(FixedTensor(name, bytes.fromhex(digest)) for name, digest in rest if digest)
-    unread = tuple(name for name, digest in rest if not digest)
+    others = [(name, digest) for name, digest in _held(captured).items() if name not in known]
+    unchanged = tuple(FixedTensor(name, bytes.fromhex(digest)) for name, digest in others if digest)
+    unread = tuple(name for name, digest in others if not digest)
     files: dict[str, bytes] = {}
     numbers = {row.name: number for number, row in enumerate(rows)}
     weights, code = dict(contents.weights), None
@@ -279,16 +345,7 @@ def with_weights_program(
         compiled = program.compiled
         weights |= content.weights(compiled.constants, compiled.plan)
         files = _files("weights", compiled)
-        code = WeightsCode(
-            *_names("weights"),
-            tuple(sorted(compiled.target.needs)),
-            tuple(numbers[each.name] for each in program.inputs),
-            tuple(each.name for each in program.outputs),
-            tuple(
-                tuple(numbers[leaf.name] for leaf in each.leaves if leaf.is_replaceable)
-                for each in program.outputs
-            ),
-        )
+        code = _code("weights", program, numbers)
     recover, adapters = None, []
     if adapter_codes is not None:
         if adapter_codes.recover is not None:
@@ -299,14 +356,85 @@ def with_weights_program(
         for dtype, compiled in adapter_codes.additions.items():
             files |= _files(f"adapter-{dtype}", compiled)
             adapters.append(AdapterCode(dtype, *_names(f"adapter-{dtype}")))
-    listing = Parameters(parameters, fixed, unread, code, recover, tuple(adapters))
+    listing = Parameters(parameters, unchanged, unread, code, recover, tuple(adapters))
     files[PARAMETERS_NAME] = listing.to_bytes()
+    made = () if program is None else program.outputs
+    views, moved = _views([row for row in rows if row.name in kept], made, numbers)
+    sums, codes = _sum_files(adapter_codes)
+    rest = None if program is None else program.rest
+    rest_code = None
+    if rest is not None:
+        weights |= content.weights(rest.compiled.constants, rest.compiled.plan)
+        codes |= _files("rest", rest.compiled)
+        rest_code = _code("rest", rest, numbers)
+    files |= {**codes, PLACEMENT_NAME: Placement(views, moved, sums, rest_code).to_bytes()}
     if not has_weights and weights:
-        made = {row.stored for row in parameters} | set(() if code is None else code.outputs)
-        tables = [bytes(tensor.data) for name, tensor in weights.items() if name not in made]
+        given = {row.stored for row in parameters} | set(() if code is None else code.outputs)
+        tables = [bytes(tensor.data) for name, tensor in weights.items() if name not in given]
         files[HEAD_NAME] = bytes(next(tensor_file(weights)))
         files[TABLES_NAME] = b"".join(tables)
     return replace(contents, weights=weights, refit=files, has_weights=has_weights)
+
+
+def _parameter(row: Constant, is_kept: bool) -> Parameter:
+    shape = tuple(map(fixed, row.type.shape))
+    return Parameter(row.names, row.type.dtype, shape, row.name if is_kept else "")
+
+
+def _views(
+    kept: Sequence[Constant], made: Sequence[Constant], numbers: Mapping[str, int]
+) -> tuple[tuple[View, ...], tuple[str, ...]]:
+    """Where stored tensors hold parameters as they are, and those that hold nothing else."""
+    views, moved = [], []
+    for row in kept:
+        shape = tuple(map(fixed, row.type.shape))
+        views.append(View(numbers[row.name], row.name, 0, contiguous_strides(shape)))
+    for row in made:
+        names = {leaf.name for leaf in row.leaves if leaf.is_replaceable}
+        assert row.expression is not None
+        found = places(row.expression, names)
+        if found is not None:
+            moved += [row.name] * _is_moved(row)
+            views += [View(numbers[each.name], row.name, each.start, each.strides)
+                      for each in found]  # fmt: skip
+    return tuple(views), tuple(moved)
+
+
+def _is_moved(row: Constant) -> bool:
+    """Whether rows of parameters make up a stored tensor, beside what does not depend on any."""
+    raw = {leaf.name: leaf for leaf in row.leaves if leaf.is_replaceable}
+    found = None if row.expression is None else places(row.expression, raw)
+    shapes = {name: tuple(map(fixed, leaf.type.shape)) for name, leaf in raw.items()}
+    return found is not None and all(as_rows(shapes[row.name], row.strides) for row in found)
+
+
+def _code(stem: str, program: WeightsProgram, numbers: Mapping[str, int]) -> WeightsCode:
+    """What the runtime is to know of a weights program; numbers: of the parameters by name."""
+    return WeightsCode(
+        *_names(stem),
+        tuple(sorted(program.compiled.target.needs)),
+        tuple(numbers[each.name] for each in program.inputs),
+        tuple(each.name for each in program.outputs),
+        tuple(
+            tuple(numbers[leaf.name] for leaf in each.leaves if leaf.is_replaceable)
+            for each in program.outputs
+        ),
+    )
+
+
+def _sum_files(
+    programs: AdapterPrograms | None,
+) -> tuple[tuple[SumCode, ...], dict[str, bytes]]:
+    """The kernels of devices that add adapters, and their files."""
+    codes, files, config = [], {}, dict(SUM_CONFIG)
+    rows = () if programs is None else programs.sums.items()
+    for (_, dtype, factors), (target, binary) in rows:
+        name = f"{REFIT_FOLDER}sum-{target.name}-{dtype}-{factors}.cubin"
+        sizes = (binary.threads, binary.shared_bytes, config["ROWS"], config["COLUMNS"])
+        needs = tuple(sorted(target.needs))
+        codes.append(SumCode(target.device, needs, dtype, factors, name, binary.symbol, *sizes))
+        files[name] = binary.code
+    return tuple(codes), files
 
 
 def _names(stem: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ import numpy
 
 from aotc.aot import validation
 from aotc.aot.compile import Resources, tune_and_plan
-from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing
+from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing, UnknownTarget
 from aotc.aot.extensions import extension
 from aotc.aot.ir.storage import Array
 from aotc.aot.options import BuildOptions
@@ -34,9 +34,8 @@ from aotc.aot.pack import (
 from aotc.aot.pack.staging import check_free
 from aotc.aot.sources import Sources, read_sources
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime
-from aotc.aot.targets.families import FAMILIES, find_target
+from aotc.aot.targets.families import FAMILIES, find_target, tool_versions
 from aotc.aot.targets.target import Target as TargetRow
-from aotc.aot.targets.versions import tool_versions
 from aotc.aot.tasks.errors import ClusterDeviceMissing
 from aotc.aot.tasks.task import Executor, Request
 from aotc.aot.tune.compiling import Counts
@@ -120,7 +119,7 @@ def retune(
                 arguments = here[target.name][0], target, contents
                 for number in range(len(manifest.entries)):
                     _validate(*arguments, number)
-                    _compare_ranges(*arguments, number, _kept(opened, row))
+                    _compare_ranges(*arguments, number, _unchanged(opened, row))
         with clock.stage("pack"):
             packed = pack(contents, out, options.force)
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
@@ -178,6 +177,10 @@ def _targets_here(
 ) -> dict[str, tuple[TargetRow, Sources]]:
     """The targets to choose anew: all that can be measured, or with `--frozen` all that have
     sources."""
+    known = [row.name for row in opened.manifest.targets]
+    for name in only:
+        if name not in known:
+            raise UnknownTarget(target=name, known=", ".join(known))
     found = {}
     missing: ClusterDeviceMissing | None = None
     for row in opened.manifest.targets:
@@ -220,19 +223,19 @@ def _choose(
     """What was chosen for each target of `here`, and all targets of the new bundle."""
     tunings, targets = {}, []
     for row in opened.manifest.targets:
-        kept = _kept(opened, row)
+        contents = _unchanged(opened, row)
         if row.name in here:
             target, sources = here[row.name]
             clock.target = row.name
             arguments = (target, sources, options, resources, clock)
             tunings[row.name], plan, library = tune_and_plan(*arguments)
-            kept = replace(kept, plan=plan, library=library)
-        targets.append(kept)
+            contents = replace(contents, plan=plan, library=library)
+        targets.append(contents)
     clock.target = ""
     return tunings, tuple(targets)
 
 
-def _kept(opened: Bundle, row: Target) -> TargetContents:
+def _unchanged(opened: Bundle, row: Target) -> TargetContents:
     """A target as the bundle has it."""
     plan = Plan.from_msgpack(opened.read(row.plan), opened.where(row.plan))
     library, _ = split_library(opened.read(row.library))
@@ -250,8 +253,9 @@ def _validate(
     arrays = [validation.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
     outputs = [validation.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
-    kept = SessionSizes(contents.session_dims, contents.session_sizes, contents.states).bind({})
-    plan, values = target.plan, signature.bind([tensor.shape for tensor in golden.inputs], kept)
+    of_states = SessionSizes(contents.session_dims, contents.session_sizes, contents.states)
+    shapes = [tensor.shape for tensor in golden.inputs]
+    plan, values = target.plan, signature.bind(shapes, of_states.bind({}))
     shaped = plan.at(values[: len(signature.dims)], number)
     validation.run(row, target.library, shaped, weights, arrays, outputs)
     _, specs = signature.at(values)

@@ -10,9 +10,9 @@ from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.size import Dim, Extent, Guard, Size, content, divides, size_of
 from aotc.aot.plan import SizeTable
 from aotc.runtime.bundle import signature as runtime
-from aotc.runtime.bundle.extent import VALUE_LIMIT, Row
+from aotc.runtime.bundle.extent import Row
 from aotc.runtime.bundle.manifest import Entry, TensorSpec
-from aotc.runtime.bundle.signature import NO_SIZES, SessionSize, SessionSizes
+from aotc.runtime.bundle.signature import NO_SIZES, SessionDim, SessionSizes
 from aotc.runtime.bundle.structure import PLAIN, Structure
 
 
@@ -22,9 +22,9 @@ class Signature:
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    dims: tuple[runtime.Size, ...] = ()
+    dims: tuple[runtime.Dim, ...] = ()
     sizes: tuple[Row, ...] = ()
-    guards: tuple[runtime.Condition, ...] = ()
+    guards: tuple[runtime.Guard, ...] = ()
 
     def bind(
         self, shapes: Sequence[Sequence[int]], session: Mapping[str, int] = NO_SIZES
@@ -63,15 +63,7 @@ def signature(
     table = SizeTable(others or dims)
     inputs = _specs(graph.input_names, graph.given, table)
     outputs = _specs(graph.output_names, graph.returned, table)
-    conditions = tuple(
-        runtime.Condition(
-            table.index(guard.size),
-            -VALUE_LIMIT if guard.low is None else guard.low,
-            VALUE_LIMIT if guard.high is None else guard.high,
-            guard.text,
-        )
-        for guard in guards
-    )
+    conditions = tuple(map(table.condition, guards))
     own = {dim.name: dim for dim in dims}
     read = tuple(
         _read(own[dim.name], graph) if dim.name in own else _elsewhere(dim)
@@ -88,24 +80,26 @@ def _specs(names: Sequence[str], nodes: Sequence[Node], table: SizeTable) -> tup
 
 
 def states(graphs: Sequence[Graph], dims: Sequence[Dim] = ()) -> SessionSizes:
-    """Names and types of what calls leave to the next one, those of all entries, each once, and the
-    sizes that a session fixes."""
-    kept: dict[str, Node] = {}
+    """Names and types of the states of all entries, each once, and the sizes that a session
+    fixes."""
+    state_nodes: dict[str, Node] = {}
     for graph in graphs:
         for state, node in zip(graph.states, graph.inputs[len(graph.given) :], strict=True):
-            kept.setdefault(state.name, node)
-    names = {dim.name for node in kept.values() for size in node.sizes() for dim in size.dims()}
+            state_nodes.setdefault(state.name, node)
+    names = {
+        dim.name for node in state_nodes.values() for size in node.sizes() for dim in size.dims()
+    }
     own = [dim for dim in dims if dim.name in names]
     table = SizeTable(own)
     specs = tuple(
         TensorSpec(name, node.dtype, tuple(map(table.named, node.shape)))
-        for name, node in kept.items()
+        for name, node in state_nodes.items()
     )
-    sizes = tuple(SessionSize(dim.name, dim.low, dim.high, dim.typical) for dim in own)
+    sizes = tuple(SessionDim(dim.name, dim.low, dim.high, dim.typical) for dim in own)
     return SessionSizes(sizes, tuple(table.rows), specs)
 
 
-def _read(dim: Dim, graph: Graph) -> runtime.Size:
+def _read(dim: Dim, graph: Graph) -> runtime.Dim:
     """Where a call shows the dim: an input's dim that is a multiple of it, and a number."""
     found: list[tuple[int, int, int, int]] = []
     for place, node in enumerate(graph.given):
@@ -115,16 +109,16 @@ def _read(dim: Dim, graph: Graph) -> runtime.Size:
                 found.append((*linear, place, axis))
     if found:
         scale, offset, place, axis = min(found)
-        return runtime.Size(dim.name, dim.low, dim.high, place, axis, scale, offset)
-    kept = graph.inputs[len(graph.given) :]
-    if not any(dim in size.dims() for node in kept for size in node.sizes()):
+        return runtime.Dim(dim.name, dim.low, dim.high, place, axis, scale, offset)
+    state_nodes = graph.inputs[len(graph.given) :]
+    if not any(dim in size.dims() for node in state_nodes for size in node.sizes()):
         raise DimUnreadable(name=dim.name)
     return _elsewhere(dim)
 
 
-def _elsewhere(dim: Dim) -> runtime.Size:
+def _elsewhere(dim: Dim) -> runtime.Dim:
     """A dim that no input shows: the session has it, or it is another entry's."""
-    return runtime.Size(dim.name, dim.low, dim.high, None, 0)
+    return runtime.Dim(dim.name, dim.low, dim.high, None, 0)
 
 
 def _linear(extent: Extent, dim: Dim) -> tuple[int, int] | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from aotc.runtime.arrays.dlpack import HOST
 
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")  # of a config, beside its constexprs
+# Of a config, beside its constexprs.
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class TargetTraits:
     packs_weights: bool = True  # matmuls read constant operands in panels
     has_tensor_copies: bool = False  # a unit copies tiles by descriptors
     has_tensor_maps: bool = False  # launches can make these of their parameters
+    has_float8: bool = False  # converts 8-bit floats
     can_overlap: bool = False  # groups of warps take turns on the tensor cores (`wgmma`)
     lanes: int = 16  # f32 elements of one vector register
     programs_wanted: int = 8  # programs of a large kernel, so that a few cores share it evenly

@@ -9,12 +9,15 @@ file is in the page cache.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import hashlib
 import json
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 SPEC = """
 import torch
@@ -90,7 +93,11 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
     path = folder / "model.py"
     path.write_text(SPEC.format(**vars(given)))
     options = BuildOptions(cache_folder(None), adapters=True)
-    build(str(path), folder / "bundle", [given.target], options)
+    began = time.perf_counter()
+    built = build(str(path), folder / "bundle", [given.target], options)
+    print(
+        f"build {time.perf_counter() - began:.1f} s, {built.bundle_bytes / 1e9:.2f} GB", flush=True
+    )
     state = dict(load_spec(str(path)).module.state_dict())
     save_file(state, folder / "new.safetensors")
     write_adapter(folder / "adapter", state, given.rank)
@@ -104,9 +111,43 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
     )
     print(f"  {nbytes / 1e9:.2f} GB of parameters, {nbytes / 1e9 / load_s:.2f} GB/s")
     report("next call", 1, lambda: program(ids))
+    program.reset_weights()
     report("apply_lora", given.times, lambda: program.apply_lora(folder / "adapter"))
+    report("next call", 1, lambda: program(ids))
     report("reset_weights", given.times, program.reset_weights)
+    if program.device != "cpu":
+        compare(program, folder / "adapter")
     report("call", given.times, lambda: program(ids))
+
+
+def compare(program: Any, adapter: Path) -> None:
+    """Whether the device's sums are those of the host, bit by bit."""
+    from unittest.mock import patch
+
+    from aotc.runtime.programs.device_weights import DeviceSums
+
+    program.apply_lora(adapter)
+    found = digest(program)
+    program.reset_weights()
+    own = digest(program)
+    with patch.object(DeviceSums, "of", lambda *_: None):
+        report("on the host", 1, lambda: program.apply_lora(adapter))
+    is_equal = found == digest(program) != own
+    print(f"sums of device and host: {'equal' if is_equal else 'DIFFERENT'}")
+    program.reset_weights()
+    print(f"after a reset: {'the own weights' if digest(program) == own else 'OTHERS'}")
+
+
+def digest(program: Any) -> str:
+    """Of all weights that a program has on its device."""
+    executable, spans = program._loaded.executable, program._loaded.spans
+    found = hashlib.sha256()
+    for name in sorted(executable.weights):
+        memory = ctypes.create_string_buffer(spans[name][1])
+        place = ctypes.addressof(memory)
+        executable.gpu.copy_to_host(place, executable.weights[name], len(memory))
+        found.update(memory)
+    return found.hexdigest()
 
 
 def write_adapter(folder: Path, state: dict, rank: int) -> None:
@@ -120,7 +161,7 @@ def write_adapter(folder: Path, state: dict, rank: int) -> None:
         if weight.ndim == 2 and "tokens" not in name:
             module = f"base_model.model.{name.removesuffix('.weight')}"
             tensors[f"{module}.lora_A.weight"] = torch.randn(rank, weight.shape[1])
-            tensors[f"{module}.lora_B.weight"] = torch.zeros(weight.shape[0], rank)
+            tensors[f"{module}.lora_B.weight"] = torch.randn(weight.shape[0], rank) / 64
     save_file(tensors, folder / "adapter_model.safetensors")
     config = {"peft_type": "LORA", "lora_alpha": rank, "r": rank}
     (folder / "adapter_config.json").write_text(json.dumps(config))
@@ -134,7 +175,8 @@ def report(name: str, times: int, work: Callable[[], object]) -> float:
         work()
         found.append(time.perf_counter() - began)
     median = statistics.median(found)
-    print(f"{name:14} {median * 1e3:10.2f} ms  ({min(found) * 1e3:.2f} to {max(found) * 1e3:.2f})")
+    print(f"{name:14} {median * 1e3:10.2f} ms  ({min(found) * 1e3:.2f} to {max(found) * 1e3:.2f})",
+          flush=True)  # fmt: skip
     return median
 
 

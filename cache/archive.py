@@ -66,7 +66,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Entry:
     """An entry of an archive that was read once."""
 
     key: Key
@@ -181,7 +181,7 @@ class _Input:
         self.path = path
         self.left = os.fstat(file.fileno()).st_size
 
-    def entries(self) -> Iterator[_Place]:
+    def entries(self) -> Iterator[_Entry]:
         """Each entry, its digests checked. Raises ArchiveInvalid for whatever is not as it was
         written."""
         count, last = 0, ""
@@ -199,7 +199,7 @@ class _Input:
         if self._read(len(END_BLOCKS)) != END_BLOCKS or self.left:
             raise self._invalid("there is data behind its end")
 
-    def _entry(self, name: str, nbytes: int) -> _Place:
+    def _entry(self, name: str, nbytes: int) -> _Entry:
         record = self._data(nbytes, RECORD_LIMIT_BYTES)
         key, listed = self._record(record)
         if name != f"{_folder_name(key)}/{RECORD}":
@@ -212,7 +212,7 @@ class _Input:
             files.append((row["name"], row, self.file.tell()))
             if self._digest(row["size_bytes"]) != row["sha256"]:
                 raise self._invalid(f"`{expected}` has other bytes than its record says")
-        return _Place(key, tuple(files))
+        return _Entry(key, tuple(files))
 
     def _record(self, text: bytes) -> tuple[Key, list[dict[str, Any]]]:
         """The key and the rows of a record, which has to be written as the store writes it."""
@@ -284,7 +284,7 @@ class _Input:
 _NAME_FIELDS = ((345, 500), (0, 100))  # where a header has the folders and the name
 
 
-def _files(file: BinaryIO, path: Path, place: _Place) -> dict[str, bytes]:
+def _files(file: BinaryIO, path: Path, place: _Entry) -> dict[str, bytes]:
     """The files of an entry, read again: the archive may have been changed meanwhile."""
     files = {}
     for name, row, offset in place.files:

@@ -60,6 +60,7 @@ class BucketUnknown(CacheError):
 
     code = "cache-bucket-unknown"
     template = "no cache bucket is called `{bucket}`, expected one of: {known}"
+    hint = "`aotc cache ls` shows the kind of each entry"
 
 
 class RemoteCacheAddressInvalid(CacheError):
@@ -85,7 +86,7 @@ class RemoteCacheKeyMissing(CacheError):
     """A remote cache without a key: anybody who can write there would choose the machine code."""
 
     code = "remote-cache-key"
-    template = "remote cache `{url}` has no key, by which its records are authenticated"
+    template = "remote cache `{url}` has no key to authenticate its records with"
     hint = (
         "name a file with AOTC_REMOTE_CACHE_KEY_FILE, or accept records of anybody who can write "
         "to the server with AOTC_REMOTE_CACHE_AUTHENTICATION=none"
@@ -98,7 +99,7 @@ class ArchiveInvalid(CacheError):
     code = "cache-archive"
     exit_code = 6
     template = "`{path}` is not a cache archive: {found}"
-    hint = "make it anew by `aotc cache export`; nothing of it was imported"
+    hint = "write it again with `aotc cache export`; nothing was imported"
 
 
 class CacheNotWritable(CacheError):

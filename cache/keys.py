@@ -13,7 +13,7 @@ from typing import Any
 
 # Bucket → version. A change of what an entry holds raises the version; old and new versions share
 # one cache folder and never read each other's entries.
-BUCKETS: dict[str, int] = {"binaries": 1, "captures": 2, "programs": 1, "tuning": 1}
+BUCKETS: dict[str, int] = {"binaries": 1, "captures": 3, "programs": 1, "tuning": 1}
 
 FieldValue = str | int | bool | None
 

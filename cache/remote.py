@@ -228,7 +228,7 @@ class RemoteLayer:
         waiting: deque[Future[_Made]] = deque()
         try:
             for item in items:
-                waiting.append(pool.submit(call, item))
+                waiting.append(_begin(pool, call, item))
                 if len(waiting) >= 2 * CONNECTIONS:
                     yield waiting.popleft().result()
             while waiting:
@@ -251,6 +251,21 @@ class RemoteLayer:
             is_first, self._is_warned = not self._is_warned, True
         if is_first:
             warnings.warn(f"remote cache {self.url}: {what}", CacheWarning, stacklevel=2)
+
+
+def _begin(
+    pool: ThreadPoolExecutor, call: Callable[[_Given], _Made], item: _Given
+) -> Future[_Made]:
+    """A call by the pool, or here where the system starts no more threads."""
+    try:
+        return pool.submit(call, item)
+    except RuntimeError:
+        made: Future[_Made] = Future()
+        try:
+            made.set_result(call(item))
+        except Exception as error:
+            made.set_exception(error)
+        return made
 
 
 def read_rows(record: bytes, key: Key) -> list[FileRow]:

@@ -11,17 +11,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
-import io
-import math
 import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from aotc.cache.errors import RemoteCacheAddressInvalid, RemoteCacheSecretInvalid
+from aotc.cache.timed import Clock, Timed, TimedSecure
 
 CONNECT_S = 5.0
 SILENCE_S = 5.0  # the longest wait for the next byte
@@ -92,7 +90,7 @@ class Transport:
         total_s: seconds that a request may take, besides a second for each MiB of it. Raises
         RemoteCacheSecretInvalid and RemoteCacheAddressInvalid.
         """
-        self._idle: list[_Timed] = []  # its methods are atomic
+        self._idle: list[Timed] = []  # its methods are atomic
         self.address = address
         self.total_s = total_s
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "aotc"}
@@ -161,7 +159,7 @@ class Transport:
 
     def _asked(
         self, method: str, path: str, body: bytes | None, deadline: float
-    ) -> tuple[_Timed, http.client.HTTPResponse]:
+    ) -> tuple[Timed, http.client.HTTPResponse]:
         """Send a request, once more where a kept connection turns out to have been closed."""
         target, headers = self.address.path + path, self._headers
         if self._proxy is not None and self._tls is None:
@@ -177,7 +175,7 @@ class Transport:
                 if not is_kept or not isinstance(fault, _GONE):
                     raise
 
-    def _connection(self, deadline: float) -> tuple[_Timed, bool]:
+    def _connection(self, deadline: float) -> tuple[Timed, bool]:
         """A connection, and whether it has been used before."""
         with contextlib.suppress(IndexError):
             kept = self._idle.pop()
@@ -185,74 +183,15 @@ class Transport:
             return kept, True
         connect_s = max(0.01, min(CONNECT_S, deadline - time.monotonic()))
         place = self._proxy or self.address
-        made: _Timed
+        made: Timed
         if self._tls is None:
-            made = _Timed(place.host, place.port, timeout=connect_s)
+            made = Timed(place.host, place.port, timeout=connect_s)
         else:
-            made = _TimedSecure(place.host, place.port, timeout=connect_s, context=self._tls)
+            made = TimedSecure(place.host, place.port, timeout=connect_s, context=self._tls)
             if self._proxy is not None:
                 made.set_tunnel(self.address.host, self.address.port, self._proxy.headers)
-        made.clock = _Clock(self, deadline)
+        made.clock = Clock(deadline, SILENCE_S, lambda: self.is_stopped)
         return made, False
-
-
-class _Clock:
-    """How long the request that is under way may still wait."""
-
-    def __init__(self, owner: Transport, deadline: float) -> None:
-        self.owner = owner
-        self.deadline = deadline  # of time.monotonic()
-
-    def step_s(self, longest_s: float) -> float:
-        left_s = self.deadline - time.monotonic()
-        if left_s <= 0 or self.owner.is_stopped:
-            raise TimeoutError("the answer took too long")
-        return min(left_s, longest_s)
-
-
-class _TimedReader(io.RawIOBase):
-    """Reads a socket; each wait is bounded by what is left of the request's time."""
-
-    def __init__(self, sock: Any, clock: _Clock) -> None:
-        self._sock, self._clock = sock, clock
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._sock.settimeout(self._clock.step_s(SILENCE_S))
-        return int(self._sock.recv_into(buffer))
-
-
-class _TimedSocket:
-    """What http.client asks of a socket, with the clock of the request."""
-
-    def __init__(self, sock: Any, clock: _Clock) -> None:
-        self._sock, self._clock = sock, clock
-
-    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReader(self._sock, self._clock))
-
-    def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(self._clock.step_s(math.inf))  # of the whole call
-        self._sock.sendall(data)
-
-    def close(self) -> None:
-        self._sock.close()
-
-
-class _Timed(http.client.HTTPConnection):
-    """A connection whose waits a clock bounds."""
-
-    clock: _Clock
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock: Any = _TimedSocket(self.sock, self.clock)
-
-
-class _TimedSecure(_Timed, http.client.HTTPSConnection):
-    """With TLS; certificates are verified. `connect` is that of `_Timed` over HTTPSConnection's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,15 +35,20 @@ if not _is_second_name():
         from .loading import load as load
         from .mismatch import Mismatch as Mismatch
         from .mismatch import check as check
+        from .programs.metrics import metrics_text as metrics_text
         from .programs.program import Bound as Bound
         from .programs.program import Program as Program
         from .programs.seeds import manual_seed as manual_seed
         from .programs.session import Session as Session
+        from .serving.batcher import Batcher as Batcher
+        from .serving.deployment import Deployment as Deployment
 
     _HOMES = {
         "AotcError": "errors",
+        "Batcher": "serving.batcher",
         "Bound": "programs.program",
         "BundleError": "errors",
+        "Deployment": "serving.deployment",
         "EnvironmentFault": "errors",
         "IncompatibleError": "errors",
         "InputError": "errors",
@@ -55,6 +60,7 @@ if not _is_second_name():
         "get_backend": "backends",
         "load": "loading",
         "manual_seed": "programs.seeds",
+        "metrics_text": "programs.metrics",
     }
 
     def __getattr__(name: str) -> Any:
@@ -66,4 +72,5 @@ if not _is_second_name():
         globals()[name] = found
         return found
 
-    __all__ = list(_HOMES)
+    # `import *` shall stay cheap: batches need `threading` and `concurrent.futures`.
+    __all__ = [name for name in _HOMES if name != "Batcher"]

@@ -185,7 +185,7 @@ class FormatTooNew(IncompatibleError):
     """The bundle's format version is above what this runtime reads."""
 
     template = "`{path}` has format {found}, this runtime reads {expected}"
-    hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
+    hint = "install the version of aotc on this machine that built it, or a later one"
 
 
 class FormatTooOld(IncompatibleError):
@@ -199,7 +199,7 @@ class PlanFeatureUnknown(IncompatibleError):
     """A plan needs a feature that this runtime does not know."""
 
     template = "`{path}` needs the feature `{found}`, which this runtime does not know"
-    hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
+    hint = "install the version of aotc on this machine that built it, or a later one"
 
 
 class BundleIncompatible(IncompatibleError):
@@ -232,18 +232,21 @@ class InputCount(InputError):
     """More positional inputs than the program has."""
 
     template = "{found} inputs were given, expected {expected}: {names}"
+    hint = "`aotc inspect BUNDLE` lists the inputs in their order"
 
 
 class InputMissing(InputError):
     """An input was not given."""
 
     template = "input `{name}` is missing, expected {expected}"
+    hint = "`aotc inspect BUNDLE` lists the inputs"
 
 
 class InputUnknown(InputError):
     """A keyword names no input, or names one that was given by position."""
 
     template = "input `{name}` {detail}, expected inputs: {names}"
+    hint = "`aotc inspect BUNDLE` lists the inputs"
 
 
 class InputDtype(InputError):
@@ -257,6 +260,7 @@ class InputRank(InputError):
     """An array has another number of dims than the program takes."""
 
     template = "{role} `{name}` has rank {found} (shape {shape}), expected rank {rank} {expected}"
+    hint = "`aotc inspect BUNDLE` lists the shapes"
 
 
 class InputShape(InputError):
@@ -298,12 +302,14 @@ class OutputCount(InputError):
     """`out=` holds another number of arrays than the program has outputs."""
 
     template = "`out` has {found} arrays, expected {expected}"
+    hint = "give one array for each output, as `aotc inspect BUNDLE` lists them"
 
 
 class OutputUnusable(InputError):
     """An array given as `out=` or to `bind` cannot be used in place."""
 
     template = "{role} `{name}` is {found}, expected {expected}"
+    hint = "give an array that is contiguous and writable, of the dtype and shape of the output"
 
 
 class ProgramClosed(InputError):
@@ -322,6 +328,7 @@ class EnvironmentFault(AotcError):
     code = "environment"
     exit_code = 7
     template = "cannot {action} `{path}`: {detail}"
+    hint = "see that its folder exists, with the rights and the space that this needs"
 
 
 class BundleReplaced(EnvironmentFault):
@@ -355,7 +362,7 @@ class ExtensionMissing(EnvironmentFault):
     """A part of aotc that may be left out is needed and not installed."""
 
     template = "`{module}` is not installed, which {purpose} needs"
-    hint = "install aotc whole on this machine"
+    hint = "install all of aotc on this machine: some of its folders are absent"
 
 
 class DriverFault(EnvironmentFault):
@@ -363,6 +370,7 @@ class DriverFault(EnvironmentFault):
 
     code = "driver"
     template = "driver `{driver}` failed: {detail}"
+    hint = "run it again; `aotc doctor` shows what is installed and what the driver says"
 
 
 class LibraryUnsealed(DriverFault):
@@ -378,6 +386,7 @@ class SettingInvalid(AotcError):
 
     exit_code = 2
     template = "setting `{name}` is {found!r} (from {origin}), expected {expected}"
+    hint = "`aotc doctor` lists every setting, its value and where it is from"
 
 
 class SettingUnknown(AotcError):
@@ -385,6 +394,7 @@ class SettingUnknown(AotcError):
 
     exit_code = 2
     template = "setting `{name}` (from {origin}) is not known, expected one of: {known}"
+    hint = "`aotc doctor` lists every setting"
 
 
 def environment_fault(action: str, path: str, error: OSError) -> EnvironmentFault:
@@ -549,7 +559,10 @@ class SizeInvalid(InputError):
     """The sizes of a call are within their ranges, but too large together."""
 
     template = "the sizes of the call lead to {found}, expected {expected}"
-    hint = "a tensor may have 2147483647 elements: make the inputs smaller"
+    hint = (
+        "a tensor may have 2147483647 elements, a GPU's kernel 65535 programs along y and z: make "
+        "the inputs smaller, or rebuild with an example as large"
+    )
 
 
 class InputStrided(InputError):
@@ -598,7 +611,7 @@ class WeightsUnreadable(InputError):
     """What was given as weights cannot be read: no safetensors, or cut off."""
 
     template = "weights `{source}`: {found}, expected {expected}"
-    hint = "the program goes on with the weights that it has"
+    hint = "the program keeps its weights"
 
 
 class WeightsMismatch(InputError):
@@ -606,7 +619,7 @@ class WeightsMismatch(InputError):
     missing, extra, misshapen, mistyped, fixed (see `problems`)."""
 
     template = "weights `{source}` do not fit the program: {problems}"
-    hint = "the program goes on with the weights that it has; `fixed` ones are part of its code"
+    hint = "the program keeps its weights; those that are `fixed` are part of its code"
 
 
 class WeightsNotReplaceable(InputError):
@@ -621,7 +634,7 @@ class AdapterMismatch(InputError):
     known; `modules`: their names."""
 
     template = "adapter `{source}` does not fit the program: {problem}: {modules}"
-    hint = "the program goes on with the weights that it has"
+    hint = "the program keeps its weights"
 
 
 class WeightsAbsent(InputError):
@@ -629,3 +642,50 @@ class WeightsAbsent(InputError):
 
     template = "`{path}` does not hold its weights"
     hint = "give the model's files: `load(…, weights=PATH)`, or AOTC_WEIGHTS=PATH"
+
+
+class SwapIncompatible(IncompatibleError):
+    """A bundle does not take the place of another one: calls of the old one would not fit it."""
+
+    template = "{path}: {what} is {found}, expected {expected}, as the bundle that serves has"
+    hint = "build it from the same signature, or allow it: `swap(path, allow_changes=True)`"
+
+
+class SwapRunning(InputError):
+    """A deployment is swapped, drained or closed by the `warm_up` of a swap of its own."""
+
+    template = "a swap of this deployment runs in this thread, expected it to have ended"
+    hint = "`warm_up` is given the new program: call that alone"
+
+
+class Overloaded(EnvironmentFault):
+    """A batcher's queue is full."""
+
+    template = "{found} requests wait already, expected fewer than {limit}"
+    hint = "answer 503, or raise `max_queue`; more memory makes no more throughput"
+
+
+class BatcherClosed(InputError):
+    """A request to a batcher after it was closed."""
+
+    template = "the batcher is closed, expected it to be open"
+
+
+class BatcherOption(InputError):
+    """An argument of a batcher is out of its range or of another type."""
+
+    template = "`{name}` is {found}, expected {expected}"
+
+
+class DeadlinePassed(EnvironmentFault):
+    """A request's time ended before a batch took it, or before its result was there."""
+
+    template = "the request had no result after {found} s, expected one within {limit} s"
+    hint = "answer 504; where it happens often, allow fewer requests to wait or add workers"
+
+
+class NotBatched(InputError):
+    """A program whose calls cannot be joined along a dynamic dim."""
+
+    template = "{what} is {found}, expected {expected}"
+    hint = "build with the batch as a dynamic first dim of every input and output"

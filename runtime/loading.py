@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .bundle.plan import LaunchPlan
     from .drivers.protocol import Driver
     from .programs.fallback import Fallback
+    from .programs.statistics import Statistics
 
     Check = Callable[[LaunchPlan, tuple[Sequence[TensorSpec], Sequence[TensorSpec]]], None]
 
@@ -45,6 +46,7 @@ def load(
     trusted_keys: Sequence[Any] | None = None,
     revoked: str | os.PathLike[str] | None = None,
     weights: Any = None,
+    stats: bool | Statistics | None = None,
 ) -> Program:
     """Load the bundle at `path` and return a `Program`.
 
@@ -61,12 +63,14 @@ def load(
     revoked: path of a list of digests that are refused; None reads `AOTC_REVOKED`.
     weights: those that the program runs on, as `Program.load_weights` takes them. A bundle that was
     built with `--weights external` needs them, and those of the build; None reads `AOTC_WEIGHTS`.
+    stats: whether calls, errors and latencies are counted for `Program.stats`, or the statistics of
+    another program to count them in; None reads `AOTC_STATS`.
 
     Raises `BundleError` (damage, exit 6; among them `SignatureError`), `IncompatibleError` (not for
     this machine, 5; among them `FallbackUnavailable`, `NativeAbsent` and `NativeDiffers`),
     `EnvironmentFault` (7; among them `DeviceMemoryFull`) and `SettingInvalid` (2).
     """
-    options = (device, threads, verify, stream, trusted_keys, revoked, weights)
+    options = (device, threads, verify, stream, trusted_keys, revoked, weights, stats)
     return read_bundle(path, lambda bundle: load_open(bundle, *options), digest)
 
 
@@ -79,10 +83,12 @@ def load_open(
     trusted_keys: Sequence[Any] | None = None,
     revoked: str | os.PathLike[str] | None = None,
     weights: Any = None,
+    stats: bool | Statistics | None = None,
 ) -> Program:
     """The same of an open bundle; raises `BundleReplaced` too."""
     thread_count = _setting("AOTC_THREADS", threads)
     extent = _setting("AOTC_LOAD_VERIFY", verify)
+    statistics = find_statistics(stats)
     manifest = bundle.manifest
     require_trust(bundle, trusted_keys, revoked)
     fallback = _find_ops(manifest, bundle.path)
@@ -111,7 +117,7 @@ def load_open(
     finally:
         if digests is not None:
             _finish(digests, loaded)
-    program = _program(bundle, target, plan, loaded, stream)
+    program = _program(bundle, target, plan, loaded, stream, statistics)
     program.refit = refit
     if source is not None and not is_outside:
         try:
@@ -179,15 +185,16 @@ def _program(
     plan: Plan,
     loaded: Loaded,
     stream: Any,
+    statistics: Statistics | None,
 ) -> Program:
     """The program with its first session; raises `DeviceMemoryFull`, with nothing left behind."""
     parts = (bundle.manifest, target, bundle.digest, plan, loaded)
     try:
         if load_driver(target.device).HAS_DEVICE_MEMORY:
-            from .programs.device import DeviceProgram
+            from .programs.device import DeviceSession
 
-            return DeviceProgram(*parts, stream)
-        return Program(*parts)
+            return Program(*parts, DeviceSession, stream, statistics)
+        return Program(*parts, statistics=statistics)
     except BaseException:  # its traceback holds `loaded`, so that nothing would be freed yet
         loaded.executable.close()
         raise
@@ -246,7 +253,7 @@ def _check_states(manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, in
     ends = ({dim.name: dim.low for dim in manifest.session_dims},
             {dim.name: dim.default for dim in manifest.session_dims})  # fmt: skip
     for sizes in ends:
-        plan.kept_slots(manifest.entries[0].dims, sizes, manifest.session.at(sizes))
+        plan.state_slots(manifest.entries[0].dims, sizes, manifest.session.at(sizes))
     for index, slot in enumerate(plan.states):
         wanted: Any = slot.initial_bytes or slot.nbytes
         nbytes = spans[slot.initial][1] if slot.initial in spans else wanted
@@ -256,6 +263,17 @@ def _check_states(manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, in
             raise BundleMalformed(
                 path=plan.path, field=field, found=f"{nbytes} bytes", expected=expected_text
             )
+
+
+def find_statistics(stats: bool | Statistics | None) -> Statistics | None:
+    """What calls are counted in; nothing is imported where they are not."""
+    if stats is None or isinstance(stats, (bool, int, str)):
+        if not _setting("AOTC_STATS", stats):
+            return None
+        from .programs.statistics import Statistics
+
+        return Statistics()
+    return stats
 
 
 def _setting(name: str, argument: Any) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .bundle.manifest import Target
 
 
-UPGRADE = "upgrade aotc on this machine: `pip install --upgrade aotc`"
+UPGRADE = "install the version of aotc on this machine that built it, or a later one"
 
 
 class Mismatch(Record):

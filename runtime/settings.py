@@ -79,6 +79,9 @@ SETTINGS: dict[str, Setting] = {
         Setting("AOTC_REVOKED", "path", None, "file of the digests of bundles that are refused"),
         Setting("AOTC_WEIGHTS", "path", None, "weights in the place of the bundle's"),
         Setting(
+            "AOTC_STATS", "flag", False, "programs count calls and latencies for `Program.stats`"
+        ),
+        Setting(
             "AOTC_SEPARATE_BUFFERS",
             "flag",
             False,
@@ -92,6 +95,12 @@ SETTINGS: dict[str, Setting] = {
             "kernels on a device are launched before the ones before them have ended",
         ),
         Setting(
+            "AOTC_TRITON_CPU",
+            "flag",
+            False,
+            "Triton's kernels run on CPU tensors where Triton finds no GPU",
+        ),
+        Setting(
             "AOTC_BACKEND_PATH",
             "folders",
             (),
@@ -100,10 +109,10 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "AOTC_DYNAMIC_ARENA",
             "choice",
-            "maximum",
+            "auto",
             "memory of a session on a device whose shapes vary: at once for the largest in range, "
-            "or as they come",
-            ("maximum", "grow"),
+            "as they come, or the first where it takes at most half of what is free",
+            ("auto", "maximum", "grow"),
         ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
         Setting(
@@ -145,7 +154,7 @@ SETTINGS: dict[str, Setting] = {
             "AOTC_FROZEN",
             "flag",
             False,
-            "measure nothing and compile nothing that is not in cache or record",
+            "measure nothing, and fail if a kernel is neither in cache nor record",
         ),
         Setting("AOTC_JOBS", "count", 0, "compiler processes; 0 takes one for each CPU"),
         Setting("NO_COLOR", "presence", False, "no colour on the terminal"),

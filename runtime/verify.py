@@ -18,6 +18,7 @@ from .errors import (
     BundleAltered,
     BundleError,
     BundleFileMissing,
+    GoldenDiffers,
     GoldenMissing,
     IncompatibleError,
     environment_fault,
@@ -139,6 +140,37 @@ def _unchecked(bundle: Bundle, name: str) -> list[Finding]:
     return [Finding("signature", name, "absent", "not checked: no key is trusted")]
 
 
+def require_integrity(bundle: Bundle) -> None:
+    """Hold every byte of an open bundle against its digest; raises the `BundleError` of the first
+    file that fails. Files that may be deleted may be missing."""
+    manifest, directory = bundle.manifest, bundle.directory
+    for entry in manifest.files:
+        _check_file(directory, entry)
+    if manifest.weights is not None and not manifest.is_without_weights:
+        _check_weights(directory, manifest.weights)
+    try:
+        extras = bundle.extras().files
+    except BundleFileMissing:
+        return
+    for entry in extras:
+        try:
+            _check_file(directory, entry)
+        except BundleFileMissing:
+            continue
+
+
+def _check_file(directory: Directory, entry: FileEntry) -> None:
+    """The digest of a file, read in steps: extras have no bound on their size."""
+    found = _digests(directory, entry.name, entry.nbytes, max(entry.nbytes, 1))
+    _compare(directory, entry.name, "the file", found[0], entry.sha256)
+
+
+def _check_weights(directory: Directory, entry: WeightsEntry) -> None:
+    found = _digests(directory, entry.name, entry.nbytes, entry.chunk_bytes)
+    for index, (digest, expected) in enumerate(zip(found, entry.chunks, strict=True)):
+        _compare(directory, entry.name, f"chunk {index}", digest, expected)
+
+
 def _integrity(bundle: Bundle) -> list[Finding]:
     manifest, directory = bundle.manifest, bundle.directory
     findings = [Finding("integrity", MANIFEST_NAME, "ok")]
@@ -169,10 +201,8 @@ def _failure(layer: str, subject: str, error: AotcError) -> Finding:
 
 
 def _file_finding(directory: Directory, entry: FileEntry, required: bool) -> Finding:
-    """The digest of a file, read in steps: extras have no bound on their size."""
     try:
-        found = _digests(directory, entry.name, entry.nbytes, max(entry.nbytes, 1))
-        _compare(directory, entry.name, "the file", found[0], entry.sha256)
+        _check_file(directory, entry)
     except BundleFileMissing as error:
         if not required:
             return Finding("integrity", entry.name, "absent", "deleted; nothing needs it")
@@ -184,9 +214,7 @@ def _file_finding(directory: Directory, entry: FileEntry, required: bool) -> Fin
 
 def _weights_finding(directory: Directory, entry: WeightsEntry) -> Finding:
     try:
-        found = _digests(directory, entry.name, entry.nbytes, entry.chunk_bytes)
-        for index, (digest, expected) in enumerate(zip(found, entry.chunks, strict=True)):
-            _compare(directory, entry.name, f"chunk {index}", digest, expected)
+        _check_weights(directory, entry)
     except AotcError as error:
         return _failure("integrity", entry.name, error)
     return Finding("integrity", entry.name, "ok")
@@ -247,5 +275,5 @@ def _output_finding(spec: TensorSpec, found: bytes, golden: Golden, label: str) 
     detail = (
         f"max error {row.difference:.3g} relative to max |expected|, at most {row.tolerance:.3g}"
     )
-    status, code = ("ok", "") if row.is_ok else ("failed", "golden-differs")
+    status, code = ("ok", "") if row.is_ok else ("failed", GoldenDiffers.code)
     return Finding("golden", label + spec.name, status, detail, code, row.difference, row.tolerance)

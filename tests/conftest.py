@@ -25,6 +25,9 @@ if os.environ.get("AOTC_TESTS_WITHOUT"):
         [str(_MASK.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
 
+# Inductor compiles the few regions that tests leave to it by itself, without processes of its own.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 with suppress(ModuleNotFoundError):  # the GPU's tests draw no examples
     from hypothesis import HealthCheck, settings
 
@@ -43,6 +46,7 @@ from expected_texts import (  # noqa: E402, F401  # fixtures and hooks of every 
     pytest_addoption,
     pytest_terminal_summary,
 )
+from shared_workers import shared_workers  # noqa: E402
 
 TINY_MODEL = """
 import torch
@@ -66,6 +70,13 @@ example_inputs = (torch.randn(12, 48),)
 """
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiler_processes():
+    """Builds leave their compiler processes to each other."""
+    with shared_workers():
+        yield
+
+
 @pytest.fixture(scope="session")
 def spec(tmp_path_factory):
     path = tmp_path_factory.mktemp("spec") / "tiny.py"
@@ -75,8 +86,13 @@ def spec(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """One artifact cache for all tests that do not ask how full it is."""
-    return tmp_path_factory.mktemp("cache-of-tests")
+    """One artifact cache for all tests that do not ask how full it is, of all test processes."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder = folder / "cache-of-tests"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import ctypes
 from fake_books import Block, Event, LaunchRow, Stream
 from fake_cubin import read_image
 
+from aotc.runtime.drivers.cuda import libcuda
 from aotc.runtime.drivers.cuda.device import ATTRIBUTES
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, INVALID_IMAGE = 1, 2, 101, 200
@@ -270,6 +271,17 @@ class Functions:
         self._device_range(to, nbytes)
         self._device_range(source, nbytes)
         self._add(self._stream(stream), lambda: ctypes.memmove(to, source, nbytes))
+
+    def _cuMemcpy2DAsync_v2(self, copy, stream):
+        row = libcuda.RowsCopy.from_address(copy)
+        assert (row.source_type, row.type) == (1, 2)
+        assert row.width_bytes <= row.source_pitch_bytes
+        assert row.width_bytes <= row.pitch_bytes
+        for number in range(row.height):
+            to = row.device + number * row.pitch_bytes
+            source = row.source_host + number * row.source_pitch_bytes
+            self._device_range(to, row.width_bytes)
+            self._later_copy(to, source, row.width_bytes, stream, pinned=source)
 
     def _later_copy(self, to, source, nbytes, stream, pinned):
         block, target = self._block(pinned, nbytes), self._stream(stream)

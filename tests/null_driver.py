@@ -85,10 +85,10 @@ class Executable:
         """Memory for the sessions of several shapes of one caller."""
         return HostShared(0, self.plan.states, self.weights)
 
-    def session(self, shared: HostShared | None = None) -> NativeSession:
+    def session(self, shared: HostShared | None = None) -> CpuSession:
         """A session with memory of its own, but for what is shared with those of other shapes."""
         self._whole.sessions_open += 1
-        return NativeSession(self, shared)
+        return CpuSession(self, shared)
 
     def copy_strided(
         self, to: int, source: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]
@@ -101,7 +101,7 @@ class Executable:
         self.closed = True
 
 
-class NativeSession:
+class CpuSession:
     """The addresses and the arena of one caller."""
 
     def __init__(self, executable: Executable, shared: HostShared | None = None) -> None:
@@ -115,7 +115,9 @@ class NativeSession:
         self.states = shared.states
         self._words = (ctypes.c_int64 * len(plan.checks))()
         self._steps: list[Any] = [
-            executable.fallback.step(step, self._place) if isinstance(step, TorchCall) else step
+            executable.fallback.step(step, self._fixed_address)
+            if isinstance(step, TorchCall)
+            else step
             for step in plan.steps
         ]
 
@@ -132,7 +134,7 @@ class NativeSession:
             if symbol == COPY_SYMBOL:
                 ctypes.memmove(*values)
 
-    def _place(self, space: str, value: int | str) -> int | None:
+    def _fixed_address(self, space: str, value: int | str) -> int | None:
         return None if space in ("input", "output") else self._resolve(space, value)
 
     def _address_of(self, space: str, index: int) -> int:

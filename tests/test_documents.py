@@ -1,5 +1,7 @@
-"""What the documents say of the tree is so: every file and folder that they name exists."""
+"""What the documents say of the tree is so: what they name exists; folders' pages name all; what is
+generated is current."""
 
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -32,3 +34,36 @@ def test_named_files_exist(name):
         and not any(file.endswith(f"/{each}") or f"/{each}" in f"{file}/" for file in FILES)
     ]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    "name", [each[1:] for each in FILES if re.fullmatch(r"/(aot|cache|runtime)/.*README\.md", each)]
+)
+def test_a_folder_s_page_names_its_files(name):
+    """All of them: who reads the page knows what there is."""
+    text, folder = (ROOT / name).read_text(), f"/{name}".removesuffix("README.md")
+    own = [each.removeprefix(folder) for each in FILES if each.startswith(folder)]
+    modules = [each for each in own if re.fullmatch(r"(?!__init__)\w+\.py", each)]
+    assert not [each for each in modules if not re.search(rf"\b{re.escape(each)}`", text)]
+
+
+def reference_pages():
+    path = ROOT / "scripts" / "reference_pages.py"
+    found = importlib.util.spec_from_file_location("reference_pages", path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["commands", "settings", "errors", "ops", "python-api"])
+def test_reference_pages_are_those_of_the_tables(name, expect_text):
+    """After a change of a command, a setting, an error, an op or a docstring: `--bless`."""
+    if name in ("ops", "python-api"):
+        pytest.importorskip("torch")
+    pages = reference_pages()
+    expect_text(pages.FOLDER / f"{name}.md", pages.PAGES[f"{name}.md"]())
+
+
+def test_every_reference_page_is_tested():
+    pages = {path.stem for path in (ROOT / "docs" / "reference").glob("*.md")}
+    assert pages == {"commands", "settings", "errors", "ops", "python-api"}

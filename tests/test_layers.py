@@ -15,7 +15,15 @@ PACKAGES = ("aot", "cache", "kernels", "runtime")
 # Package → the packages it may import, each with the packages inside it; a package is the longest
 # prefix in this table. `aot.errors`, `aot.traits` and `aot.stages` are the compiler's words, beside
 # every stage, RUNTIME_WORDS the runtime's; its other modules at the top stand above its packages.
-WORDS = {"aot.errors", "aot.traits", "aot.extensions", "aot.folders", "aot.version", "runtime"}
+WORDS = {
+    "aot.errors",
+    "aot.traits",
+    "aot.extensions",
+    "aot.folders",
+    "aot.printable",
+    "aot.version",
+    "runtime",
+}
 RUNTIME_WORDS = {
     "runtime.record",
     "runtime.settings",
@@ -33,13 +41,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime.drivers": READ,
     "runtime.backends": {*READ, "runtime.drivers"},
     "runtime.programs": {*READ, "runtime.drivers"},
-    "cache": set(),
+    "runtime.serving": {"runtime"},
+    "cache": {"cache.timed"},
+    "cache.timed": set(),
     "kernels.templates": set(),
     "aot": {"aot.extensions"},
     "aot.host_array": WORDS,
     "aot.contents": {
         *STAGE_FREE,
         "aot.capture",
+        "aot.facts",
         "aot.schedule",
         "aot.lower",
         "aot.targets",
@@ -73,9 +84,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.validation",
         "aot.options",
         "aot.compile",
+        "aot.lower",
         "aot.rewrites",
         "aot.targets",
+        "aot.tune",
         "aot.stages",
+        "kernels.templates",
     },
     "aot.capture_cache": {"aot.capture", "aot.ir", "cache", "runtime"},
     "aot.entries": {*STAGE_FREE, "aot.capture", "aot.plan"},
@@ -125,6 +139,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.folders": {"runtime"},
     "aot.traits": {"runtime"},
     "aot.extensions": {"runtime"},
+    "aot.printable": set(),
     "aot.version": set(),
     "aot.stages": WORDS,
     "aot.ir": WORDS,
@@ -154,9 +169,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.measure",
         "aot.targets",
     },
-    "aot.profile": WORDS,
-    "aot.distribution": {*WORDS, "aot.pack", "aot.stages"},
-    "aot.huggingface": WORDS,
+    "aot.profile": {*WORDS, "aot.charts"},
+    "aot.facts": WORDS,
+    "aot.diff": {*WORDS, "aot.facts"},
+    "aot.charts": {"aot.printable"},
+    "aot.report": {*WORDS, "aot.charts", "aot.facts"},
+    "aot.distribution": {*WORDS, "aot.pack", "aot.stages", "cache.timed"},
+    "aot.init": {*WORDS, "aot.capture"},
+    "aot.huggingface": {*WORDS, "aot.init"},
     "aot.reduce": {
         *WORDS,
         "aot.build",
@@ -205,6 +225,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "aot/capture",
         "aot/dynamo",
         "aot/huggingface",
+        "aot/init",
         "aot/native",
         "aot/reduce",
         "kernels",
@@ -216,6 +237,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("aot/cli",),
     "cryptography": ("runtime/trust/keys.py", "aot/distribution/signing.py"),
     "filelock": ("cache",),
+    "matplotlib": ("aot/charts/png.py", "aot/cli/output.py"),
     "ray": ("aot/tasks/cluster.py",),
     "transformers": ("aot/huggingface",),
     "safetensors": (),
@@ -329,6 +351,21 @@ def test_no_file_reaches_itself():
     assert not below, f"these reach each other or a circle: {sorted(below)}"
 
 
+def test_programs_sessions_and_executables_are_few():
+    """A feature is a part of a plan, not one more class: there is one of programs, one of sessions
+    on the host and on a device, and one of the code and of the sessions of each driver."""
+    found = [
+        f"{name_of(path)}.{node.name}"
+        for path in modules()
+        if name_of(path).startswith(("runtime.programs", "runtime.drivers"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and node.name.endswith(("Program", "Session", "Executable"))
+        and not any(getattr(base, "id", "") == "Protocol" for base in node.bases)
+    ]
+    assert 0 < len(found) <= 7, found
+
+
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_libraries_stay_in_their_packages(path):
     place = path.relative_to(ROOT).as_posix()
@@ -396,3 +433,19 @@ def test_every_module_says_what_it_is(path):
 def test_no_folder_of_leftovers():
     banned = {"utils", "util", "common", "helpers", "core", "base", "manager", "misc"}
     assert not [path for path in modules() if path.stem in banned or path.parent.name in banned]
+
+
+FORKS = {"fork", "forkpty", "multiprocessing", "ProcessPoolExecutor", "preexec_fn"}
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_no_process_is_forked(path):
+    """A fork has one thread of a process that has torch's, and may wait for the others without
+    end. Processes are started as programs, by `subprocess`, and run nothing in between."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        found |= {getattr(node, name, None) for name in ("attr", "id", "module", "arg")}
+        found |= {
+            alias.name for alias in getattr(node, "names", ()) if isinstance(alias, ast.alias)
+        }
+    assert not found & FORKS, f"{name_of(path)} forks by {sorted(found & FORKS)}"

@@ -15,12 +15,13 @@ def _drop():
         prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails for a user who has none anyway
 
 
-def run(command, **environment):
-    """The finished process, its output as text."""
+def run(command, given=None, **environment):
+    """The finished process, its output as text; `given` is its standard input."""
     return subprocess.run(
         [str(word) for word in command],
         env={**os.environ, **{name: str(value) for name, value in environment.items()}},
         preexec_fn=_drop,
+        input=given,
         capture_output=True,
         text=True,
         check=False,

@@ -52,7 +52,7 @@ READ_BY_STEPS = frozenset(
 HIDDEN = "aotc_hidden"  # note on a result of which nobody sees how it lies
 COMPUTED = "aotc_computed"  # note on a placeholder of a region: the whole graph has its storage
 # Ops whose place in the storage of their first argument counts from the storage's begin.
-STORAGE_PLACES = {
+STORAGE_OFFSETS = {
     torch.ops.aten.as_strided.default: 3,
     torch.ops.aten.as_strided_scatter.default: 4,
 }
@@ -211,10 +211,10 @@ class _AtenImporter(Importer):
             return
         super()._call(node)
 
-    def _assert(self, node: torch.fx.Node) -> None:
+    def _assert(self, node: torch.fx.Node, base: str) -> None:
         """Assertions of sizes are among torch's guards; those of data have to run."""
-        if str(node.target).startswith("aten._assert_async"):
-            super()._assert(node)
+        if isinstance(self._imported(node.args[0]), Node):
+            super()._assert(node, base)
 
     def _placeholder(self, node: torch.fx.Node) -> Any:
         self.places[node] = len(self.places)
@@ -408,7 +408,7 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node:
 def check_storage(node: torch.fx.Node) -> None:
     """Raise `NotSupported` for a place in the storage of an argument: torch compiles a graph once
     for arguments that begin anywhere in theirs."""
-    place = STORAGE_PLACES.get(node.target)
+    place = STORAGE_OFFSETS.get(node.target)
     if place is None or not isinstance(node.args[0], torch.fx.Node):
         return
     given = node.args[place] if len(node.args) > place else node.kwargs.get("storage_offset")

@@ -95,7 +95,8 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
         check_alone(program, states, spec.module)
         arguments = (spec.arguments, spec.keyword_arguments)
         sizes = sizes_of(program, _shapes_of(spec), arguments, states.shapes)
-        graph, asserted = import_program(decomposed, program, sizes, fallback, rounds, states)
+        settings = (sizes, fallback, rounds, states, spec.entry == MAIN)
+        graph, asserted = import_program(decomposed, program, *settings)
         uses_rng = draws(decomposed)
         structure = structure_of(spec, program, uses_rng)
         left = torch_ops(graph)
@@ -105,8 +106,8 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
         model = states.bound(decomposed.module()) if uses_rng else model
         models = Models(model, model)
         if graph.states and sizes.dims:
-            kept = [state.name for state in graph.states]
-            models = Models(program.module(), Functional(decomposed, kept, states), states)
+            names = [state.name for state in graph.states]
+            models = Models(program.module(), Functional(decomposed, names, states), states)
         held = _held(found, graph, states)
         others = probes(spec, models, held, graph, sizes.dims, (*guards, *sizes.of_layout))
         if sizes.of_layout:
@@ -171,15 +172,15 @@ def _trials(
     states: Lifted,
 ) -> tuple[Trial, ...]:
     """The model on random inputs: itself, or where it draws or keeps states its program."""
-    kept = _held(found, graph, states)
+    state_tensors = _held(found, graph, states)
     if uses_rng:
         model: Any = states.bound(found.decomposed.module())
-    elif kept or spec.module is None:
+    elif state_tensors or spec.module is None:
         model = states.bound(found.program.module())
     else:
         model = spec.module
     more = (numpy.array(GOLDEN_SEED),) if uses_rng else ()
-    return trials_of(spec, model, graph, known, kept, more)
+    return trials_of(spec, model, graph, known, state_tensors, more)
 
 
 def trials_of(
@@ -207,6 +208,8 @@ def warn_of_weights(state: Mapping[str, torch.Tensor], parameters: Collection[st
             continue
         if tensor.dtype.itemsize == 1:
             tensor = tensor.float()  # torch does not ask 8-bit floats
+        if tensor.sum(dtype=torch.float32).isfinite():
+            continue  # all elements are; a sum that is not may still be one of finite numbers
         is_weight = name in parameters
         wrong = ~tensor.isfinite() if is_weight else tensor.isnan()
         count = int(wrong.sum())
@@ -229,7 +232,7 @@ class _Golden:
 def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Golden:
     """What the exported model gives for its example."""
     decomposed = exported.decomposed
-    kept = [state.name for state in graph.states]
+    state_names = [state.name for state in graph.states]
     inputs = example_arrays(spec)
     module = states.bound(exported.program.module())
     if draws(decomposed):
@@ -242,13 +245,14 @@ def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Go
     is_narrow = has_halves(graph)
     # Nothing is written into: neither into an operand nor, in wider floats, into a state.
     whole = module if is_narrow else states.bound(decomposed.module())
-    functional = states.bound(Functional(decomposed, kept, states)) if kept else whole
+    functional = states.bound(Functional(decomposed, state_names, states)) if state_names else whole
     with suppress(ModelRaised):  # an op does not take what was widened
-        away = distances(lambda: run(spec, functional), outputs, is_narrow)
+        is_decomposed = functional is not module
+        away = distances(lambda: run(spec, functional), outputs, is_narrow, is_decomposed)
         spreads, whole_spreads = tuple(map(without_jumps, away)), tuple(map(largest, away))
-    if not kept and not draws(decomposed):
+    if not state_names and not draws(decomposed):
         check_agreement(spec, outputs, whole_spreads, is_narrow)
-    again = functional if kept else module
+    again = functional if state_names else module
     return _Golden(inputs, found, spreads, undecided_of(lambda: run(spec, again), found))
 
 

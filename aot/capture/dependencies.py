@@ -93,10 +93,8 @@ def is_users(module: str) -> bool:
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or top == "builtins" or is_hashed_by_version(top):
         return False
-    file = file_of(module)
-    if file is None:
-        return True
-    return not any(part in INSTALLED for part in file.parts) and not _is_standard(file)
+    file = _file_of(module)
+    return file is None or not _is_installed(file)
 
 
 def is_hashed_by_version(package: str) -> bool:
@@ -106,18 +104,26 @@ def is_hashed_by_version(package: str) -> bool:
 
 def file_of(module: str) -> Path | None:
     """The source of a loaded module; None for what has none."""
-    file = getattr(sys.modules.get(module), "__file__", None)
+    file = _file_of(module)
     return Path(file) if file else None
 
 
 def user_modules() -> frozenset[str]:
     """Names of the user's modules that were loaded from files."""
-    loaded = [name for name in list(sys.modules) if file_of(name) is not None]
+    loaded = [name for name in list(sys.modules) if _file_of(name) is not None]
     return frozenset(filter(is_users, loaded))
 
 
-def _is_standard(file: Path) -> bool:
-    return file.is_relative_to(sysconfig.get_path("stdlib"))
+def _file_of(module: str) -> str | None:
+    return getattr(sys.modules.get(module), "__file__", None) or None
+
+
+@functools.lru_cache(maxsize=16384)
+def _is_installed(file: str) -> bool:
+    """Whether a source is an installed package's or Python's own; asked of thousands by a build."""
+    path = Path(file)
+    is_package = any(part in INSTALLED for part in path.parts)
+    return is_package or path.is_relative_to(sysconfig.get_path("stdlib"))
 
 
 def _functions(member: Any) -> Iterator[FunctionType]:

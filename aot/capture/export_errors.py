@@ -24,7 +24,10 @@ class Remedy:
     meaning: str
     remedy: str
     is_of_data: bool = False  # whether what torch stopped at is a place that reads data
+    is_of_recurrence: bool = False  # whether it is of models with recurrent layers only
 
+
+SIZES_SHOWN = 3  # conditions of sizes in a message
 
 # The first row whose sign is in torch's reason; the last one fits all.
 REMEDIES = (
@@ -55,9 +58,18 @@ REMEDIES = (
         "`torch.utils._pytree.register_pytree_node`",
     ),
     Remedy(
+        "specialized",
+        "the model does not hold for all sizes that `dynamic_shapes` allows",
+        "torch.export repeats a recurrent layer for each step of the example's length: leave the "
+        "length out of `dynamic_shapes` and pad to it, or build one step and keep the layer's "
+        "state in a buffer (docs/how-to/recurrent-models.md)",
+        is_of_recurrence=True,
+    ),
+    Remedy(
         "Constraints violated",
         "the model does not hold for all sizes that `dynamic_shapes` allows",
-        "give the dims the ranges that torch suggests, or `Dim.AUTO`, which finds them",
+        "say so in `dynamic_shapes` (another range, `2 * length`, one `Dim` twice, or none), or "
+        "give `Dim.AUTO`, with which torch finds out",
     ),
     Remedy(
         "dynamic_shapes",
@@ -94,17 +106,25 @@ REMEDIES = (
 
 
 def export_refusal(
-    error: BaseException, path: str, data_reads: Collection[str] = ()
+    error: BaseException,
+    path: str,
+    data_reads: Collection[str] = (),
+    module: torch.nn.Module | None = None,
 ) -> ExportFailed:
     """The error for what torch.export raised; `path` stands in for an unknown line.
 
     `data_reads` are all places where the model reads its data: where one of them is what torch
-    stopped at, the others are named with it.
+    stopped at, the others are named with it. `module`: the model, where there is one.
     """
     reason = _reason(error)
-    row = next(row for row in REMEDIES if row.sign in reason)
-    detail = f"{row.meaning} ({reason})" if row.meaning else reason
-    place = _place(error, path)
+    recurrent = _recurrent(module)
+    row = next(
+        row for row in REMEDIES if row.sign in reason and (recurrent or not row.is_of_recurrence)
+    )
+    reason = _of_sizes(reason)
+    named = f"{reason}; {recurrent}" if row.is_of_recurrence else reason
+    detail = f"{row.meaning} ({named})" if row.meaning else reason
+    place = _source_of(error, path)
     if row.is_of_data:
         others = (line for line in data_reads if line != place)
         place = "".join((place, *(f"\n  and at {line}" for line in others)))
@@ -123,7 +143,55 @@ def _reason(error: BaseException) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
-def _place(error: BaseException, path: str) -> str:
+# What torch says of a size, in the order in which it is worth saying.
+OF_SIZES = (
+    (
+        r"You marked (.+?) as dynamic but your code specialized it to be a constant \((\d+)\)",
+        "{} = {}",
+    ),
+    (r"generated for (\w+) = its size resulted in a specialized value of (\d+)", "{} = {}"),
+    (r"The values of (\w+) = .+? and (\w+) = .+? must always be equal", "{} = {}"),
+    (r"Not all values of (\w+) = .+? the generated guard (.+?)\.?(?= - |$|Spec)", "{1}"),
+)
+
+
+def _of_sizes(reason: str) -> str:
+    """What a model asks of its sizes, by the dims' names; the reason itself where that is unknown.
+
+    torch repeats a condition in many forms: where it says what a size has to be, that is enough.
+    """
+    if not reason.startswith("Constraints violated"):
+        return reason
+    for name, size in set(re.findall(r"(\w+) = (L\[.+?\]\.size\(\)\[\d+\])", reason)):
+        reason = reason.replace(f"{name} = {size}", f"{name} = \0").replace(size, name)
+    reason, _, suggested = reason.replace("\0", "its size").partition("Suggested fixes: ")
+    known: list[str] = []
+    for pattern, form in OF_SIZES:
+        known = [form.format(*found) for found in re.findall(pattern, reason)]
+        if known:
+            break
+    fixes = [each for each in re.split(r" (?=\w+ = )", suggested) if each]
+    if pattern == OF_SIZES[-1][0] and fixes:
+        return f"torch suggests {_quoted(fixes)}"
+    return f"it needs {_quoted(known[:SIZES_SHOWN])}" if known else reason
+
+
+def _quoted(texts: Collection[str]) -> str:
+    return " and ".join(f"`{each.strip()}`" for each in dict.fromkeys(texts))
+
+
+def _recurrent(module: torch.nn.Module | None) -> str:
+    """The recurrent layers of a model: ``"`encoder.rnn` is a GRU"``, or nothing."""
+    layers = module.named_modules() if module is not None else ()
+    found = (
+        f"`{name or 'the model'}` is a {type(each).__name__}"
+        for name, each in layers
+        if isinstance(each, torch.nn.RNNBase)
+    )
+    return ", ".join(found)
+
+
+def _source_of(error: BaseException, path: str) -> str:
     """`model.py:31 in forward: if x.sum() > 0:`."""
     trace = "".join(traceback.format_tb(error.__traceback__))
     source = users_innermost(f"{trace}{_own_trace(str(error))}")

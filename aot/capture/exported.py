@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture import data_numbers
 from aotc.aot.capture.aliases import has_plain_memory, without_aliases
 from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
@@ -25,7 +26,8 @@ from aotc.aot.capture.triton_calls import KERNEL_CALL
 from aotc.aot.errors import FallbackRefused, MutationUnsupported, OpsUnsupported
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
-from aotc.aot.ir.size import Guard
+from aotc.aot.ir.size import Extent, Guard
+from aotc.aot.ir.storage import Array
 
 OWN_GENERATOR = "draw from torch's own generator, and give the program a seed"
 # Element types of weights. Other whole numbers and bools are part of what the program is: indices,
@@ -41,11 +43,13 @@ def import_program(
     fallback: bool = False,
     rounds: bool = False,
     lifted: Lifted = NONE_LIFTED,
+    is_alone: bool = True,
 ) -> tuple[Graph, tuple[Guard, ...]]:
     """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
 
     `fallback` leaves ops that have no row to torch, `rounds` rounds every 16-bit result to its
-    type; the arguments of `lifted` become states. Raises `OpsUnsupported` with every op that can
+    type; the arguments of `lifted` become states. Where it `is_alone`, no other entry point of the
+    bundle may change what it reads. Raises `OpsUnsupported` with every op that can
     neither be imported nor left, and `MutationUnsupported` where inputs are changed.
     """
     changed = _changed(program, exported, lifted)
@@ -55,6 +59,7 @@ def import_program(
         rounds=rounds,
         changed=changed,
         has_parts=True,
+        is_alone=is_alone,
         lifted=lifted.placeholders(program),
         initials=dict(zip(lifted.names, map(initial_of, lifted.tensors), strict=True)),
     )
@@ -173,7 +178,13 @@ class _ProgramImporter(Importer):
     states: dict[str, Node] = field(default_factory=dict)  # what they hold before it
     lifted: dict[str, str]  # placeholders of buffers that were lifted, with the buffers' names
     initials: dict[str, torch.Tensor]  # of these
+    is_alone: bool  # whether what it does not change is never changed
     weights: Mapping[str, tuple[str, ...]] = field(init=False)
+
+    def _require_equal(self, found: Extent, expected: Extent) -> None:
+        guard = Guard(f"{found} == {expected}", found - expected, 0, 0)
+        if guard not in self.guards:
+            self.guards.append(guard)
 
     def __post_init__(self) -> None:
         self.weights = weight_names(self.program)
@@ -181,7 +192,7 @@ class _ProgramImporter(Importer):
     def graph(self) -> Graph:
         """The finished graph, with the buffers that are changed as its states."""
         whole = super().graph()
-        names = [name for name in self.states if self._is_kept(name, whole)]
+        names = [name for name in self.states if self._is_state(name, whole)]
         before = tuple(self.states[name] for name in names)
         after = tuple(self._after(name) for name in names)
         count = len(whole.returned)
@@ -195,7 +206,7 @@ class _ProgramImporter(Importer):
             tuple(State(name, _initial(name, self._tensor(name))) for name in names),
         ).with_outputs(outputs)
 
-    def _is_kept(self, name: str, whole: Graph) -> bool:
+    def _is_state(self, name: str, whole: Graph) -> bool:
         """Whether a call writes to a buffer, or reads one that others may write to."""
         return name in self.changed or self.states[name] in whole.nodes()
 
@@ -248,6 +259,13 @@ class _ProgramImporter(Importer):
             self.unsupported.append(f"constant `{target}`: {refused}")
             return None
 
+    def _content(self, name: str, array: Array) -> str:
+        # Buffers that hold the same now may be states of another entry point, each its own.
+        is_buffer = name in self.program.graph_signature.buffers
+        return (
+            f"buffer {name}" if is_buffer and not self.is_alone else super()._content(name, array)
+        )
+
     def _replaceable(self, name: str, tensor: torch.Tensor) -> tuple[str, ...]:
         return self.weights.get(name, ()) if _is_weight(tensor) else ()
 
@@ -258,7 +276,9 @@ class _ProgramImporter(Importer):
                 continue
             if isinstance(value, torch.fx.Node):
                 made = self.values.get(value)
-                if isinstance(made, Node):
+                if isinstance(made, Node) and not isinstance(value.meta["val"], torch.Tensor):
+                    self._refuse(value, data_numbers.REASON)
+                elif isinstance(made, Node):
                     self.outputs.append(made)
                 elif isinstance(made, Complex):
                     self.unsupported.append(f"output `{value.name}`: {COMPLEX_END}")

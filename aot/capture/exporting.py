@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._ops import OperatorBase
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram, _trace
 
@@ -21,7 +22,7 @@ from aotc.aot.capture.custom_ops import Decompositions
 from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
 from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
-from aotc.aot.capture.libraries import register_types, repair_shapes
+from aotc.aot.capture.libraries import ops_listed_once, register_types, repair_shapes
 from aotc.aot.capture.quantised_ops import quantised_decompositions
 from aotc.aot.capture.source_lines import all_user_frames
 from aotc.aot.capture.spec import Spec
@@ -83,7 +84,7 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
     except (Exception, SystemExit) as error:
         with unchanged(list(spec.module.buffers())), DataReads() as reads:
             run(spec, spec.module)  # a model that does not run raises here
-        raise export_refusal(error, spec.path, reads.lines) from error
+        raise export_refusal(error, spec.path, reads.lines, spec.module) from error
     check_indices(program.graph)
     return program
 
@@ -103,6 +104,12 @@ def decompose(
     does not say what it gives. `path` stands in for an unknown line.
     """
     repair_shapes()
+    with ops_listed_once():
+        return _decomposed(without_aliases(program), _table(own, whole), path)
+
+
+def _table(own: Decompositions, whole: Collection[str]) -> dict[OperatorBase, Callable[..., Any]]:
+    """How each op is taken apart, but for those to keep whole."""
     table = torch.export.default_decompositions()
     table.update(DRAWS)
     table[torch.ops.aten.copy.default] = _copied
@@ -112,10 +119,15 @@ def decompose(
         name = operator.name().removeprefix("aten::")
         if (name in whole or name.partition(".")[0] in whole) and operator not in DRAWS:
             table.pop(operator)
-    separate = without_aliases(program)
+    return table
+
+
+def _decomposed(
+    program: ExportedProgram, table: dict[OperatorBase, Callable[..., Any]], path: str
+) -> ExportedProgram:
     try:
         with defaults_known(), all_user_frames(__file__), numbering():
-            return separate.run_decompositions(table, decompose_custom_triton_ops=True)
+            return program.run_decompositions(table, decompose_custom_triton_ops=True)
     except UnsupportedError:
         raise
     except Exception as error:

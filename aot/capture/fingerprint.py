@@ -1,10 +1,10 @@
 """What a capture depends on, as digests: the model's state and code, its example, the libraries.
 
 Two specs with one fingerprint are exported to one graph. What cannot be hashed is not guessed: a
-function as a model, a dim that varies or an object that does not pickle has no fingerprint. State
-is hashed by value, code by its files and the globals that it reads (`dependencies.py`). A library's
-own switches are not seen, so that whoever trusts a fingerprint still runs the model and compares
-(`cache_entry.py`).
+function or an exported program as a model, or an object that does not pickle, has no fingerprint.
+State is hashed by value, code by its files and the globals that it reads (`dependencies.py`). A
+library's own switches are not seen, so that whoever trusts a fingerprint still runs the model and
+compares (`cache_entry.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import io
 import os
 import pickle  # noqa: TID251  it writes into a hash; nothing is ever loaded
 import sys
-from collections.abc import Callable, Iterable
-from types import FunctionType
+from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -39,18 +39,28 @@ SETTINGS: dict[str, Callable[[], Any]] = {
 }
 
 
-def fingerprint(spec: Spec) -> dict[str, str] | None:
-    """Named digests of all that the export of `spec` depends on; None where one has no digest."""
-    if spec.module is None or isinstance(spec.module, FunctionModule):
+def fingerprints(specs: Sequence[Spec]) -> list[dict[str, str] | None]:
+    """The `fingerprint` of each; what their models share is hashed once."""
+    storages: dict[int, bytes] = {}
+    return [fingerprint(spec, storages) for spec in specs]
+
+
+def fingerprint(spec: Spec, storages: dict[int, bytes] | None = None) -> dict[str, str] | None:
+    """Named digests of all that the export of `spec` depends on; None where one has no digest.
+
+    storages: digests of the memory of models by address; that of this one is added.
+    """
+    if spec.module is None or isinstance(spec.module, FunctionModule) or spec.decompositions:
         return None
-    if spec.dynamic_shapes is not None or spec.state_shapes or spec.decompositions:
-        return None
-    dependencies = Dependencies()
+    dependencies = _Met({} if storages is None else storages)
     try:
+        dependencies.add_memory(spec.module)
         values = {
             "example": _digest((spec.arguments, dict(spec.keyword_arguments)), dependencies),
             "model": _digest(spec.module, dependencies),
             "globals": _digest_each(dependencies.values(), dependencies),
+            "dims": f"{_dims(spec.dynamic_shapes)}; {_dims(dict(spec.state_shapes))}",
+            "entry": spec.entry,
         }
         return {
             **values,
@@ -68,6 +78,22 @@ def fingerprint(spec: Spec) -> dict[str, str] | None:
 
 class _NotHashable(Exception):
     """A value whose meaning does not show in its pickle."""
+
+
+class _Met(Dependencies):
+    """The code that was met, and memory whose digest is known."""
+
+    def __init__(self, storages: dict[int, bytes]) -> None:
+        super().__init__()
+        self.storages = storages
+
+    def add_memory(self, module: torch.nn.Module) -> None:
+        """Hash the weights of a module, which stay where they are."""
+        for tensor in (*module.parameters(), *module.buffers()):
+            if tensor.is_cpu and tensor.layout == torch.strided and not tensor.is_quantized:
+                storage = tensor.untyped_storage()
+                if storage.data_ptr() not in self.storages:
+                    self.storages[storage.data_ptr()] = _memory(storage)
 
 
 class _Hash(io.RawIOBase):
@@ -93,9 +119,9 @@ class _Digester(pickle.Pickler):
     Functions and classes are written by name; what they are is hashed through `dependencies`.
     """
 
-    def __init__(self, sink: _Hash, dependencies: Dependencies) -> None:
-        super().__init__(sink, protocol=5)
-        self._sink, self._dependencies = sink, dependencies
+    def __init__(self, digested: _Hash, dependencies: _Met) -> None:
+        super().__init__(digested, protocol=5)
+        self._digested, self._dependencies = digested, dependencies
         self._storages: dict[int, int] = {}  # address → number
 
     def persistent_id(self, value: Any) -> Any:
@@ -115,8 +141,8 @@ class _Digester(pickle.Pickler):
         known = len(self._storages)
         number = self._storages.setdefault(storage.data_ptr(), known)
         if number == known:
-            data = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
-            self._sink.write(hashlib.sha256(data.numpy()).digest())
+            digest = self._dependencies.storages.get(storage.data_ptr())
+            self._digested.write(digest or _memory(storage))
         place = (number, value.storage_offset(), tuple(value.shape), value.stride())
         return (type(value).__name__, str(value.dtype), value.requires_grad, *place)
 
@@ -133,9 +159,12 @@ class _Digester(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         """A module with parametrizations is its class and attributes: it refuses to be pickled.
 
-        So are objects with an attribute that says nothing about them.
+        So are objects with an attribute that says nothing about them. A method is its function,
+        not its name alone, and what it is bound to.
         """
         kind = type(value)
+        if kind is MethodType and type(value.__func__) is FunctionType:
+            return _restored, ("method", ""), (value.__func__, value.__self__)
         left_out = of_the_process(kind)
         is_parametrized = (
             isinstance(value, torch.nn.Module) and "parametrizations" in value._modules
@@ -147,22 +176,45 @@ class _Digester(pickle.Pickler):
         return _restored, (kind.__module__, kind.__qualname__), state
 
 
+def _memory(storage: Any) -> bytes:
+    data = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return hashlib.sha256(data.numpy()).digest()
+
+
+def _dims(value: Any) -> str:
+    """The text of `dynamic_shapes`, by what each dim means; equal names are one dim to torch."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {_dims(item)}' for name, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(_dims, value))})"
+    if value is None or type(value) in (int, str):
+        return repr(value)
+    kind = type(value)
+    if kind.__module__ != torch.export.Dim.__module__:
+        raise _NotHashable
+    if hasattr(value, "root"):  # a multiple of another dim, and a number added
+        return f"{value.fn(0)} to {value.fn(1)} of {_dims(value.root)}"
+    ends = value.min, value.max
+    name = getattr(value, "__name__", "") or str(getattr(value, "type", ""))
+    return f"{kind.__name__} {name} {ends} {getattr(value, 'value', '')}"
+
+
 def _restored(module: str, name: str) -> None:
     """Stands in the pickle for what makes a module; nothing is ever unpickled."""
 
 
-def _digest(value: Any, dependencies: Dependencies) -> str:
-    sink = _Hash()
+def _digest(value: Any, dependencies: _Met) -> str:
+    digested = _Hash()
     try:
-        _Digester(sink, dependencies).dump(value)
+        _Digester(digested, dependencies).dump(value)
     except _NotHashable:
         raise
     except Exception:  # whatever a user's class does when it is pickled
         raise _NotHashable from None
-    return sink.state.hexdigest()
+    return digested.state.hexdigest()
 
 
-def _digest_each(values: Iterable[tuple[str, Any]], dependencies: Dependencies) -> str:
+def _digest_each(values: Iterable[tuple[str, Any]], dependencies: _Met) -> str:
     """One digest of named values; reading one may reach more of them."""
     whole = hashlib.sha256()
     for name, value in values:

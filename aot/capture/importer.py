@@ -11,9 +11,17 @@ from typing import Any
 import numpy
 import torch
 
+from aotc.aot.capture import data_numbers
 from aotc.aot.capture.custom_ops import IMPORTS, called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
-from aotc.aot.capture.imports.call import Call, NotSupported, Row, part_type_of, type_of
+from aotc.aot.capture.imports.call import (
+    Call,
+    NotSupported,
+    Row,
+    not_equal,
+    part_type_of,
+    type_of,
+)
 from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of, is_complex
 from aotc.aot.capture.imports.float8 import (
     FORMATS,
@@ -24,9 +32,9 @@ from aotc.aot.capture.imports.float8 import (
     is_float8,
 )
 from aotc.aot.capture.imports.rng import PHILOX, SEED_NAME, first_free, seed_input
-from aotc.aot.capture.imports.table import CHECKS, ROWS
+from aotc.aot.capture.imports.table import ASSERTIONS, CHECKS, ROWS
 from aotc.aot.capture.sizes import asserted, extent_of
-from aotc.aot.capture.source_lines import place_of
+from aotc.aot.capture.source_lines import source_line
 from aotc.aot.capture.triton_calls import KERNEL_CALL, kernel_call
 from aotc.aot.errors import InternalError, TypeRuleError
 from aotc.aot.ir import build
@@ -37,7 +45,6 @@ from aotc.aot.ir.graph import (
     fixed_constants,
     made_for,
     make,
-    number,
     sizes_in,
 )
 from aotc.aot.ir.ranges import is_within, range_of
@@ -46,19 +53,6 @@ from aotc.aot.ir.size import Extent, Guard, UndecidedSize, proves_at_most
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType
 
-# Arithmetic on sizes: name of the function that torch calls → op of f64, as Python's floats are;
-# none is the number itself.
-FLOATS = {
-    "sym_float": "",
-    "_sym_sqrt": "sqrt",
-    "sym_sqrt": "sqrt",
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "truediv": "div",
-    "pow": "pow",
-}
-
 # Orders calls that have effects, which are refused where they are made.
 TOKEN = "token"
 RELAID = "aotc_relaid"  # an argument's value as torch traced it, where it lies otherwise
@@ -66,7 +60,7 @@ RELAID = "aotc_relaid"  # an argument's value as torch traced it, where it lies 
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 TEXT_LENGTH = 256  # characters of a text about a check that a plan holds
 ASSERTED = "an assertion of the model does not hold"
-NUMBER_OF_DATA = "its result is a number that depends on data: keep it a tensor"
+OF_TORCH = "Runtime assertion failed for expression"  # names that torch.export made
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -146,11 +140,15 @@ class Importer:
         _check_class(tensor)
         kind, array = type_of(tensor), to_array(tensor)
         names = self._replaceable(name, tensor)
-        digest = names[0] if names else hashlib.sha256(array.tobytes()).hexdigest()
+        digest = names[0] if names else self._content(name, array)
         kept = self.names_by_digest.setdefault((kind, digest), name)
         if kept == name:
             self.constants[name] = Constant(name, kind, array, names)
         return build.constant(kept, kind)
+
+    def _content(self, name: str, array: Array) -> str:
+        """What is equal for constants that are one."""
+        return hashlib.sha256(array.tobytes()).hexdigest()
 
     def _replaceable(self, name: str, tensor: torch.Tensor) -> tuple[str, ...]:
         """All names of a tensor that programs may be given other values of; none where they may
@@ -174,10 +172,10 @@ class Importer:
             return
         base = name.removeprefix("aten::")
         if base in CHECKS:
-            self._assert(node)
+            self._assert(node, base)
             return
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
-            self._number(node)
+            self._number(node, base)
             return
         if name in IMPORTS:
             arguments, _ = self._arguments(node)
@@ -198,11 +196,11 @@ class Importer:
         arguments, seen = self._arguments(node)
         if arguments is None:
             return  # an operand was refused, and is listed
-        place = place_of(node)
+        place = source_line(node)
         try:
             check = partial(self._note_check, _asked_for(node, base), place or "")
             kinds = float8_types(node) if is_of_bytes else _result_types(node)
-            call = Call(kinds, seen, self._table, _gives_complex(node), check)
+            call = Call(kinds, seen, self._table, _gives_complex(node), check, self._require_equal)
             with made_for(place):
                 empty = None if is_of_parts or is_of_bytes else _nothing(call)
                 result = empty or row(call, *arguments)
@@ -231,13 +229,17 @@ class Importer:
         row = {"kind": kind, "operation": operation, "place": place, "low": low, "high": high}
         self.checks[make("check", (operand,), row)] = None
 
+    def _require_equal(self, found: Extent, expected: Extent) -> None:
+        """Have calls whose sizes differ be refused, where the program has conditions of its own."""
+        not_equal(found, expected)
+
     def _leave(self, node: torch.fx.Node, reason: str) -> None:
         """What cannot be imported: torch's where that was asked for, else refused for `reason`."""
         if self.fallback:
             if self._has_refused_operands(node):
                 return
             try:
-                with made_for(place_of(node)):
+                with made_for(source_line(node)):
                     self.values[node] = torch_call(node, self.values)
                 return
             except NotSupported as refused:
@@ -249,38 +251,40 @@ class Importer:
     def _made(self, node: torch.fx.Node, made: Callable[..., Any], *given: Any) -> None:
         """The values of a call that is imported in a way of its own, or its refusal."""
         try:
-            with made_for(place_of(node)):
+            with made_for(source_line(node)):
                 self.values[node] = made(node, *given)
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, str(refused))
 
-    def _number(self, node: torch.fx.Node) -> None:
+    def _number(self, node: torch.fx.Node, base: str) -> None:
         """A number that depends on sizes: a size, or arithmetic on values of rank 0."""
         value = node.meta["val"]
-        needed = [item for item in _flatten(list(node.args)) if isinstance(item, torch.fx.Node)]
-        if any(self.values.get(item) is None for item in needed):
-            return  # an operand was refused, and is listed
+        is_float = isinstance(value, torch.SymFloat)
+        operands = [self._imported(each) for each in _flatten(list(node.args))]
+        if any(each is None for each in operands):
+            return  # an operand was refused, and is listed, or a condition on sizes alone
         try:
-            if isinstance(value, torch.SymInt):
+            if base in data_numbers.READ:
+                self.values[node] = data_numbers.read(node, operands[0])
+            elif isinstance(value, torch.SymInt) and data_numbers.is_of_sizes(value):
                 self.values[node] = extent_of(value)
-            elif isinstance(value, torch.SymFloat):
-                op = FLOATS.get(getattr(node.target, "__name__", ""))
-                if op is None:
-                    raise NotSupported("a number that depends on sizes")
-                given = torch.fx.map_arg(node.args, self.values.__getitem__)
-                operands = [x if isinstance(x, Node) else number(x, "f64") for x in given]
-                self.values[node] = make(op, tuple(operands)) if op else operands[0]
+            elif any(isinstance(each, Node) for each in operands) or is_float:
+                self.values[node] = data_numbers.computed(node, operands)
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, _data_dependence(node) or str(refused))
 
-    def _assert(self, node: torch.fx.Node) -> None:
+    def _imported(self, given: Any) -> Any:
+        return self.values.get(given) if isinstance(given, torch.fx.Node) else given
+
+    def _assert(self, node: torch.fx.Node, base: str) -> None:
         """What an assertion asks of sizes is kept as a guard; of data, each call checks it."""
         condition = node.args[0] if node.args else None
-        made = self.values.get(condition) if isinstance(condition, torch.fx.Node) else None
-        if isinstance(made, Node) and "_assert_async" in str(node.target):
+        made = self._imported(condition)
+        if isinstance(made, Node) and base in ASSERTIONS:
             made = build.cast(made, "bool")
             message = str(node.args[1]) if len(node.args) > 1 else ASSERTED
-            self._note_check(message, place_of(node) or "", made, "assertion", 0, 0)
+            message = ASSERTED if message.startswith(OF_TORCH) else message
+            self._note_check(message, source_line(node) or "", made, "assertion", 0, 0)
             return
         value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else None
         if isinstance(value, torch.SymBool):
@@ -299,14 +303,28 @@ class Importer:
         self.values[node] = parts[index]
 
     def _arguments(self, node: torch.fx.Node) -> tuple[list[Any] | None, tuple[Any, ...]]:
-        """Arguments in schema order with defaults: ours, and as torch saw them."""
+        """Arguments in schema order with defaults: ours, and as torch saw them; None if refused."""
         raw = _in_schema_order(node)
         needed = [item for item in _flatten(raw) if isinstance(item, torch.fx.Node)]
         if any(self.values.get(item) is None for item in needed):
             return None, ()
+        if self._is_number_misplaced(node):
+            self._leave(node, data_numbers.REASON)
+            return None, ()
         ours = torch.fx.map_arg(raw, self.values.__getitem__)
         seen = torch.fx.map_arg(raw, lambda item: item.meta.get(RELAID, item.meta.get("val")))
         return list(ours), tuple(seen)
+
+    def _is_number_misplaced(self, node: torch.fx.Node) -> bool:
+        """Whether a number that depends on data is given where the op needs one before a call."""
+        for argument, given in zip(
+            node.target._schema.arguments, _in_schema_order(node), strict=True
+        ):
+            fixed = [] if data_numbers.takes_number(argument) else _flatten(given)
+            numbers = (each for each in fixed if isinstance(self._imported(each), Node))
+            if any(isinstance(each.meta["val"], torch.SymInt | torch.SymBool) for each in numbers):
+                return True
+        return False
 
     def _follows_refused(self, node: torch.fx.Node, name: str) -> bool:
         """Whether this is arithmetic on sizes of a result that was refused, and is listed."""
@@ -319,10 +337,12 @@ class Importer:
         return any(self.values.get(each) is None for each in operands)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
-        source = place_of(node)
+        source = source_line(node)
         place = f" at {source}" if source else ""
         because = f": {reason}" if reason else ""
-        self.unsupported.append(f"`{called_op(node)}`{place}{because}")
+        line = f"`{called_op(node)}`{place}{because}"
+        if line not in self.unsupported:
+            self.unsupported.append(line)
 
     def _check(self, node: torch.fx.Node, call: Call, result: Any) -> None:
         made = result if isinstance(result, list | tuple) else (result,)
@@ -406,14 +426,14 @@ def _data_dependence(node: torch.fx.Node) -> str:
             tuple(map(extent_of, tensor.shape))
     except UndecidedSize as refused:
         return str(refused)
-    return "" if value is None or tensors else NUMBER_OF_DATA
+    return "" if value is None or tensors else data_numbers.REASON
 
 
 def _result_types(node: torch.fx.Node) -> tuple[TensorType, ...]:
     value = node.meta.get("val")
     values = value if isinstance(value, list | tuple) else (value,)
     if not all(item is None or isinstance(item, torch.Tensor) for item in values):
-        raise NotSupported(NUMBER_OF_DATA)
+        raise NotSupported(data_numbers.REASON)
     return tuple(part_type_of(item) for item in values if item is not None)
 
 

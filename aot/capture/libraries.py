@@ -15,17 +15,20 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._export import utils
 from torch._refs.linalg import vector_norm
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 _NORM = torch.ops.aten.linalg_vector_norm.default
 _LIBRARY = torch.library.Library("aten", "IMPL")
+_LIST_OPS = getattr(utils, "_materialize_cpp_cia_ops", None)
 
 
 @functools.cache
@@ -57,7 +60,29 @@ def repair_shapes() -> None:
     _LIBRARY.impl("linalg_vector_norm", _norm, "Meta", allow_override=True)
     _NORM.py_kernels[torch._C.DispatchKey.Meta] = _norm
     _NORM._dispatch_cache.clear()
-    FakeTensorMode.cache_clear()  # what torch remembers of shapes
+    FakeTensorMode.cache_clear()  # what torch has cached of shapes
+
+
+# -- torch's table of ops --------------------------------------------------------------------------
+
+
+@contextmanager
+def ops_listed_once() -> Iterator[None]:
+    """Inside, torch looks all of its composite ops up once.
+
+    A decomposition asks for each namespace's ops, of which there are some thirty, and each time
+    torch finds anew every composite op of every namespace: a third of a small model's capture.
+    Ops that are defined inside are not among those that may stay whole.
+    """
+    if _LIST_OPS is None:  # a torch that does it otherwise
+        yield
+        return
+    _LIST_OPS()
+    utils._materialize_cpp_cia_ops = lambda: None
+    try:
+        yield
+    finally:
+        utils._materialize_cpp_cia_ops = _LIST_OPS
 
 
 # -- model libraries -------------------------------------------------------------------------------

@@ -110,6 +110,10 @@ def _taking_states(module: torch.nn.Module, names: Sequence[str]) -> Callable[..
         [other for other, tensor in buffers.items() if tensor is buffers[name]] for name in names
     ]
 
+    called = getattr(module.forward, "__self__", module)
+    if not isinstance(called, torch.nn.Module) or called._buffers is not module._buffers:
+        called = module
+
     def forward(*arguments: Any, **named: Any) -> Any:
         given = named.pop(ARGUMENT)
         owners = [
@@ -117,9 +121,11 @@ def _taking_states(module: torch.nn.Module, names: Sequence[str]) -> Callable[..
             for state, own in zip(given, places, strict=True)
             for each in own
         ]
+        if called is not module:  # an entry point's: its buffers are those of the twin
+            owners += [(called, leaf, state) for owner, leaf, state in owners if owner is module]
         before = [(owner, dict(owner._buffers)) for owner, _, _ in owners]
         for owner, leaf, state in owners:
-            del owner._buffers[leaf]  # as a plain attribute torch does not look after it
+            owner._buffers.pop(leaf, None)  # as a plain attribute torch does not look after it
             owner.__dict__[leaf] = state
         try:
             result = module.forward(*arguments, **named)

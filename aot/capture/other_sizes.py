@@ -24,7 +24,10 @@ from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.spec import Spec
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.size import Dim, Extent, Guard, Size, fixed, substitute
+from aotc.aot.ir.size_table import SizeTable
 from aotc.aot.ir.storage import Array
+from aotc.runtime.bundle.extent import evaluate, reader
+from aotc.runtime.errors import SizeInvalid
 
 ELEMENTS_LIMIT = 1 << 24  # of all tensors of the graph together, beside what the example takes
 EXAMPLES_LIMIT = 4  # times the example's own elements
@@ -65,15 +68,15 @@ class Models:
 def probes(
     spec: Spec,
     models: Models,
-    kept: Sequence[torch.Tensor],
+    state_tensors: Sequence[torch.Tensor],
     graph: Graph,
     dims: Sequence[Dim],
     guards: Sequence[Guard],
 ) -> tuple[Probe, ...]:
     """The model at the smallest and at the largest sizes that the guards and memory allow.
 
-    `kept` are the states, which hold at the end what they hold now. Sizes at which the model
-    raises are left out.
+    `state_tensors` are the states, which hold at the end what they hold now. Sizes at which the
+    model raises are left out.
     """
     if not dims:
         return ()
@@ -84,14 +87,27 @@ def probes(
     for sizes in ends:
         if sizes is not None and sizes != example and sizes not in chosen:
             chosen.append(sizes)
-    found = (_probe(spec, models, kept, graph, sizes) for sizes in chosen)
+    found = (_probe(spec, models, state_tensors, graph, sizes) for sizes in chosen)
     return tuple(probe for probe in found if probe is not None)
+
+
+def probe_again(
+    spec: Spec,
+    models: Models,
+    state_tensors: Sequence[torch.Tensor],
+    graph: Graph,
+    sizes: Sizes,
+    known: tuple[float, ...],
+) -> Probe | None:
+    """The model at sizes at which it was run before, with what roundings did to it `known`; None
+    where it raises now."""
+    return _probe(spec, models, state_tensors, graph, sizes, known)
 
 
 def beyond(
     spec: Spec,
     models: Models,
-    kept: Sequence[torch.Tensor] | None,
+    state_tensors: Sequence[torch.Tensor] | None,
     graph: Graph,
     dims: Sequence[Dim],
     guards: Sequence[Guard],
@@ -100,19 +116,22 @@ def beyond(
     """Of guards by which torch chose how to look at memory, those that numbers depend on; and the
     model itself at sizes where the others do not hold.
 
-    kept: the tensors that the model changes, None where nobody knows them all: then each counts.
+    state_tensors: those that the model changes, None where nobody knows them all: then each counts.
     """
     needed: list[Guard] = []
     found: list[Probe] = []
     for guard in {each.size: each for each in reversed(asked)}.values():
         rest = [each for each in asked if each.size != guard.size]
         fits = _fitting(graph, dims, [*guards, *rest])
-        tries = (sizes for sizes in _equal(guard, dims) if not _holds(guard, sizes) and fits(sizes))
+        also = _fitting(graph, dims, [*guards, *rest, guard])
+        tries = (sizes for sizes in _equal(guard, dims) if fits(sizes) and not also(sizes))
         sizes = next(tries, None)
         probe = None
-        if kept is not None and sizes is not None:
-            probe = _probe(spec, models, kept, graph, sizes)
-        if probe is None or not _gives(spec, models, kept or (), graph, sizes or {}, probe):
+        if state_tensors is not None and sizes is not None:
+            probe = _probe(spec, models, state_tensors, graph, sizes)
+        if probe is None or not _gives(
+            spec, models, state_tensors or (), graph, sizes or {}, probe
+        ):
             needed.append(guard)
         else:
             found.append(probe)
@@ -132,7 +151,7 @@ def _equal(guard: Guard, dims: Sequence[Dim]) -> Iterator[Sizes]:
 def _gives(
     spec: Spec,
     models: Models,
-    kept: Sequence[torch.Tensor],
+    state_tensors: Sequence[torch.Tensor],
     graph: Graph,
     sizes: Sizes,
     probe: Probe,
@@ -141,7 +160,7 @@ def _gives(
     say before it is compiled."""
     functional = Models(models.functional, models.functional, models.states)
     try:
-        found = _probe(spec, functional, kept, graph, sizes)
+        found = _probe(spec, functional, state_tensors, graph, sizes)
     except Exception:  # whatever it raises at sizes that it was not exported for
         return False
     pairs = zip(found.outputs, probe.outputs, strict=False) if found is not None else ()
@@ -167,23 +186,24 @@ def _large(dims: Sequence[Dim]) -> Iterator[Sizes]:
 
 def _fitting(graph: Graph, dims: Sequence[Dim], guards: Sequence[Guard]) -> Callable[[Sizes], bool]:
     """Whether sizes meet the guards and take no more memory than is worth it."""
-    numels = [node.type.numel for node in graph.nodes()]
+    table = SizeTable(dims)
+    conditions = [table.condition(guard) for guard in guards]
+    numels = [table.numbered(node.type.numel) for node in graph.nodes()]
 
-    def total(sizes: Sizes) -> int:
-        return sum(_at(numel, sizes) for numel in numels)
+    def total(values: Sequence[int]) -> int:
+        return sum(map(reader(values), numels))
 
-    limit = max(ELEMENTS_LIMIT, EXAMPLES_LIMIT * total({dim: dim.typical for dim in dims}))
+    example = evaluate(table.rows, [dim.typical for dim in dims])
+    limit = max(ELEMENTS_LIMIT, EXAMPLES_LIMIT * total(example))
 
     def fits(sizes: Sizes) -> bool:
-        return all(_holds(guard, sizes) for guard in guards) and total(sizes) <= limit
+        try:
+            values = evaluate(table.rows, [sizes[dim] for dim in dims])
+        except SizeInvalid:
+            return False
+        return all(each.holds(values) for each in conditions) and total(values) <= limit
 
     return fits
-
-
-def _holds(guard: Guard, sizes: Sizes) -> bool:
-    found = _at(guard.size, sizes)
-    is_above = guard.low is None or found >= guard.low
-    return is_above and (guard.high is None or found <= guard.high)
 
 
 def _at(extent: Extent, sizes: Sizes) -> int:
@@ -193,9 +213,10 @@ def _at(extent: Extent, sizes: Sizes) -> int:
 def _probe(
     spec: Spec,
     models: Models,
-    kept: Sequence[torch.Tensor],
+    state_tensors: Sequence[torch.Tensor],
     graph: Graph,
     sizes: Sizes,
+    known: tuple[float, ...] | None = None,
 ) -> Probe | None:
     leaves, layout = spec.leaves()
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -206,20 +227,21 @@ def _probe(
     if len(given) < len(graph.given):
         inputs = (*inputs, numpy.array(GOLDEN_SEED))
 
-    states, kept = _states_at(models.states, kept, graph, sizes)
+    states, state_tensors = _states_at(models.states, state_tensors, graph, sizes)
 
     def call(model: Callable[..., Any]) -> Any:
         arguments, named = pytree.tree_unflatten(leaves, layout)
         return models.states.bound(model, states)(*arguments, **named)
 
     try:
-        with unchanged(list(kept)) as buffers:
+        with unchanged(list(state_tensors)) as buffers:
             outputs = golden_tensors(lambda: call(models.model))
             outputs = (*outputs, *(buffer.clone() for buffer in buffers))
     except Exception:  # whatever the model raises: it has no numbers there to compare with
         return None
     try:
-        spreads = roundings(lambda: call(models.functional), outputs, has_halves(graph))
+        is_narrow = has_halves(graph)
+        spreads = known or roundings(lambda: call(models.functional), outputs, is_narrow, True)
     except Exception:  # an operation that does not take what was widened
         spreads = (0.0,) * len(outputs)
     named_sizes = tuple((dim.name, size) for dim, size in sizes.items())
@@ -229,7 +251,7 @@ def _probe(
 
 
 def _states_at(
-    lifted: Lifted, kept: Sequence[torch.Tensor], graph: Graph, sizes: Sizes
+    lifted: Lifted, state_tensors: Sequence[torch.Tensor], graph: Graph, sizes: Sizes
 ) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
     """The buffers that are arguments, at these sizes, and all states with these among them."""
     nodes = {
@@ -242,7 +264,7 @@ def _states_at(
     ]
     made = lifted.at(shapes)
     own = dict(zip(lifted.names, made, strict=True))
-    pairs = zip(graph.states, kept, strict=True)
+    pairs = zip(graph.states, state_tensors, strict=True)
     return made, [own.get(state.name, tensor) for state, tensor in pairs]
 
 

@@ -145,13 +145,13 @@ def _own() -> Mapping[str, Callable[..., object]]:
 
 def quantised_decompositions() -> dict[torch._ops.OpOverload, Callable[..., object]]:
     """The decompositions of those ops that are defined in this process."""
-    known = set(torch._C._dispatch_get_all_op_names())
+    own = _own()
     found: dict[torch._ops.OpOverload, Callable[..., object]] = {}
-    for name, function in _own().items():
-        for each in known:
-            base, _, overload = each.partition(".")
-            if each == name or base == name:
-                space, op = base.split("::")
-                packet = getattr(getattr(torch.ops, space), op)
-                found[getattr(packet, overload or "default")] = function
+    for each in torch._C._dispatch_get_all_op_names():
+        base, _, overload = each.partition(".")
+        function = own.get(each) or own.get(base)
+        if function is not None:
+            space, op = base.split("::")
+            packet = getattr(getattr(torch.ops, space), op)
+            found[getattr(packet, overload or "default")] = function
     return found

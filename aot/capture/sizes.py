@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
+from operator import add, floordiv, mod, mul, sub
 from types import MappingProxyType
 from typing import Any
 
@@ -244,8 +245,10 @@ def _dim(
     if allowed is not None:
         found, high = ends_of(allowed, high)
         low = least if found == _TRACED_LOW else max(1, found)
+    fixed_numel = 1
     for _, value in inputs:
-        if any(getattr(size, "node", None) and size.node.expr == symbol for size in value.shape):
+        if any(getattr(size, "node", None) and symbol in size.node.expr.free_symbols
+               for size in value.shape):  # fmt: skip
             fixed_numel = prod(s for s in value.shape if isinstance(s, int))
     high = min(high, LARGEST_EXTENT // max(1, fixed_numel))  # 0: it has no elements at any size
     example = next(
@@ -334,8 +337,10 @@ def _guard(
 ) -> Guard | None:
     """The guard of one comparison; None where every call meets it, or only 0 and 1 do not."""
     first, operator, second = comparison
+    known = dict(inputs)
+    read: Reader = lambda part: _of_text(part, known)  # noqa: E731
     try:
-        left, right = (_evaluated(side, inputs) for side in (first, second))
+        left, right = (_sized(side, read) for side in (first, second))
     except (UndecidedSize, LookupError) as error:
         raise GuardUnsupported(guard=text) from error
     if isinstance(operator, ast.NotEq):
@@ -390,55 +395,32 @@ def asserted(value: torch.SymBool) -> Guard | None:
 _SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
 
 
-def _evaluated(expression: ast.expr, inputs: Sequence[tuple[str, Any]]) -> Extent:
-    """A side of a comparison: sizes of inputs, numbers, sums, products and quotients."""
-    if isinstance(expression, ast.Constant) and type(expression.value) is int:
-        return expression.value
+def _of_text(expression: Any, inputs: Mapping[str, Any]) -> Reading:
+    """A part of a guard's text: `L['x'].size()[0]`, a number, an operation or a call."""
+    if isinstance(expression, ast.Constant) and type(expression.value) in (int, float):
+        return expression.value  # type: ignore[return-value]
     if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.USub):
-        return -_evaluated(expression.operand, inputs)
-    if isinstance(expression, ast.BinOp) and type(expression.op) in _OPERATORS:
-        sides = (_evaluated(side, inputs) for side in (expression.left, expression.right))
-        return _OPERATORS[type(expression.op)](*sides)
-    if isinstance(expression, ast.Call):
-        return _called(ast.unparse(expression.func), expression.args, inputs)
-    match = _SIZE.fullmatch(ast.unparse(expression))
+        return "Sub", (ast.Constant(0), expression.operand)
+    if isinstance(expression, ast.BinOp):
+        return type(expression.op).__name__, (expression.left, expression.right)
+    text = ast.unparse(expression)
+    if isinstance(expression, ast.Call) and ast.unparse(expression.func) in _CALLS:
+        return _CALLS[ast.unparse(expression.func)], expression.args
+    match = _SIZE.fullmatch(text)
     if match is None:
-        raise UndecidedSize(f"`{ast.unparse(expression)}`")
+        raise UndecidedSize(f"`{text}`")
     keys = re.findall(r"\[([^\]]+)\]", match[1])
     name = "_".join(_identifier(key.strip("'\"")) for key in keys)
-    return extent_of(dict(inputs)[name].shape[int(match[2])])
+    return extent_of(inputs[name].shape[int(match[2])])
 
 
-def _called(name: str, arguments: Sequence[ast.expr], inputs: Sequence[tuple[str, Any]]) -> Extent:
-    """The least or the largest of sizes, or a float product cut off to a size."""
-    if name in _EXTREMES:
-        return reduce(_EXTREMES[name], (_evaluated(each, inputs) for each in arguments))
-    if name in ("math.trunc", "math.floor"):
-        above, below = _fraction(arguments[0], inputs)
-        if below <= LARGEST_FRACTION and proves_at_most(0, above):
-            return above // below
-    raise UndecidedSize(f"`{name}` of sizes")
-
-
-def _fraction(expression: ast.expr, inputs: Sequence[tuple[str, Any]]) -> tuple[Extent, int]:
-    """(a, b) with the value of a product of floats and sizes as a / b."""
-    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
-        sides = [_fraction(each, inputs) for each in (expression.left, expression.right)]
-        return sides[0][0] * sides[1][0], sides[0][1] * sides[1][1]
-    if isinstance(expression, ast.Constant) and type(expression.value) is float:
-        return expression.value.as_integer_ratio()
-    if isinstance(expression, ast.Call) and ast.unparse(expression.func) == "torch.sym_float":
-        expression = expression.args[0]
-    return _evaluated(expression, inputs), 1
-
-
-_EXTREMES: dict[str, Callable[[Extent, Extent], Extent]] = {"min": smallest, "max": largest}
-_OPERATORS: dict[type[ast.operator], Any] = {
-    ast.Add: lambda left, right: left + right,
-    ast.Sub: lambda left, right: left - right,
-    ast.Mult: lambda left, right: left * right,
-    ast.FloorDiv: lambda left, right: left // right,
-    ast.Mod: lambda left, right: left % right,
+# Functions of guards' texts under the names of torch's expressions.
+_CALLS = {
+    "min": "Min",
+    "max": "Max",
+    "math.trunc": "TruncToInt",
+    "math.floor": "FloorToInt",
+    "torch.sym_float": "ToFloat",
 }
 
 
@@ -458,58 +440,63 @@ SHAPE_OF_DATA = "its shape depends on data: keep the full size and a mask of wha
 # Denominators of factors whose products with sizes are exact in floats.
 LARGEST_FRACTION = 1 << 10
 
+# What one level of an expression is: a size, a float, or an operation with its parts.
+Reading = Extent | float | tuple[str, Sequence[Any]]
+Reader = Callable[[Any], Reading]
+
 
 def converted(expression: Any, known: Mapping[Any, Extent]) -> Extent:
     """A sympy expression as a size; `known` holds the symbols' sizes.
 
     Raises `UndecidedSize` for one that depends on data, or that is no size of ours.
     """
+    return _sized(expression, lambda part: _of_sympy(part, known))
+
+
+def _of_sympy(expression: Any, known: Mapping[Any, Extent]) -> Reading:
     if expression.is_Integer:
         return int(expression)
+    if expression.is_Float:
+        return float(expression)
     if expression.is_Symbol:
-        size = known.get(expression)
-        if size is None:
+        if expression not in known:
             raise UndecidedSize(SHAPE_OF_DATA)
-        return size
+        return known[expression]
     name = type(expression).__name__
-    if name not in _OF_SYMPY:
-        return _truncated(expression, known)
-    parts = [converted(part, known) for part in expression.args]
-    total = parts[0]
-    for part in parts[1:]:
-        total = _OF_SYMPY[name](total, part)
-    return total
+    if name not in _OPERATIONS:
+        values = {symbol: known.get(symbol) for symbol in expression.free_symbols}
+        if values and all(isinstance(value, int) for value in values.values()):
+            return int(expression.subs(values))
+    return name, expression.args
 
 
-def _truncated(expression: Any, known: Mapping[Any, Extent]) -> Extent:
-    """A float cut off to a size: exact for sums of whole quarters, eighths … and for numbers."""
-    values = {symbol: known.get(symbol) for symbol in expression.free_symbols}
-    if values and all(isinstance(value, int) for value in values.values()):
-        return int(expression.subs(values))
-    name = type(expression).__name__
-    if name in ("TruncToInt", "FloorToInt"):
-        size, whole = _as_fraction(expression.args[0], known)
-        if proves_at_most(0, size):  # where both round to the same side
-            return size // whole
+def _sized(expression: Any, read: Reader) -> Extent:
+    """The size that an expression is; one cut off to a size where that is exact: for sums of whole
+    halves, quarters, eighths … that are not negative, where truncation and floor agree."""
+    found = read(expression)
+    if isinstance(found, int | Size):
+        return found
+    if isinstance(found, tuple):
+        name, parts = found
+        if name in _OPERATIONS:
+            return reduce(_OPERATIONS[name], (_sized(part, read) for part in parts))
+        if name in ("TruncToInt", "FloorToInt"):
+            above, below = _fraction(parts[0], read)
+            if below <= LARGEST_FRACTION and proves_at_most(0, above):
+                return above // below
     raise UndecidedSize(f"a size of the form `{expression}`")
 
 
-def _as_fraction(expression: Any, known: Mapping[Any, Extent]) -> tuple[Extent, int]:
-    """(a, b) with the value of a float product as a / b; raises `UndecidedSize` for others."""
-    total: Extent = 1
-    divisor = 1
-    for factor in expression.args if type(expression).__name__ == "Mul" else (expression,):
-        if factor.is_Float:
-            above, below = float(factor).as_integer_ratio()
-            total, divisor = total * above, divisor * below
-        elif type(factor).__name__ == "ToFloat":
-            total = total * converted(factor.args[0], known)
-        else:
-            total = total * converted(factor, known)
-    # Small enough that the product of floats is exact for every size that fits memory.
-    if divisor > LARGEST_FRACTION:
-        raise UndecidedSize(f"a size of the form `{expression}`")
-    return total, divisor
+def _fraction(expression: Any, read: Reader) -> tuple[Extent, int]:
+    """(a, b) with the value of a product of floats and sizes as a / b."""
+    found = read(expression)
+    if isinstance(found, float):
+        return found.as_integer_ratio()
+    name, parts = found if isinstance(found, tuple) else ("", ())
+    if name in ("Mul", "Mult"):
+        pairs = [_fraction(part, read) for part in parts]
+        return prod(above for above, _ in pairs), prod(below for _, below in pairs)
+    return _sized(parts[0] if name == "ToFloat" else expression, read), 1
 
 
 def _power(base: Extent, exponent: Extent) -> Extent:
@@ -518,14 +505,14 @@ def _power(base: Extent, exponent: Extent) -> Extent:
     return prod([base] * exponent)
 
 
-_OF_SYMPY: dict[str, Any] = {
-    "Add": lambda left, right: left + right,
-    "Mul": lambda left, right: left * right,
+# By the names of sympy's and torch's expressions, and of Python's syntax.
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Extent]] = {
+    "Add": add,
+    "Sub": sub,
+    **dict.fromkeys(("Mul", "Mult"), mul),
     "Pow": _power,
-    "FloorDiv": lambda left, right: left // right,
-    "CleanDiv": lambda left, right: left // right,
-    "Mod": lambda left, right: left % right,
-    "PythonMod": lambda left, right: left % right,
+    **dict.fromkeys(("FloorDiv", "CleanDiv"), floordiv),
+    **dict.fromkeys(("Mod", "PythonMod"), mod),
     "Max": largest,
     "Min": smallest,
 }

@@ -21,7 +21,7 @@ def source_of(node: torch.fx.Node) -> Source | None:
     return innermost(node.meta.get("stack_trace") or "")
 
 
-def place_of(node: torch.fx.Node) -> str | None:
+def source_line(node: torch.fx.Node) -> str | None:
     """The same as text: `model.py:31 in forward`."""
     source = source_of(node)
     return str(source) if source else None

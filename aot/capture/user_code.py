@@ -66,7 +66,7 @@ def import_module(name: str) -> ModuleType:
     """The user's module of that name; raises `SpecModuleMissing` and `SpecImportFailed`."""
     try:
         known = importlib.util.find_spec(name) is not None
-    except (ModuleNotFoundError, ValueError):  # ValueError: such as for a name that begins with `.`
+    except (ImportError, ValueError):  # such as for a name that begins with `.`
         known = False
     if not known:
         raise SpecModuleMissing(module=name)

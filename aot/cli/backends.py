@@ -7,6 +7,7 @@ A library is looked at in a process of its own: what crashes there is reported h
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import click
 
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import print_json, print_table
+from aotc.aot.cli.suggesting import FileThatExists, SuggestingGroup
 from aotc.aot.errors import UserError
 from aotc.runtime.backends import ABI, discovery
 from aotc.runtime.backends.discovery import Found, find_all, places
@@ -69,7 +71,7 @@ class _Said:
     error: str = ""
 
 
-@click.group("backends")
+@click.group("backends", cls=SuggestingGroup)
 def command() -> None:
     """Find, check and begin native back ends: libraries of functions behind a small C ABI."""
 
@@ -97,7 +99,7 @@ def list_backends(as_json: bool) -> None:
 
 
 @command.command("check")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FileThatExists())
 @flags.as_json
 def check(file: Path, as_json: bool) -> int:
     """Load FILE in a process of its own, read its table, initialize and finalize it.
@@ -128,9 +130,13 @@ def begin(name: str, out: Path | None) -> None:
         raise FolderTaken(path=str(folder))
     folder.mkdir(parents=True)
     names = {"library.cpp": f"{name}.cpp", "test.py": f"test_{name}.py"}
-    for template in sorted(SKELETON.glob("*.in")):
-        target = folder / names.get(template.stem, template.stem)
-        target.write_text(template.read_text().replace("@NAME@", name))
+    try:
+        for template in sorted(SKELETON.glob("*.in")):
+            target = folder / names.get(template.stem, template.stem)
+            target.write_text(template.read_text().replace("@NAME@", name))
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     click.echo(f"{folder}: `make` builds lib{name}.so, `make test` calls it")
 
 
@@ -194,12 +200,12 @@ def _reported(found: Found) -> Report:
         return Report(found.path, found.name, problems=(found.problem,), origin=found.origin)
     report = replace(look_at(found.path), origin=found.origin)
     if report.name and report.name != found.name:
-        remark = f"holds `{report.name}`, expected `{found.name}` by its {_place(found)}"
+        remark = f"holds `{report.name}`, expected `{found.name}` by its {_found_by(found)}"
         return replace(report, problems=(*report.problems, remark))
     return report if report.name else replace(report, name=found.name)
 
 
-def _place(found: Found) -> str:
+def _found_by(found: Found) -> str:
     return "file name" if found.origin == "path" else "entry point"
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import require_build_extra
+from aotc.aot.cli.build import refuse_missing_file, require_build_extra
 from aotc.aot.cli.contest import PERCENTILES, Result, contest
 from aotc.aot.cli.explain import error_classes
-from aotc.aot.cli.machine import usable_cpus
+from aotc.aot.cli.output import check_place, plot, write_plot
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
 from aotc.aot.measure.processor import cpu_name
 from aotc.runtime.bundle.opened import Bundle
+from aotc.runtime.drivers.cpu.pool import default_threads
 from aotc.runtime.errors import AotcError, EnvironmentFault
 from aotc.runtime.mismatch import require_target
 
@@ -25,11 +26,18 @@ KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 
 @click.command("bench")
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.argument("spec", required=False)
+@click.argument("spec", required=False, shell_complete=flags.complete_files)
 @click.option("--against", multiple=True, type=click.Choice(KINDS), help="Compare; needs SPEC.")
-@click.option("--rounds", default=5, show_default=True, help="Turns of every contender.")
-@click.option("--seconds", default=0.5, show_default=True, help="Length of one turn.")
-@click.option("--fail-if-slower", type=float, metavar="PERCENT", help="Exit 1 if slower by more.")
+@click.option(
+    "--rounds", default=5, type=flags.COUNT, show_default=True, help="Turns of every contender."
+)
+@click.option(
+    "--seconds", default=0.5, type=flags.SECONDS, show_default=True, help="Length of one turn."
+)
+@click.option(
+    "--fail-if-slower", type=flags.Amount(), metavar="PERCENT", help="Exit 1 if slower by more."
+)
+@plot
 @flags.entry
 @flags.digest
 @flags.as_json
@@ -40,6 +48,7 @@ def command(
     rounds: int,
     seconds: float,
     fail_if_slower: float | None,
+    plot_file: Path | None,
     entry: str | None,
     digest: str | None,
     as_json: bool,
@@ -50,6 +59,11 @@ def command(
     `graph` is eager torch in a CUDA graph. On a device, times are those of the device, and `host`
     is how long a call keeps the caller; `bound` is a call whose memory is fixed beforehand.
     """
+    check_place(plot_file, bundle)
+    if fail_if_slower is not None and not against:
+        raise click.UsageError("'--fail-if-slower' needs '--against': nothing else is measured")
+    if spec is not None:
+        refuse_missing_file(spec)
     with Bundle(bundle, digest) as opened:
         device = require_target(opened.manifest, opened.path)[0].device
         name = opened.manifest.entry(entry).name
@@ -63,8 +77,10 @@ def command(
     )
     if results[0].skipped:
         raise _failure(results[0], bundle)
+    if plot_file is not None:
+        _plot(plot_file, results, f"{bundle.resolve().name}, {name}: {device}, {cpu_name()}")
     if as_json:
-        record = {"machine": cpu_name(), "cpus": usable_cpus(), "device": device}
+        record = {"machine": cpu_name(), "cpus": default_threads(), "device": device}
         print_json("aotc.bench/1", {**record, "results": [row.record() for row in results]})
     else:
         _print(results)
@@ -73,6 +89,14 @@ def command(
     peers = [row for row in others if row.kind in against and row.times_us]
     is_slower = any(own.median_us > row.median_us * limit for row in peers)
     return 1 if fail_if_slower is not None and is_slower else 0
+
+
+def _plot(path: Path, results: Sequence[Result], heading: str) -> None:
+    """The distribution of each contender's calls, beside that of the others."""
+    from aotc.aot.charts.calls import call_pictures
+
+    rows = [(row.kind, row.quantiles_us()) for row in results if row.times_us]
+    write_plot(path, f"aotc bench: {heading}", call_pictures(rows))
 
 
 def _failure(ours: Result, bundle: Path) -> AotcError:

@@ -17,7 +17,7 @@ from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, cache_layers, setting
-from aotc.aot.errors import BuildExtraMissing, SpecFileMissing
+from aotc.aot.errors import BuildExtraMissing, SpecFileMissing, SpecNotUnderstood
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
 from aotc.aot.stages import StageTime
@@ -30,19 +30,30 @@ NEEDED = ("torch", "triton", "numpy")
 
 
 @click.command("build")
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC…")
-@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
+@flags.specs
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Bundle to write; with several SPECs, the folder of their bundles.",
+)
 @flags.targets
 @click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
-@click.option("--tune", type=click.Choice(["off", "quick", "full"]), help="[AOTC_TUNE]")
-@click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
+@click.option(
+    "--tune",
+    type=click.Choice(["off", "quick", "full"]),
+    help="Choose kernels by the cost model, or measure some or all candidates [AOTC_TUNE].",
+)
+@flags.tune_budget
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @flags.frozen
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @click.option(
     "--quantize",
     type=click.Choice(["int8", "int4", "fp8"]),
-    help="Store weights of linear layers and embeddings in so many bits, with scales of groups.",
+    help="Store weights of linear layers and embeddings in this type, with a scale a group.",
 )
 @flags.fallback
 @click.option("--round-intermediates", is_flag=True, help="Round 16-bit results as eager does.")
@@ -53,16 +64,16 @@ NEEDED = ("torch", "triton", "numpy")
     "--weights",
     type=click.Choice(["bundled", "external"]),
     default="bundled",
-    help="Whether the bundle holds the weights, or `load` is given the model's own files.",
+    help="Store the weights in the bundle, or have `load` read the model's own files.",
 )
 @click.option("--adapters", is_flag=True, help="Let programs of the bundle apply LoRA adapters.")
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
-@click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
+@click.option("--debug", is_flag=True, help="Keep the text of every stage in the bundle's debug/.")
 @click.option(
     "--log",
     type=click.Path(path_type=Path),
-    help="Write times, checks and this machine's facts (JSON): the bundle has none.",
+    help="Write times, checks and facts of this machine as JSON; none are in the bundle.",
 )
 @flags.ray
 @flags.measure_on
@@ -83,15 +94,17 @@ def command(
     """Compile the model that SPEC names into the bundle directory OUT.
 
     SPEC is FILE.py[:NAME] with `model` or `build_model()` and `example_inputs`, or
-    PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote. Of several, OUT is the folder
-    of their bundles, each by its SPEC's name; what was built stays where a later one fails.
+    PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote. With several SPECs, OUT is a
+    folder with one bundle for each, named after it; if one fails, those before it stay.
 
     \b
     A causal language model of transformers is two lines (docs/llm.md):
-      from aotc.aot.huggingface import causal_step
-      model, example_inputs, dynamic_shapes = causal_step("FOLDER", max_length=2048, batch=8)
+      from aotc.aot.huggingface import causal_lm
+      model, entry_points = causal_lm("FOLDER", max_length=2048, batch=8)
     """
-    places = bundle_places(specs, out)
+    if given["measure_on"] and given["ray"] is None:
+        raise click.UsageError("'--on' needs '--ray': this machine measures without it")
+    places = bundle_paths(specs, out)
     for spec, place in places.items():
         check_free(str(place), given["force"])
         refuse_missing_file(spec)
@@ -124,7 +137,7 @@ def command(
         log.write_text(json.dumps(logged, indent=2, sort_keys=True) + "\n")
 
 
-def bundle_places(specs: Sequence[str], out: Path) -> dict[str, Path]:
+def bundle_paths(specs: Sequence[str], out: Path) -> dict[str, Path]:
     """SPEC → where its bundle goes; raises UsageError where two would go to one place."""
     if len(specs) == 1:
         return {specs[0]: out}
@@ -140,10 +153,13 @@ def bundle_places(specs: Sequence[str], out: Path) -> dict[str, Path]:
 
 
 def refuse_missing_file(spec: str) -> None:
-    """Raise SpecFileMissing before the seconds that importing torch takes."""
-    path = spec.partition(":")[0]
-    if path.endswith((".py", ".pt2")) and not Path(path).is_file():
-        raise SpecFileMissing(path=path)
+    """Raise SpecFileMissing and SpecNotUnderstood before the seconds that importing torch takes."""
+    path, _, name = spec.partition(":")
+    if path.endswith((".py", ".pt2")):
+        if not Path(path).is_file():
+            raise SpecFileMissing(path=path)
+    elif not name or not all(part.isidentifier() for part in path.split(".")):
+        raise SpecNotUnderstood(spec=spec)
 
 
 def require_build_extra(what: str) -> None:
@@ -218,9 +234,9 @@ def _arena_text(target: TargetReport) -> str:
 
 
 def _print_target(target: TargetReport) -> None:
-    entries = "" if target.entries == 1 else f" of {target.entries} entries"
+    calls = "a call" if target.entries == 1 else f"in {target.entries} entries"
     click.echo(
-        f"target   {target.target}: {target.kernels} kernels in {target.launches} launches{entries}"
+        f"target   {target.target}: {target.kernels} kernels, {target.launches} launches {calls}"
         f", {bytes_text(target.code_bytes)} code, {_arena_text(target)} arena"
     )
     if not target.checks:

@@ -15,7 +15,8 @@ import click
 from aotc.aot.cli.cache_texts import age_text, explanation_lines, fields_of, summary, target_of
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.cli.project import cache_folder, setting
-from aotc.aot.cli.suggesting import SuggestingGroup
+from aotc.aot.cli.suggesting import FileThatExists, SuggestingGroup
+from aotc.aot.printable import printable
 from aotc.cache.keys import BUCKETS
 from aotc.runtime.settings import SETTINGS, parse
 
@@ -185,7 +186,9 @@ def verify_entries(given: Given) -> int:
         print_json("aotc.cache.verify/1", record)
     else:
         for each in bad:
-            click.echo(f"{each.row.digest[:12]}  {each.row.kind}  {each.state}: {each.detail}")
+            click.echo(
+                f"{each.row.digest[:12]}  {each.row.kind}  {each.state}: {printable(each.detail)}"
+            )
         click.echo(f"{len(findings)} entries: {len(findings) - len(bad)} sound, {len(bad)} not")
     return INTEGRITY_EXIT_CODE if bad else 0
 
@@ -286,9 +289,7 @@ def export_entries(given: Given, path: Path, force: bool, kind: str | None) -> N
 
 
 @command.command("import")
-@click.argument(
-    "path", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE"
-)
+@click.argument("path", type=FileThatExists(), metavar="FILE")
 @_shared
 @click.pass_obj
 def import_entries(given: Given, path: Path) -> None:
@@ -321,6 +322,9 @@ def explain_misses(given: Given, wanted: str | None) -> None:
     store = given.store()
     started_s, keys = last_misses(store)
     chosen = [key for key in keys if not wanted or key.digest.startswith(wanted)]
+    if wanted and not chosen:
+        text = f"no key that the last build missed begins with {wanted!r}"
+        raise click.UsageError(text, click.get_current_context())
     explanations = [explain(store, key, before_s=started_s) for key in chosen]
     if given.as_json:
         misses = [_explanation(item) for item in explanations]
@@ -330,7 +334,7 @@ def explain_misses(given: Given, wanted: str | None) -> None:
         click.echo("the last build missed nothing")
     for item in explanations:
         for line in explanation_lines(item):
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def _limit(given: int | None, name: str) -> int | None:

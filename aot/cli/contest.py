@@ -7,6 +7,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from aotc.aot.folders import owned
 MODULE = "aotc.aot.cli.contender"
 PERCENTILES = (50, 90, 99)
 OURS = ("aotc", "bound")
+# Threads of some contenders wait actively for 0.2 s after a turn, on the core of the next one.
+AFTER_A_TURN_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +40,17 @@ class Result:
 
     def percentile_us(self, percent: float) -> float:
         """A percentile of the calls, by linear interpolation."""
-        ordered = sorted(self.times_us)
-        place = (len(ordered) - 1) * percent / 100
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+        return _at(sorted(self.times_us), percent)
 
     @property
     def median_us(self) -> float:
         """The median call."""
         return statistics.median(self.times_us)
+
+    def quantiles_us(self) -> list[float]:
+        """The distribution of the calls: the shortest, each half of a percent, the longest."""
+        ordered = sorted(self.times_us)
+        return [round(_at(ordered, half / 2), 3) for half in range(201)]
 
     def record(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -58,10 +62,18 @@ class Result:
             "kind": self.kind,
             "calls": len(self.times_us),
             **percentiles,
+            "quantiles_us": self.quantiles_us(),
             **host,
             "first_seconds": self.first_s,
             "build_seconds": self.build_s,
         }
+
+
+def _at(ordered: Sequence[float], percent: float) -> float:
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 class Contender:
@@ -159,6 +171,7 @@ def take_turns(running: Sequence[Contender], rounds: int, seconds: float) -> Non
     """Sample all contenders in turns; every other round in the opposite order."""
     for turn in range(rounds):
         for contender in running[:: -1 if turn % 2 else 1]:
+            time.sleep(AFTER_A_TURN_S)
             contender.sample(seconds)
 
 

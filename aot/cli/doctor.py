@@ -17,7 +17,7 @@ from aotc.aot.version import installed_version
 from aotc.runtime import settings
 
 DISTRIBUTIONS = ("aotc", "click", "filelock", "torch", "triton", "numpy")
-INSTALL = 'pip install "aotc[build]"'
+INSTALL = 'pip install "aotc[build]" (in a checkout of aotc: pip install ".[build]")'
 
 
 @click.command("doctor")
@@ -51,15 +51,18 @@ def command(as_json: bool) -> None:
 
 
 def _machine() -> dict[str, Any]:
-    from aotc.aot.cli.machine import isa_rows
     from aotc.aot.measure.processor import cpu_name
+    from aotc.runtime.drivers.cpu import driver
+    from aotc.runtime.drivers.cpu.pool import default_threads
 
+    features = driver.features()
+    sets = [name for name, needed in driver.ISA_FEATURES.items() if needed <= features]
     return {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
         "cpu": cpu_name(),
-        "cpus": _cpus(),
-        "instruction sets": ", ".join(isa_rows()) or "none that aotc has a target for",
+        "cpus": default_threads(),
+        "instruction sets": ", ".join(sets) or "none that aotc has a target for",
         "python": platform.python_version(),
         "executable": sys.executable,
     }
@@ -90,12 +93,6 @@ def _assemblers() -> dict[str, Any]:
     if not versions:
         return {"ptxas": "none: it comes with triton"}
     return {**versions, "targets": " ".join(name for name in known() if name != "cuda")}
-
-
-def _cpus() -> int:
-    from aotc.aot.cli.machine import usable_cpus
-
-    return usable_cpus()
 
 
 def _cache() -> dict[str, Any]:

@@ -29,6 +29,7 @@ MODULES = (
     "aotc.aot.distribution.errors",
     "aotc.aot.dynamo.errors",
     "aotc.aot.huggingface.errors",
+    "aotc.aot.init.errors",
     "aotc.aot.native.lowering",
     "aotc.aot.pack.staging",
     "aotc.aot.rewrites.user_rewrites",
@@ -40,8 +41,14 @@ MODULES = (
 )
 
 
+def _complete_codes(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    return [code for code in error_classes() if code.startswith(incomplete)]
+
+
 @click.command("explain")
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=_complete_codes)
 @flags.as_json
 def command(code: str | None, as_json: bool) -> None:
     """Say what an error CODE means; without a code, list them all."""

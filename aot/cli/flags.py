@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from aotc.aot.cli.suggesting import FileThatExists
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class Amount(click.FloatRange):
+    """A finite number from `least` on, or above it where that is 0 and `above`."""
+
+    def __init__(self, least: float = 0.0, above: bool = False) -> None:
+        super().__init__(min=least, min_open=above)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; raises BadParameter."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return found
+
+
+def complete_files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """In a shell: files, where an argument may be other text too."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+COUNT = click.IntRange(min=1)
+SECONDS = Amount(above=True)
+specs = click.argument(
+    "specs", nargs=-1, required=True, metavar="SPEC…", shell_complete=complete_files
+)
+tune_budget = click.option(
+    "--tune-budget", type=SECONDS, metavar="SECONDS", help="Measure no longer than this."
+)
 
 targets = click.option(
     "--target",
@@ -25,7 +65,7 @@ cache_dir = click.option(
 frozen = click.option(
     "--frozen",
     is_flag=True,
-    help="Measure nothing and compile nothing that is not in cache or record [AOTC_FROZEN].",
+    help="Measure nothing, and fail if a kernel is neither in cache nor record [AOTC_FROZEN].",
 )
 entry = click.option(
     "--entry",
@@ -38,9 +78,9 @@ digest = click.option(
     help="Refuse the bundle unless this is its digest.",
 )
 remote_cache = click.option(
-    "--remote-cache", metavar="URL", help="Remote cache below the folder [AOTC_REMOTE_CACHE]."
+    "--remote-cache", metavar="URL", help="Remote cache, read after the folder [AOTC_REMOTE_CACHE]."
 )
-jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
+jobs = click.option("--jobs", type=int, help="Number of compiler processes [AOTC_JOBS].")
 ray = click.option(
     "--ray",
     metavar="ADDRESS",
@@ -51,7 +91,7 @@ measure_on = click.option(
     "measure_on",
     default="",
     metavar="DEVICE",
-    help="Device that measures.",
+    help="Name of the device to measure on, as `aotc doctor` prints it.",
 )
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -59,25 +99,25 @@ trusted_keys = click.option(
     "--key",
     "keys",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FileThatExists(),
     metavar="KEY.pub.pem",
-    help="Public key of which one must have signed it [AOTC_TRUSTED_KEYS]; may be repeated.",
+    help="Public key; one of those given must have signed it [AOTC_TRUSTED_KEYS].",
 )
 revoked = click.option(
     "--revoked",
-    type=click.Path(path_type=Path),
+    type=FileThatExists(),
     metavar="FILE",
-    help="List of digests that are refused [AOTC_REVOKED].",
+    help="List of the digests of revoked bundles [AOTC_REVOKED].",
 )
 transfers = click.option(
     "--jobs",
     type=click.IntRange(1, 64),
     default=4,
     show_default=True,
-    help="Transfers side by side.",
+    help="Number of parallel transfers.",
 )
 plain_http = click.option(
-    "--plain-http", is_flag=True, help="Speak HTTP without TLS, as registries on this machine do."
+    "--plain-http", is_flag=True, help="Use HTTP without TLS, as for registries on this machine."
 )
 rewrites = click.option(
     "--rewrites",
@@ -89,7 +129,7 @@ rewrites = click.option(
 fallback = click.option(
     "--fallback",
     type=click.Choice(["torch"]),
-    help="Run ops that cannot be compiled through torch at each call; the bundle then needs it.",
+    help="Have torch run ops that cannot be compiled, at each call; the bundle then needs torch.",
 )
 
 
@@ -108,5 +148,5 @@ imports = click.option(
     metavar="FILE.py|MODULE",
     expose_value=False,
     callback=_import_each,
-    help="Import it first: it registers ops that the bundle runs through torch.",
+    help="Import this first, to register ops that torch runs for the bundle.",
 )

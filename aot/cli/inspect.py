@@ -13,6 +13,7 @@ import click
 
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
+from aotc.aot.facts.layouts import layouts, more_bytes
 from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import LIMITS, Entry, FileEntry, Manifest, TensorSpec
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
@@ -24,6 +25,10 @@ from aotc.runtime.errors import BundleFileMissing
 from aotc.runtime.mismatch import mismatches
 
 PROVENANCE = "provenance.json"
+LAYOUTS_SHOWN = 4
+LAYOUTS_SHARE = (
+    0.01  # of the weights' bytes, below which parameters in several layouts have no lines
+)
 SHOWN = ("targets", "torch_ops")  # parts of it that have places of their own
 # Columns of the kernels' table → fields of a kernel.
 CPU_COLUMNS = {"code bytes": "code_bytes", "choice": "choice"}
@@ -81,6 +86,7 @@ def _facts(opened: Bundle) -> dict[str, Any]:
         "states": [_tensor(spec) for spec in manifest.states],
         "session_sizes": [str(dim) for dim in manifest.session_dims],
         "weights_bytes": manifest.weights.nbytes if manifest.weights else 0,
+        "layouts": layouts(opened, plans),
         "features": list(manifest.features),
         "mismatches": [row.as_map() for row in mismatches(manifest)],
         "targets": [
@@ -157,7 +163,7 @@ def _target(manifest: Manifest, name: str, plan: Plan, known: dict[str, Any]) ->
         "needs": list(row.needs),
         "code_bytes": manifest.file(row.library).nbytes,
         "entries": [
-            {"name": entry.name, **_plan(plan, number)}
+            {"name": entry.name, **_plan(plan, number), "ranges": _ranges(entry, plan, number)}
             for number, entry in enumerate(manifest.entries)
         ],
         "kernels": [
@@ -206,6 +212,22 @@ def _plan(plan: Plan, entry: int) -> dict[str, Any]:
     }
 
 
+def _ranges(entry: Entry, plan: Plan, number: int) -> list[dict[str, Any]]:
+    """What calls of an entry run, by their dynamic sizes: the first range that holds a call's sizes
+    serves it. `launches` counts those of each kernel by its symbol."""
+    found = []
+    for row, (lows, of_entry) in zip(plan.variants, plan.lows, strict=True):
+        if of_entry != number:
+            continue
+        fixed = plan.at(lows, number)
+        counts = Counter(plan.kernels[launch.kernel].symbol for launch in fixed.launches)
+        counts += Counter(map(_native_name, fixed.natives))
+        pairs = zip(entry.dims, row.ranges, strict=False)
+        sizes = {dim.name: list(bounds) for dim, bounds in pairs}
+        found.append({"sizes": sizes, "steps": len(fixed.steps), "launches": dict(counts)})
+    return found
+
+
 def _kernel(kernel: Kernel, figures: dict[str, Any]) -> dict[str, Any]:
     """A kernel by the plan, with what only the build has noted: registers, spills, the choice."""
     image = {} if kernel.image is None else write(Image, kernel.image)
@@ -248,7 +270,7 @@ def _print_head(record: dict[str, Any]) -> None:
     _print_tensors("state", record["states"])
     for row in record["session_sizes"]:
         click.echo(f"session  {row}")
-    click.echo(f"weights  {bytes_text(record['weights_bytes'])}")
+    _print_weights(record)
     for row in record["torch_ops"]:
         places = f" at {', '.join(row['sources'])}" if row["sources"] else ""
         click.echo(f"torch    runs `{row['name']}`, {row['calls']} in each call{places}")
@@ -257,6 +279,21 @@ def _print_head(record: dict[str, Any]) -> None:
         click.echo(f"native   {row['name']} {row['version']}, sha256:{row['sha256'][:12]}, {place}")
     for row in record["mismatches"]:
         click.echo(f"does not run here: {row['field']} is {row['found']}")
+
+
+def _print_weights(record: dict[str, Any]) -> None:
+    """Their bytes, and the parameters that are stored in several layouts."""
+    rows = record["layouts"]
+    more = f", {bytes_text(more_bytes(rows))} of them in further layouts" if rows else ""
+    click.echo(f"weights  {bytes_text(record['weights_bytes'])}{more}")
+    if more_bytes(rows) < LAYOUTS_SHARE * record["weights_bytes"]:
+        return
+    for row in rows[:LAYOUTS_SHOWN]:
+        users = [", ".join(each["read_by"]) or "nothing" for each in row["tensors"]]
+        readers = f"each for {users[0]}" if len(set(users)) == 1 else "for " + " and ".join(users)
+        click.echo(f"layouts  {row['parameter']} is stored {len(row['tensors'])} times, {readers}")
+    if len(rows) > LAYOUTS_SHOWN:
+        click.echo(f"layouts  {len(rows) - LAYOUTS_SHOWN} more parameters are stored several times")
 
 
 def _print_tensors(kind: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -292,7 +329,9 @@ def _print_entry(entry: dict[str, Any], is_named: bool, is_gpu: bool, with_kerne
     arena_bytes = entry["arena_bytes"]
     arena = "each call's own" if arena_bytes is None else bytes_text(arena_bytes)
     click.echo(f"memory   {arena} arena{'' if is_gpu else scratch}")
-    click.echo(f"steps    {len(entry['steps'])} a call")
+    for row in entry["ranges"]:
+        where = f" with {_sizes_text(row)}" if len(entry["ranges"]) > 1 else ""
+        click.echo(f"steps    {row['steps']} a call{where}")
     counts = Counter(row["kind"] for row in entry["checks"])
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     click.echo(f"checks   of data: {kinds or 'none'}")
@@ -314,20 +353,33 @@ def _steps(entry: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 def _print_kernels(target: dict[str, Any], columns: Mapping[str, str]) -> None:
     """Figures of each kernel; `-` for what the bundle's extras would say, were they there."""
-    launches = [row for entry in target["entries"] for row in entry["launches"]]
-    steps = [row for entry in target["entries"] for row in entry["steps"]]
-    counts = Counter(row["symbol"] for row in launches)
-    counts += Counter(row["name"] for row in steps if row["kind"] == "native")
-    print_table(
-        ("  kernel", "launches", *columns),
-        [
-            (
-                f"  {row['name']}",
-                counts[row["symbol"]],
-                *(str(row.get(name, "-")) for name in columns.values()),
-            )
-            for row in target["kernels"]
-        ],
+    entries = target["entries"]
+    is_dynamic = any(len(entry["ranges"]) > 1 for entry in entries)
+    known = {row["symbol"]: row for row in target["kernels"]}
+    counts: dict[tuple[str, str], int] = {}  # (sizes, symbol) → launches of a call
+    for entry in entries:
+        for each in entry["ranges"]:
+            name = f"{entry['name']} " if len(entries) > 1 else ""
+            sizes = f"{name}{_sizes_text(each)}".strip() if is_dynamic else ""
+            for symbol, count in each["launches"].items():
+                counts[sizes, symbol] = counts.get((sizes, symbol), 0) + count
+    rows = [
+        (
+            f"  {known[symbol]['name']}",
+            *([sizes] * is_dynamic),
+            count,
+            *(str(known[symbol].get(name, "-")) for name in columns.values()),
+        )
+        for (sizes, symbol), count in counts.items()
+    ]
+    print_table(("  kernel", *(["sizes"] * is_dynamic), "launches", *columns), rows)
+
+
+def _sizes_text(row: dict[str, Any]) -> str:
+    """`batch = 1..8, length = 4`."""
+    return ", ".join(
+        f"{name} = {low}" if low == high else f"{name} = {low}..{high}"
+        for name, (low, high) in row["sizes"].items()
     )
 
 

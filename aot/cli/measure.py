@@ -15,23 +15,32 @@ from aotc.aot.cli.progress import progress_for
 from aotc.aot.errors import UnknownTarget
 from aotc.aot.measure.processor import devices_here
 from aotc.aot.measure.program import Measurement, Rows, Times, ask
-from aotc.aot.tasks.errors import DeviceDiffers
+from aotc.aot.tasks.errors import DeviceDiffers, TaskFileMissing
 from aotc.aot.tasks.files import RESULT, TASK, task_name, write_whole
 from aotc.aot.tasks.task import Executor
 from aotc.aot.tasks.workers import Workers
 
 
 @click.command("measure")
-@click.argument("tasks", nargs=-1, required=True, metavar="TASK…")
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument(
+    "tasks", nargs=-1, required=True, metavar="TASK…", shell_complete=flags.complete_files
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the results.",
+)
 @flags.quiet
 @flags.as_json
 def command(tasks: tuple[str, ...], out: Path | None, quiet: bool, as_json: bool) -> None:
     """Measure each TASK on the device of this machine, and write its times into DIR.
 
     TASK is a file that `aotc tune --tasks-to` wrote, a folder of them, or - for one on stdin, whose
-    result goes to stdout where there is no DIR. What DIR has is not measured again. A task is
-    machine code, which runs here: measure tasks that you trust.
+    result goes to stdout without DIR. Tasks whose results are in DIR are skipped. A task is machine
+    code, which runs here: measure tasks that you trust.
     """
     paths = list(_paths(tasks))
     if out is None and paths != ["-"] and not as_json:
@@ -67,6 +76,8 @@ def _paths(tasks: Sequence[str]) -> Iterator[str]:
         if task != "-" and Path(task).is_dir():
             yield from sorted(map(str, Path(task).glob("*" + TASK)))
         else:
+            if task != "-" and not Path(task).exists():
+                raise TaskFileMissing(path=task)
             yield task
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
 
-from aotc.aot.cli.suggesting import near
+from aotc.aot.cli.suggesting import near, near_path
+from aotc.aot.printable import printable
 from aotc.runtime import settings
 
 INTERNAL_EXIT_CODE = 70
@@ -23,7 +24,7 @@ def print_json(schema: str, record: dict[str, Any]) -> None:
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns with two spaces between them; numbers to the right."""
-    lines = [[str(cell) for cell in row] for row in rows]
+    lines = [[printable(cell, "") for cell in row] for row in rows]
     widths = [
         max(len(line[index]) for line in [list(heads), *lines]) for index in range(len(heads))
     ]
@@ -41,7 +42,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 def print_error(error: Exception) -> int:
     """`error: …`, its hint, and for a bug of ours the traceback; returns the exit code."""
-    message, _, hint = str(error).partition("\nhint: ")
+    message, hint = map(printable, texts_of(error))
     code = int(getattr(error, "exit_code", INTERNAL_EXIT_CODE))
     if code == INTERNAL_EXIT_CODE and error.__cause__ is not None:
         traceback.print_exception(error.__cause__, file=sys.stderr)
@@ -52,8 +53,12 @@ def print_error(error: Exception) -> int:
 
 
 def print_usage(error: click.ClickException) -> int:
-    """A command line that click refuses, in the form of all errors; exit 2."""
-    message, hint = usage_texts(error)
+    """A command line that click refuses, in the form of all errors; the help where no command is
+    named. Exit 2."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(printable(error.format_message()), file=sys.stderr)
+        return error.exit_code
+    message, hint = map(printable, usage_texts(error))
     print(f"{_paint('error', 31)}: {message}", file=sys.stderr)
     if hint:
         print(f"\n{_paint('hint', 36)}: {hint}", file=sys.stderr)
@@ -63,18 +68,36 @@ def print_usage(error: click.ClickException) -> int:
 def usage_texts(error: click.ClickException) -> tuple[str, str]:
     """Message and hint of a command line that click refuses."""
     message = error.format_message().rstrip(".")
-    if isinstance(error, click.NoSuchOption):
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        message = "no command is named"
+    elif isinstance(error, click.NoSuchOption):
         message = f"no such option `{error.option_name}`"
     context = getattr(error, "ctx", None)
     help_text = f"see `{context.command_path} --help`" if context is not None else ""
     meant = "".join(f"did you mean `{name}`? " for name in near(error))
-    return f"{message[:1].lower()}{message[1:]}", f"{meant}{help_text}".strip()
+    first = getattr(error, "hint", "")
+    hint = " ".join(filter(None, [f"{meant}".strip(), first, help_text]))
+    return f"{message[:1].lower()}{message[1:]}", hint
 
 
-def print_error_json(code: str, exit_code: int, message: str, hint: str) -> None:
-    """The one JSON object of a command that failed under `--json`, on stdout."""
-    texts = {"code": code, "exit_code": exit_code, "message": message, "hint": hint}
-    print_json("aotc.error/1", texts)
+def texts_of(error: Exception) -> tuple[str, str]:
+    """Message and hint of an error; where it names a path that is not there, with the nearest."""
+    message, _, hint = str(error).partition("\nhint: ")
+    path = getattr(error, "path", None)
+    meant = near_path(str(path)) if path else ""
+    return message, f"did you mean `{meant}`? {hint}".strip() if meant else hint
+
+
+def print_error_json(
+    code: str, exit_code: int, texts: tuple[str, str], fields: Mapping[str, Any] | None = None
+) -> None:
+    """The one JSON object of a command that failed under `--json`, on stdout.
+
+    texts: message and hint; fields: what the message was made of, by name.
+    """
+    message, hint = texts
+    rows = {"code": code, "exit_code": exit_code, "message": message, "hint": hint}
+    print_json("aotc.error/1", {**rows, "fields": dict(fields or {})})
 
 
 def print_unexpected(error: Exception) -> int:
@@ -94,7 +117,7 @@ def print_warning(
     line: str | None = None,
 ) -> None:
     """`warning: …` on stderr, in place of Python's form with a path and a source line."""
-    print(f"{_paint('warning', 33)}: {message}", file=sys.stderr)
+    print(f"{_paint('warning', 33)}: {printable(message)}", file=sys.stderr)
 
 
 def bytes_text(count: int) -> str:
@@ -105,6 +128,16 @@ def bytes_text(count: int) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def count_text(count: float) -> str:
+    """A number of operations for people: `412`, `3.4 M`, `1.2 T`."""
+    size = float(count)
+    for unit in ("", " k", " M", " G"):
+        if size < 1000:
+            return f"{size:.1f}{unit}" if unit else f"{count:.0f}"
+        size /= 1000
+    return f"{size:.1f} T"
 
 
 def time_text(seconds: float) -> str:

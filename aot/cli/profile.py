@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
+from aotc.aot.cli.output import check_place, plot, write_output, write_plot
+from aotc.aot.cli.printing import bytes_text, count_text, print_json, print_table, time_text
 from aotc.aot.errors import FallbackProfileUnsupported
 from aotc.aot.measure.processor import cpu_name
+from aotc.runtime.bundle.manifest import find_entry
 from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import golden_of
@@ -23,13 +25,28 @@ if TYPE_CHECKING:
     from aotc.aot.profile.report import LaunchRow, Profile
     from aotc.runtime import Program
 
+UNKNOWN = "-"
+HEADS = (
+    "kernel", "launches", "time", "share", "each", "bytes", "operations", "limit", "registers",
+    "shared", "spills",
+)  # fmt: skip
+
 
 @click.command("profile")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--device", help="cpu or cuda; else the first target that runs here.")
-@click.option("--repetitions", default=20, show_default=True, help="Medians are of so many.")
+@click.option(
+    "--repetitions", default=20, type=flags.COUNT, show_default=True, help="Medians are of so many."
+)
 @click.option("--launches", "each", is_flag=True, help="One line a launch, in their order.")
-@click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Chrome trace.")
+@plot
+@click.option(
+    "--trace",
+    "trace_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Write a timeline there, for ui.perfetto.dev.",
+)
 @flags.entry
 @flags.digest
 @flags.imports
@@ -39,21 +56,34 @@ def command(
     device: str | None,
     repetitions: int,
     each: bool,
+    plot_file: Path | None,
     trace_file: Path | None,
     entry: str | None,
     digest: str | None,
     as_json: bool,
 ) -> None:
-    """Time every launch of BUNDLE on its golden input, at the example's sizes where calls decide.
+    """Time every launch of BUNDLE on its golden input.
 
-    On a device, `limit` is the share of the measured copy bandwidth or matrix rate, whichever is
-    the nearer, that a kernel reaches.
+    `share` is of the time of all launches, `each` the time of one. `limit` is the share of the
+    measured copy bandwidth or rate of products, whichever is nearer, that a kernel reaches; on a
+    CPU it is >100% where operands come from caches. What is not known has no column. Bytes
+    and operations are those of the example's sizes where sizes are dynamic.
     """
+    for path in (plot_file, trace_file):
+        check_place(path, bundle)
     profile = profile_bundle(bundle, device, repetitions, digest, entry)
+    name = f"{bundle.resolve().name}, {profile.entry}"
     if trace_file is not None:
         from aotc.aot.profile.trace import trace
 
-        trace_file.write_text(json.dumps(trace(profile)))
+        text = json.dumps(trace(profile, name), ensure_ascii=False, allow_nan=False)
+        write_output(trace_file, text.encode())
+    if plot_file is not None:
+        from aotc.aot.profile.plot import profile_pictures
+
+        heading = f"aotc profile: {name}, {profile.target} on {profile.device}"
+        figures = _figures(bundle, profile.target, digest)
+        write_plot(plot_file, heading, profile_pictures(profile, figures))
     if as_json:
         print_json("aotc.profile/1", {"path": str(bundle), **profile.record()})
     else:
@@ -68,11 +98,11 @@ def profile_bundle(
     entry: str | None = None,
 ) -> Profile:
     """Load, run and time; raises the errors of `runtime.load`."""
-    from aotc.aot.profile import cpu, cuda
+    from aotc.aot.profile import cpu, cpu_limits, cuda, peaks
     from aotc.aot.profile.report import Profile, rows_of
     from aotc.aot.profile.subject import subject_of
 
-    program, golden, facts = read_bundle(
+    program, golden, facts, needs = read_bundle(
         bundle, lambda opened: _parts(opened, device, entry), digest
     )
     with closing(program):
@@ -82,39 +112,68 @@ def profile_bundle(
             raise FallbackProfileUnsupported(path=str(bundle))
         inputs = golden or {spec.name: bytes(spec.nbytes) for spec in subject.inputs}
         measure = cuda.measure if family == "cuda" else cpu.measure
-        times_us, call_us = measure(subject, inputs, max(repetitions, 1))
-        name, limits = cpu_name(), None
+        times_us, call_us, host_us = measure(subject, inputs, max(repetitions, 1))
+        name, limits = cpu_name(), cpu_limits.measure_limits(needs)
         if family == "cuda":
-            from aotc.aot.profile.peaks import measure_limits
-
             gpu = program._open().executable.gpu
-            name, limits = gpu.name, measure_limits(gpu)
+            name, limits = gpu.name, peaks.measure_limits(gpu)
         rows = rows_of(subject.plan, times_us, facts)
-        return Profile(program.target, name, rows, call_us, limits)
+        called = find_entry(program.manifest.entries, entry).name
+        return Profile(program.target, name, rows, call_us, limits, host_us, called)
+
+
+def _figures(bundle: Path, target: str, digest: str | None) -> tuple[float, float] | None:
+    """Bytes and operations a second by the cost model's figures, as the bundle's graphs have
+    them; None where they were deleted."""
+    from aotc.aot.facts.graph_file import read_graphs
+
+    graphs = read_bundle(bundle, read_graphs, digest)
+    found = graphs.target(target) if graphs is not None else None
+    if found is None or not found.byte_fs or not found.operation_fs:
+        return None
+    return 1e15 / found.byte_fs, 1e15 / found.operation_fs
 
 
 def _parts(
     opened: Bundle, device: str | None, entry: str | None
-) -> tuple[Program, dict[str, bytes], Mapping[str, Any]]:
-    """The program, its golden input, if it was not deleted, and what the build wrote of it."""
+) -> tuple[Program, dict[str, bytes], Mapping[str, Any], Sequence[str]]:
+    """The program, its golden input, if it was not deleted, what the build wrote of it, and what
+    its target needs."""
     from aotc.aot.profile.report import facts_of
 
     golden: dict[str, bytes] = {}
     with suppress(GoldenMissing):
         golden = {name: bytes(data) for name, data in golden_of(opened, entry).inputs.items()}
     program = load_open(opened, device)
-    return program, golden, facts_of(opened, program.target)
+    needs = next(row.needs for row in opened.manifest.targets if row.name == program.target)
+    facts = dict(facts_of(opened, program.target))
+    facts["groups"] = _groups(opened, program.target, entry) or facts.get("groups", [])
+    return program, golden, facts, needs
+
+
+def _groups(opened: Bundle, target: str, entry: str | None) -> list[dict[str, int]]:
+    """Bytes and operations of each launch of an entry at the example's sizes; empty where the
+    bundle's graphs were deleted."""
+    from aotc.aot.facts.graph_file import read_graphs
+
+    graphs = read_graphs(opened)
+    found = graphs.target(target) if graphs is not None else None
+    entries = opened.manifest.entries
+    number = entries.index(find_entry(entries, entry))
+    rows = [] if found is None else [row for row in found.variants if row.entry == number]
+    groups = rows[0].groups if rows else ()
+    return [
+        {"bytes": group.bytes, "arithmetic": group.operations}
+        for group in groups
+        if group.kind != "torch"
+    ]
 
 
 def _print(profile: Profile, each: bool) -> None:
     groups = [[row] for row in profile.launches] if each else list(profile.by_kernel().values())
-    print_table(
-        (
-            "kernel", "launches", "time", "share", "one", "bytes", "operations", "limit",
-            "registers", "shared", "spills",
-        ),
-        [_line(profile, rows) for rows in groups],
-    )  # fmt: skip
+    lines = [_line(profile, rows) for rows in groups]
+    known = [head for head in HEADS if any(line[head] != UNKNOWN for line in lines)]
+    print_table(known, [[line[head] for head in known] for line in lines])
     click.echo(
         f"\n{profile.target} on {profile.device}: {len(profile.launches)} launches in "
         f"{time_text(profile.launches_us / 1e6)}, a call takes {time_text(profile.call_us / 1e6)}"
@@ -123,26 +182,33 @@ def _print(profile: Profile, each: bool) -> None:
         share = profile.share_of_limit(profile.launches)
         limits = profile.limits
         click.echo(
-            f"limits measured: copy {limits.bytes_per_s / 1e12:.2f} TB/s, bf16 products "
-            f"{limits.operations_per_s / 1e12:.0f} TFLOP/s"
-            + ("" if share is None else f"; the launches reach {share:.0%} of them")
+            f"limits measured: copy {bytes_text(round(limits.bytes_per_s))}/s, {limits.products} "
+            f"{count_text(limits.operations_per_s)}FLOP/s"
+            + ("" if share is None else f"; the launches reach {_share_text(share)} of them")
         )
 
 
-def _line(profile: Profile, rows: Sequence[LaunchRow]) -> tuple[object, ...]:
+def _share_text(share: float) -> str:
+    """A share of a limit; operands in a cache come faster than the limit of memory says."""
+    return f"{share:.0%}" if share <= 1 else ">100%"
+
+
+def _line(profile: Profile, rows: Sequence[LaunchRow]) -> dict[str, object]:
+    """A line of the table: by its heads, `-` for what is not known."""
     first = rows[0]
     time_us = sum(row.time_us for row in rows)
     share = profile.share_of_limit(rows)
-    return (
+    cells = (
         first.name,
         len(rows),
         time_text(time_us / 1e6),
         f"{time_us / max(profile.launches_us, 1e-9):.1%}",
         time_text(time_us / len(rows) / 1e6),
-        "-" if first.nbytes is None else bytes_text(first.nbytes),
-        "-" if first.operations is None else f"{first.operations / 1e9:.2f} G",
-        "-" if share is None else f"{share:.0%}",
-        "-" if first.registers is None else first.registers,
-        "-" if first.shared_bytes is None else bytes_text(first.shared_bytes),
-        "-" if first.spill_bytes is None else bytes_text(first.spill_bytes),
+        UNKNOWN if first.nbytes is None else bytes_text(first.nbytes),
+        UNKNOWN if first.operations is None else count_text(first.operations),
+        UNKNOWN if share is None else _share_text(share),
+        UNKNOWN if first.registers is None else first.registers,
+        UNKNOWN if first.shared_bytes is None else bytes_text(first.shared_bytes),
+        UNKNOWN if first.spill_bytes is None else bytes_text(first.spill_bytes),
     )
+    return dict(zip(HEADS, cells, strict=True))

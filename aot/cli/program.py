@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.cli.examples import add_examples
 from aotc.aot.cli.printing import (
     INTERNAL_EXIT_CODE,
     print_error,
@@ -17,18 +21,26 @@ from aotc.aot.cli.printing import (
     print_unexpected,
     print_usage,
     print_warning,
+    texts_of,
     usage_texts,
 )
-from aotc.aot.cli.suggesting import SuggestingGroup
+from aotc.aot.cli.suggesting import SuggestingGroup, near
 from aotc.aot.extensions import EXTENSIONS, extension
 from aotc.aot.version import VERSION
-from aotc.runtime.errors import environment_fault
+from aotc.runtime.errors import AotcError, environment_fault
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Command → its module under aot/cli and its line in `aotc --help`. The help is here so that
 # printing it imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("build", "Compile a model into a bundle."),
+    "init": ("init", "Write a spec for a model's class or a folder of transformers."),
     "inspect": ("inspect", "Show what a bundle takes, gives and holds; runs nothing of it."),
+    "report": ("report", "Write one HTML page about a bundle: graph, kernels, memory, numbers."),
+    "diff": ("diff", "Say what differs between two bundles; runs nothing of them."),
+    "stubs": ("stubs", "Write a typed Python module of a bundle's entry points."),
     "tune": ("tune", "Choose the kernels of a bundle anew on this machine."),
     "measure": ("measure", "Measure what `aotc tune --tasks-to` has written, for any scheduler."),
     "run": ("run", "Run a bundle on numpy files or random inputs."),
@@ -46,7 +58,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Show this machine, the installed parts and every setting."),
     "cache": ("cache", "Show, check, bound, move and explain the artifact cache."),
     "explain": ("explain", "Say what an error code means and what to do."),
+    "completion": ("completion", "Print the completion script of a shell."),
 }
+
+INTERRUPTED_EXIT_CODE = 130
+CLOSED_PIPE_EXIT_CODE = 141  # that of a program which SIGPIPE ends
 
 EPILOG = """\b
 exit codes:
@@ -54,12 +70,41 @@ exit codes:
   1 negative answer (mismatch)      5 incompatible machine or runtime
   2 usage                           6 integrity, signature
   3 unsupported model or operation  7 environment (disk, permission, lock)
-  70 internal bug
+  70 internal bug                   130 interrupted
+
+\b
+first steps:
+  aotc build model.py -o bundle/    compile
+  aotc verify bundle/               check it where it is served
+  aotc COMMAND --help               options and examples of a command
+  aotc explain CODE                 what an error means
 """
+
+
+class PipeClosed(Exception):
+    """A `BrokenPipeError` on its way past click, which would end the program with 1."""
+
+    def __init__(self, error: BrokenPipeError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class CommandTable(SuggestingGroup):
     """A click group whose commands are imported when they are called."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """As click's; raises `PipeClosed` where the help has no reader."""
+        try:
+            return super().make_context(*arguments, **options)
+        except BrokenPipeError as error:
+            raise PipeClosed(error) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click's; raises `PipeClosed`."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosed(error) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of their use."""
@@ -73,7 +118,18 @@ class CommandTable(SuggestingGroup):
             extension(f"aotc {cmd_name}")
         module = importlib.import_module(f"aotc.aot.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
+        add_examples(command, cmd_name)
+        for each in getattr(command, "commands", {}).values():  # else click cuts them to a line
+            each.short_help = (each.help or "").partition("\n\n")[0]
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What may stand here in a shell: commands, from the table alone, or options."""
+        from click.shell_completion import CompletionItem
+
+        rows = [(name, line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=line) for name, line in rows), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands' lines of `--help`, from the table alone."""
@@ -99,34 +155,81 @@ def run(arguments: Sequence[str] | None = None) -> int:
     as_json = "--json" in words
     try:
         code = program.main(arguments, prog_name="aotc", standalone_mode=False)
-        sys.stdout.flush()
-        return int(code or 0)
+        return _flushed(int(code or 0))
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
         if as_json:
-            print_error_json("usage", error.exit_code, *usage_texts(error))
+            _report("usage", error.exit_code, usage_texts(error), _usage_fields(error))
         return print_usage(error)
     except (click.Abort, KeyboardInterrupt):
+        if as_json:
+            _report("interrupted", INTERRUPTED_EXIT_CODE, ("interrupted", ""))
         print("error: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of a pipe went away: `aotc inspect … | head`
-        sys.stderr.close()
-        return 0
+        return INTERRUPTED_EXIT_CODE
+    except PipeClosed as end:
+        return _failed(end.error, as_json)
     except Exception as error:
         return _failed(error, as_json)
 
 
+def _flushed(code: int) -> int:
+    """The exit code, when standard output has taken all of it."""
+    try:
+        sys.stdout.flush()
+    except OSError as fault:
+        return _output_failed(fault)
+    return code
+
+
+def _output_failed(fault: OSError) -> int:
+    """Standard output takes no more; nothing is said where its reader went away, as `head` does."""
+    sys.stdout = io.StringIO()
+    if isinstance(fault, BrokenPipeError):
+        return CLOSED_PIPE_EXIT_CODE
+    return print_error(environment_fault("write to", "standard output", fault))
+
+
+def _is_of_output(error: BaseException) -> bool:
+    """Whether it was raised while a result was printed."""
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_code is not click.echo.__code__:
+        step = step.tb_next
+    return step is not None
+
+
 def _failed(error: Exception, as_json: bool) -> int:
     """Print an error that a command ended with; returns the exit code."""
+    if isinstance(error, OSError) and _is_of_output(error):
+        return _output_failed(error)
     if isinstance(error, OSError) and error.filename is not None:  # a path of the user's
         error = environment_fault("use", os.fsdecode(error.filename), error)
     code, exit_code = getattr(error, "code", None), getattr(error, "exit_code", None)
     if code is None or exit_code is None:
         if as_json:
-            print_error_json("internal", INTERNAL_EXIT_CODE, f"internal error: {error!r}", "")
+            _report("internal", INTERNAL_EXIT_CODE, (f"internal error: {error!r}", ""))
         return print_unexpected(error)
     if as_json:
-        message, _, hint = str(error).partition("\nhint: ")
-        print_error_json(str(code), int(exit_code), message, hint)
+        fields = error.as_map()["fields"] if isinstance(error, AotcError) else {}
+        _report(str(code), int(exit_code), texts_of(error), fields)
     return print_error(error)
+
+
+def _report(
+    code: str, exit_code: int, texts: tuple[str, str], fields: dict[str, Any] | None = None
+) -> None:
+    """The error as JSON, unless nobody reads it."""
+    with contextlib.suppress(OSError):
+        print_error_json(code, exit_code, texts, fields)
+
+
+def _usage_fields(error: click.ClickException) -> dict[str, Any]:
+    """What a usage error names: the command, and its option or argument."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    names = {
+        "command": None if context is None else context.command_path,
+        "option": getattr(error, "option_name", None),
+        "parameter": None if parameter is None else parameter.name,
+        "did_you_mean": next(iter(near(error)), None),
+    }
+    return {name: value for name, value in names.items() if value is not None}

@@ -9,12 +9,15 @@ import time
 from aotc.aot.cli.printing import is_terminal, time_text
 from aotc.aot.stages import Progress, Quiet, StageTime
 
-TICK_S = 1.0
+BAR_TICK_S = 1.0
+LINE_TICK_S = 15.0  # a log keeps every line
 BAR_CELLS = 24
 
 
 class Lines:
-    """One line when a stage ends, and one each second while it runs longer than a second."""
+    """One line when a stage ends, and one every 15 seconds while it runs longer."""
+
+    tick_s = LINE_TICK_S
 
     def __init__(self) -> None:
         self._stage = ""
@@ -29,7 +32,7 @@ class Lines:
         threading.Thread(target=self._tick, args=(self._over,), daemon=True).start()
 
     def advance(self, done: int, total: int, what: str) -> None:
-        """Remember how far the stage is, for the next tick."""
+        """Note how far the stage is, for the next tick."""
         self._what = f" {done}/{total} {what}"
 
     def end(self, row: StageTime) -> None:
@@ -43,7 +46,7 @@ class Lines:
         self._over.set()
 
     def _tick(self, over: threading.Event) -> None:
-        while not over.wait(TICK_S):
+        while not over.wait(self.tick_s):
             elapsed_s = time.monotonic() - self._started_s
             self._running(f"{self._stage:<9}{elapsed_s:7.0f} s …{self._what}")
 
@@ -56,6 +59,8 @@ class Lines:
 
 class Bar(Lines):
     """The running stage's line is rewritten in place, with a bar where items are counted."""
+
+    tick_s = BAR_TICK_S
 
     def begin(self, stage: str) -> None:
         """Show the stage's name at once."""

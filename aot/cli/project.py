@@ -21,6 +21,7 @@ class ProjectFileInvalid(UserError):
 
     code = "project-file"
     template = "{path} does not parse: {detail}"
+    hint = "it is read for its table `tool.aotc`; correct the line"
 
 
 @functools.cache

@@ -14,7 +14,13 @@ from aotc.aot.cli.progress import progress_for
 @click.command("pull")
 @click.argument("reference")
 @click.option(
-    "-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="BUNDLE"
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="BUNDLE",
+    help="Folder to write the bundle to.",
 )
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
 @flags.digest

@@ -13,10 +13,23 @@ from aotc.aot.cli.project import cache_folder, cache_layers, setting
 
 
 @click.command("reduce")
-@click.argument("spec")
-@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
+@click.argument("spec", shell_complete=flags.complete_files)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Spec file to write.",
+)
 @flags.targets
-@click.option("--tries", default=200, show_default=True, help="Build at most this many parts.")
+@click.option(
+    "--tries",
+    default=200,
+    type=flags.COUNT,
+    show_default=True,
+    help="Build at most this many parts.",
+)
 @click.option("--force", is_flag=True, help="Replace a file that stands at the output path.")
 @flags.cache_dir
 @flags.quiet
@@ -33,9 +46,9 @@ def command(
 ) -> None:
     """Find the smallest part of the model in SPEC that fails to build as the whole does.
 
-    A part that builds but gives other numbers than torch counts as failing too. What is left is
-    written to OUT as a spec of its own; with the model's values beside it as .pt, unless random
-    ones fail as well. Exit 0 when something was found, 2 when the model builds and agrees.
+    A part that builds but gives other numbers than torch counts as failing too. The
+    smallest part is written to OUT as a spec, with the model's weights beside it as .pt unless
+    random ones fail too. Exit 0 when something was found, 2 when the model builds and agrees.
     """
     refuse_missing_file(spec)
     require_build_extra("aotc reduce")

@@ -29,7 +29,7 @@ from aotc.runtime.loading import load_open
 
 if TYPE_CHECKING:
     from aotc.runtime import Program, TensorSpec
-    from aotc.runtime.programs.entry import EntryPoint
+    from aotc.runtime.programs.entry import EntryFunction
 
 SHOWN_VALUES = 6
 DEFAULT_TOLERANCE = 1e-4
@@ -40,7 +40,7 @@ DEFAULT_TOLERANCE = 1e-4
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@X.npy", help="Give an input.")
 @click.option("--output", "outputs", multiple=True, metavar="NAME=@Y.npy", help="Write an output.")
 @click.option("--expect", "expected", multiple=True, metavar="NAME=@R.npy", help="Compare one.")
-@click.option("--tolerance", type=float, help="For --expect, relative to the output's scale.")
+@click.option("--tolerance", type=flags.Amount(), help="For --expect, relative to max |expected|.")
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
@@ -62,6 +62,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Run BUNDLE once and show what came out. Exit 1 when an --expect is out of tolerance."""
+    if tolerance is not None and not expected:
+        raise click.UsageError("'--tolerance' needs '--expect': nothing is compared without it")
     began_s = time.perf_counter()
     program, golden = read_bundle(
         bundle, lambda opened: (load_open(opened, device, threads), _golden(opened, entry)), digest
@@ -93,23 +95,31 @@ def command(
 
 
 def input_arrays(
-    program: Program | EntryPoint,
+    program: Program | EntryFunction,
     golden: Mapping[str, bytes | memoryview],
     files: dict[str, Path],
     seed: int | None,
 ) -> dict[str, HostArray]:
     """Every input: from its file, else drawn with the seed, else the golden one.
 
-    Raises InputMissing when there is no golden input and no seed.
+    What is drawn has the sizes of the files where they show them, else those of the golden input.
+    Raises InputMissing when there is no golden input and no seed, or a size is not known.
     """
-    arrays = {}
+    arrays = {name: read_npy(path) for name, path in files.items()}
     examples = host_arrays(program.inputs, golden) if golden else {}
+    sizes: dict[str, int] = {}
+    for shown in (examples, arrays):
+        for spec in program.inputs:
+            if spec.name in shown:
+                sizes |= zip(map(str, spec.shape), shown[spec.name].shape, strict=False)
     for spec in program.inputs:
+        if spec.name in arrays:
+            continue
         example = examples.get(spec.name)
-        if spec.name in files:
-            arrays[spec.name] = read_npy(files[spec.name])
-        elif seed is not None:
-            arrays[spec.name] = draw(spec, seed, like=example)
+        known = [size if isinstance(size, int) else sizes.get(str(size)) for size in spec.shape]
+        if seed is not None and None not in known:
+            fixed = spec.replace(shape=tuple(known))
+            arrays[spec.name] = draw(fixed, seed, like=example)
         elif example is not None:
             arrays[spec.name] = example
         else:
@@ -133,6 +143,9 @@ def _assignments(option: str, texts: Sequence[str], specs: Sequence[TensorSpec])
         if not equals or not path or name not in known:
             names = ", ".join(known)
             form = f"NAME=@FILE.npy with one of the names {names}"
+            raise InputArgumentError(argument=f"{option} {text}", expected=form)
+        if name in found:
+            form = f"another name than `{name}`, which was given before"
             raise InputArgumentError(argument=f"{option} {text}", expected=form)
         found[name] = Path(path.removeprefix("@"))
     return found

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.aot.cli import flags
+from aotc.aot.cli.output import check_place, write_output
 from aotc.aot.distribution.sbom import bill_of_materials
 
 
@@ -23,8 +24,9 @@ def command(bundle: Path, output: Path | None, digest: str | None) -> None:
     It names the tools with their versions, the digest of the model's file and native libraries; the
     same bundle gives the same bytes.
     """
+    check_place(output, bundle)
     text = json.dumps(bill_of_materials(bundle, digest), indent=2, ensure_ascii=False)
     if output is None:
         click.echo(text)
     else:
-        output.write_text(text + "\n", encoding="utf-8")
+        write_output(output, f"{text}\n".encode(), bundle)

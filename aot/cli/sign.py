@@ -8,6 +8,7 @@ import click
 
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import print_json
+from aotc.aot.cli.suggesting import FileThatExists
 
 
 @click.command("sign")
@@ -15,7 +16,7 @@ from aotc.aot.cli.printing import print_json
 @click.option(
     "--key",
     required=True,
-    type=click.Path(path_type=Path),
+    type=FileThatExists(),
     metavar="KEY.pem",
     help="Ed25519 private key.",
 )

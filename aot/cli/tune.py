@@ -35,10 +35,16 @@ RIGHTS = {
 
 @click.command("tune")
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path))
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), help="Bundle to write.")
 @click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
-@click.option("--tune", type=click.Choice(["quick", "full"]), default="quick", show_default=True)
-@click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
+@click.option(
+    "--tune",
+    type=click.Choice(["quick", "full"]),
+    default="quick",
+    show_default=True,
+    help="Measure some candidates, or all.",
+)
+@flags.tune_budget
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @flags.frozen
 @flags.digest
@@ -133,6 +139,8 @@ def _check_usage(out: Path | None, given: dict[str, Any]) -> None:
         raise click.UsageError("missing option '-o' / '--output'")
     if is_by_files and given["ray"] is not None:
         raise click.UsageError("either '--ray' or '--tasks-to' and '--results-from'")
+    if given["measure_on"] and given["ray"] is None and not is_by_files:
+        raise click.UsageError("'--on' needs '--ray', '--tasks-to' or '--results-from'")
     if is_by_files and not given["measure_on"]:
         raise click.UsageError("'--tasks-to' and '--results-from' need '--on DEVICE'")
 

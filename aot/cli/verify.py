@@ -11,6 +11,8 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.explain import error_classes
 from aotc.aot.cli.printing import print_json
+from aotc.aot.cli.suggesting import near_path
+from aotc.aot.printable import printable
 from aotc.runtime.verify import LAYERS, Finding, verify
 
 EXIT_CODES = {"signature": 6, "integrity": 6, "compatibility": 5, "golden": 1}
@@ -40,7 +42,7 @@ def command(
     """Check BUNDLE: signatures where keys are trusted, integrity, compatibility, golden numbers;
     all unless one is named.
 
-    A layer is left out when one before it failed. Exit 6 when no trusted key signed it, when it is
+    A check is skipped when one before it failed. Exit 6 when no trusted key signed it, when it is
     revoked or a byte was altered, 5 when it does not run here, 1 when its numbers are wrong, 2 when
     `--golden` is given and there are none.
     """
@@ -48,11 +50,12 @@ def command(
     findings = verify(
         bundle, layers, device, trusted_keys=keys or None, revoked=revoked, digest=digest
     )
+    meant = near_path(str(bundle))
     if as_json:
-        rows = [finding.as_map() for finding in findings]
+        rows = [{**finding.as_map(), "hint": _hint(finding, meant)} for finding in findings]
         print_json("aotc.verify/1", {"path": str(bundle), "findings": rows})
     else:
-        _print(findings)
+        _print(findings, meant)
     bad = {"failed", "absent"} if layer == "golden" else {"failed"}
     failed = [finding for finding in findings if finding.status in bad]
     return exit_code(failed[0]) if failed else 0
@@ -64,7 +67,12 @@ def exit_code(finding: Finding) -> int:
     return EXIT_CODES[finding.layer] if kind is None else int(kind.exit_code)
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def _hint(finding: Finding, meant: str) -> str:
+    """The next step; `meant` is the path like the bundle's that exists."""
+    return f"did you mean `{meant}`? {finding.hint}".strip() if meant else finding.hint
+
+
+def _print(findings: Sequence[Finding], meant: str) -> None:
     for layer in LAYERS:
         rows = [finding for finding in findings if finding.layer == layer]
         good = [finding for finding in rows if finding.status == "ok"]
@@ -76,5 +84,5 @@ def _print(findings: Sequence[Finding]) -> None:
             is_sentence = layer == "compatibility" and finding.detail  # which names the subject
             parts = (word, "" if is_sentence else finding.subject, finding.detail)
             click.echo(f"{layer:<14} {', '.join(filter(None, parts))}")
-            if finding.hint:
-                click.echo(f"{'':<14} hint: {finding.hint}")
+            if hint := _hint(finding, meant):
+                click.echo(f"{'':<14} hint: {printable(hint)}")

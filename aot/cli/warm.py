@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 
 
 @click.command("warm")
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC…")
+@flags.specs
 @flags.targets
 @flags.cache_dir
 @flags.remote_cache
-@click.option("--record", type=click.Path(path_type=Path), help="Tuning record: its choices too.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    help="Tuning record, whose choices are compiled too.",
+)
 @click.option(
     "--tune",
     type=click.Choice(["off", "quick", "full"]),
     default="off",
     show_default=True,
-    help="Also what tuning in this mode would measure.",
+    help="Compile the candidates too that tuning in this mode measures.",
 )
 @flags.fallback
 @flags.rewrites
@@ -43,8 +47,8 @@ def command(
 ) -> None:
     """Compile the kernels of every SPEC for every target into a cache, and write nothing else.
 
-    A later `aotc build` with this cache compiles nothing, also where it can only be read. SPEC is
-    what `aotc build` takes.
+    A later `aotc build` with this cache compiles nothing, even if it can only read the cache.
+    SPEC is what `aotc build` takes.
     """
     for spec in specs:
         refuse_missing_file(spec)

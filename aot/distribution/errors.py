@@ -30,6 +30,7 @@ class ReferenceInvalid(UserError):
     """A text is no reference of an image in a registry."""
 
     template = "reference `{found}`, expected {expected}"
+    hint = "a folder on this disk is `oci-layout:FOLDER:TAG`"
 
 
 class CredentialsInvalid(EnvironmentFault):
@@ -43,7 +44,7 @@ class RegistryFailed(EnvironmentFault):
     """A registry cannot be reached, fails, or answers what its specification does not have."""
 
     template = "{method} {url}: {detail}"
-    hint = "try again: what was transferred is kept where it can be"
+    hint = "try again: the next try continues where this one ended"
 
 
 class RegistryDenied(EnvironmentFault):
@@ -64,7 +65,7 @@ class ImageAltered(BundleError):
     """Bytes that a registry sent do not have the digest that they were asked for by."""
 
     template = "{where} of `{path}` has sha256 {found}, expected {expected}"
-    hint = "nothing of it was kept: the registry, or what is between, altered it"
+    hint = "nothing was kept: the registry or the connection altered the data"
 
 
 class ProvenanceUnusable(BundleError):

@@ -66,7 +66,7 @@ def image_of(opened: Bundle) -> ImageParts:
         (name, Descriptor(digest, nbytes, _type(name), {FILE_PATH: name, TITLE: name}))
         for name, digest, nbytes in _digested(opened)
     )
-    config_bytes = _json(
+    config_bytes = json_bytes(
         {
             "descriptor": {},
             "config": {"format": "aotc"},
@@ -74,7 +74,7 @@ def image_of(opened: Bundle) -> ImageParts:
         }
     )
     config = Descriptor(digest_of(config_bytes), len(config_bytes), CONFIG_TYPE, {})
-    manifest_bytes = _json(
+    manifest_bytes = json_bytes(
         {
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
@@ -160,5 +160,6 @@ def _type(name: str) -> str:
     return TYPES.get(name, SETTINGS_TYPE)
 
 
-def _json(tree: dict[str, Any]) -> bytes:
+def json_bytes(tree: dict[str, Any]) -> bytes:
+    """The text that stands in a layout: no spaces, keys in the order of the tree."""
     return json.dumps(tree, separators=(",", ":")).encode()

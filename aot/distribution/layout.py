@@ -5,20 +5,20 @@ with the image or without it. A tag that another image had is moved.
 """
 
 # The order of the system calls is this file's subject:
-# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH123
+# ruff: noqa: PTH102, PTH103, PTH105, PTH108, PTH118, PTH123
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aotc.aot.distribution.errors import BundleUnsound, LayoutForeign
-from aotc.aot.distribution.image import ImageParts, read_parts, row
+from aotc.aot.distribution.image import ImageParts, json_bytes, read_parts, row
 from aotc.aot.pack.staging import fsync_folder
 from aotc.runtime.bundle.directory import LAYOUT_PREFIX, Directory
 from aotc.runtime.bundle.image import (
@@ -49,15 +49,15 @@ def write_layout(directory: Directory, image: ImageParts, reference: str) -> str
     try:
         with _open(path):
             index = _index(path)
-            os.makedirs(os.path.join(path, BLOBS), exist_ok=True)
+            _make_folders(path)
             _clean(path)
             for name, layer in image.files:
                 _copy(directory, name, layer, path)
             for blob, data in ((image.config.blob, image.config_bytes), _manifest(image)):
                 _write(os.path.join(path, blob), [data], BLOB_MODE)
             fsync_folder(os.path.join(path, BLOBS))
-            _write(os.path.join(path, "oci-layout"), [_json(VERSION)], 0o644)
-            _write(os.path.join(path, "index.json"), [_json(_with(index, image, tag))], 0o644)
+            _write(os.path.join(path, "oci-layout"), [json_bytes(VERSION)], 0o644)
+            _write(os.path.join(path, "index.json"), [json_bytes(_with(index, image, tag))], 0o644)
             fsync_folder(path)
     except OSError as error:
         raise environment_fault("write", error.filename or path, error) from error
@@ -77,6 +77,16 @@ def _open(path: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _make_folders(path: str) -> None:
+    """The folders of blobs; raises `LayoutForeign` for a link or a file in the place of one."""
+    for name in ("blobs", BLOBS):
+        place = os.path.join(path, name)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(place)
+        if not stat.S_ISDIR(os.lstat(place).st_mode):
+            raise LayoutForeign(path=path, found=f"a folder whose `{name}` is no folder")
+
+
 def _clean(path: str) -> None:
     """Remove what killed writers left; the folder is locked."""
     for folder in (path, os.path.join(path, BLOBS)):
@@ -90,7 +100,10 @@ def _index(path: str) -> dict[str, Any]:
     """The index that is there, or an empty one; raises `LayoutForeign` for what is no layout."""
     place = os.path.join(path, "index.json")
     try:
-        with open(place, "rb") as file:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(place, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise LayoutForeign(path=path, found="a folder whose `index.json` is no plain file")
             index = read_object(file.read(LIMIT_BYTES + 1), place)
     except FileNotFoundError:
         names = [name for name in os.listdir(path) if not name.endswith(STAGED)]  # noqa: PTH208
@@ -98,6 +111,8 @@ def _index(path: str) -> dict[str, Any]:
         if others:
             raise LayoutForeign(path=path, found=f"a folder with `{others[0]}`") from None
         return {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": []}
+    except LayoutForeign:
+        raise
     except AotcError as error:
         raise LayoutForeign(path=path, found=error.message) from None
     if not isinstance(index.get("manifests"), list):
@@ -167,7 +182,3 @@ def _write(path: str, parts: Iterable[bytes], mode: int) -> None:
         with contextlib.suppress(OSError):
             os.unlink(staged)
         raise
-
-
-def _json(tree: dict[str, Any]) -> bytes:
-    return json.dumps(tree, separators=(",", ":")).encode()

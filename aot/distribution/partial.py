@@ -29,7 +29,6 @@ class Partial(Staging):
     def __init__(self, out: str, digest: str) -> None:
         """digest: of the image's manifest, `sha256:` and hex."""
         self._word = f"partial-{digest[7:23]}"
-        self.is_resumed = False
         super().__init__(out)
 
     def __exit__(
@@ -79,7 +78,6 @@ class Partial(Staging):
             with contextlib.suppress(OSError):
                 locked = lock_folder(path)
                 if locked is not None:
-                    self.is_resumed = True
                     return path, locked
         return super()._make()
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from aotc.aot.distribution.chunked import ATTEMPTS, ChunkedFile
 from aotc.aot.distribution.errors import ImageAltered
 from aotc.aot.distribution.image import digest_of, read_parts
 from aotc.aot.distribution.partial import Partial
-from aotc.aot.distribution.sources import Source
+from aotc.aot.distribution.sources import Buffered, Source
 from aotc.aot.distribution.transfers import JOBS, Transfers
 from aotc.aot.pack.staging import check_free
 from aotc.aot.stages import Progress
@@ -40,10 +41,6 @@ from aotc.runtime.errors import DiskFull, environment_fault
 from aotc.runtime.trust.envelope import LIMIT_BYTES as ENVELOPE_LIMIT_BYTES
 from aotc.runtime.trust.trust import SIGNATURE_NAME, Policy, check_trust
 
-PIECE_BYTES = 64 << 20
-LEAST_PIECE_BYTES = 16 << 20
-ROUNDS = 4  # of pieces for each connection, so that all end at about the same time
-ATTEMPTS = 3  # to get the bytes of one digest
 HEAD_LIMITS = {
     MANIFEST_NAME: LIMITS.file_bytes + 4096,
     EXTRAS_NAME: LIMITS.file_bytes + 4096,
@@ -61,13 +58,6 @@ class PullReport:
     digest: str
     nbytes: int
     fetched_bytes: int
-
-
-class _Wrong(Exception):
-    """The bytes that end at a chunk, or the file, do not have their digest."""
-
-    def __init__(self, begin: int, found: str, expected: str) -> None:
-        self.begin, self.found, self.expected = begin, found, expected
 
 
 def pull(
@@ -169,13 +159,17 @@ def _fetch_rest(image: Image, manifest: Manifest, fetch: _Fetch, jobs: int) -> N
     with contextlib.ExitStack() as stack:
         if weights is not None:
             whole.remove(weights.name)
-            chunked = _Chunked(fetch, image.files[weights.name], weights)
-            stack.callback(chunked.close)
-            tasks += chunked.tasks(jobs)
+            descriptor = fetch.partial.open(weights.name)
+            stack.callback(os.close, descriptor)
+            where = f"{fetch.partial.out}/{weights.name}"
+            opened = ChunkedFile(descriptor, weights, where, fetch.source, fetch.transfers)
+            chunked = stack.enter_context(opened)
+            tasks += chunked.tasks(image.files[weights.name], jobs)
         tasks += [lambda name=name: fetch.file(name, image.files[name]) for name in whole]  # type: ignore[misc]
         fetch.transfers.run(tasks, jobs if fetch.source.has_ranges else 1)
         if weights is not None:
-            chunked.end()
+            chunked.finish(image.files[weights.name])
+            fetch.partial.finish(weights.name, descriptor)
 
 
 class _Fetch:
@@ -188,19 +182,22 @@ class _Fetch:
         """A layer with one digest; goes on behind what the file has already."""
         descriptor = self.partial.open(name)
         try:
-            for attempt in range(1, ATTEMPTS + 1):
-                try:
-                    self._whole(descriptor, layer)
-                    break
-                except _Wrong as wrong:
-                    os.ftruncate(descriptor, 0)
-                    if attempt == ATTEMPTS:
-                        raise self.refusal(name, "the file", wrong) from None
-            self.partial.finish(name, descriptor)
+            for _ in range(ATTEMPTS):
+                found = self._whole(descriptor, layer)
+                if found == layer.digest:
+                    return self.partial.finish(name, descriptor)
+                os.ftruncate(descriptor, 0)
         finally:
             os.close(descriptor)
+        raise ImageAltered(
+            path=self.source.name,
+            where=f"the file `{name}`",
+            found=found[7:],
+            expected=layer.digest[7:],
+        )
 
-    def _whole(self, descriptor: int, layer: Descriptor) -> None:
+    def _whole(self, descriptor: int, layer: Descriptor) -> str:
+        """Fetch what the file lacks of a layer; its digest."""
         digest = hashlib.sha256()
         place = os.fstat(descriptor).st_size
         if place > layer.nbytes:
@@ -215,9 +212,8 @@ class _Fetch:
             self.write(descriptor, view, place)
             place += len(view)
 
-        self.source.stream(layer, place, layer.nbytes, consume)
-        if f"sha256:{digest.hexdigest()}" != layer.digest:
-            raise _Wrong(0, digest.hexdigest(), layer.digest[7:])
+        self.source.stream(layer, place, layer.nbytes, Buffered(consume))
+        return f"sha256:{digest.hexdigest()}"
 
     def write(self, descriptor: int, view: memoryview, place: int) -> None:
         """Bytes into a file, and into the count of those transferred."""
@@ -228,99 +224,3 @@ class _Fetch:
                 view, place = view[count:], place + count
         except OSError as error:
             raise environment_fault("write", self.partial.out, error) from error
-
-    def refusal(self, name: str, where: str, wrong: _Wrong) -> ImageAltered:
-        """The error for bytes that came wrong each time."""
-        return ImageAltered(
-            path=self.source.name,
-            where=f"{where} `{name}`" if where == "the file" else f"{where} of `{name}`",
-            found=wrong.found,
-            expected=wrong.expected,
-        )
-
-
-class _Chunked:
-    """The weights: a file whose chunks have digests, so that its parts are fetched side by side."""
-
-    def __init__(self, fetch: _Fetch, layer: Descriptor, entry: WeightsEntry) -> None:
-        """Open the file."""
-        self._fetch, self._layer, self._entry = fetch, layer, entry
-        self._descriptor = fetch.partial.open(entry.name)
-
-    def tasks(self, jobs: int) -> list[Callable[[], None]]:
-        """What fetches the chunks that an earlier pull did not leave: runs of them, of at most
-        PIECE_BYTES, and of fewer where that gives each of the jobs several."""
-        found_bytes = os.fstat(self._descriptor).st_size
-        all_whole = [
-            found_bytes >= end and self._digest(begin, end) == self._entry.chunks[index]
-            for index, (begin, end) in enumerate(self._spans())
-        ]
-        os.ftruncate(self._descriptor, self._entry.nbytes)
-        runs: list[tuple[int, int]] = []
-        share_bytes = max(LEAST_PIECE_BYTES, self._entry.nbytes // (ROUNDS * jobs))
-        most = max(1, min(PIECE_BYTES, share_bytes) // self._entry.chunk_bytes)
-        for index, is_whole in enumerate(all_whole):
-            if is_whole:
-                continue
-            if runs and runs[-1][1] == index and index - runs[-1][0] < most:
-                runs[-1] = (runs[-1][0], index + 1)
-            else:
-                runs.append((index, index + 1))
-        return [lambda run=run: self._run(*run) for run in runs]  # type: ignore[misc]
-
-    def end(self) -> None:
-        """Make the file durable, of which every chunk was checked."""
-        self._fetch.partial.finish(self._entry.name, self._descriptor)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
-
-    def _spans(self) -> Iterator[tuple[int, int]]:
-        size = self._entry.chunk_bytes
-        for begin in range(0, self._entry.nbytes, size):
-            yield begin, min(begin + size, self._entry.nbytes)
-
-    def _digest(self, begin: int, end: int) -> bytes:
-        digest = hashlib.sha256()
-        for data in read_parts(self._descriptor, begin, end, self._fetch.partial.path):
-            digest.update(data)
-        return digest.digest()
-
-    def _run(self, first: int, last: int) -> None:
-        """Fetch the chunks `first` to `last`, without the latter."""
-        size = self._entry.chunk_bytes
-        end = min(last * size, self._entry.nbytes)
-        begin = first * size
-        failures = 0
-        while begin < end:
-            try:
-                self._fetch.source.stream(self._layer, begin, end, self._writer(begin))
-                return
-            except _Wrong as wrong:
-                failures = failures + 1 if wrong.begin == begin else 1
-                begin = wrong.begin
-                if failures == ATTEMPTS:
-                    where = f"chunk {begin // size}"
-                    raise self._fetch.refusal(self._entry.name, where, wrong) from None
-
-    def _writer(self, begin: int) -> Callable[[memoryview], None]:
-        """What takes the bytes from the beginning of a chunk on; raises `_Wrong` at its end."""
-        size, place, digest = self._entry.chunk_bytes, begin, hashlib.sha256()
-
-        def consume(view: memoryview) -> None:
-            nonlocal place, digest
-            while view:
-                index = place // size
-                end = min((index + 1) * size, self._entry.nbytes)
-                part, view = view[: end - place], view[end - place :]
-                digest.update(part)
-                self._fetch.write(self._descriptor, part, place)
-                place += len(part)
-                if place == end:
-                    found, expected = digest.digest(), self._entry.chunks[index]
-                    if found != expected:
-                        raise _Wrong(index * size, found.hex(), expected.hex())
-                    digest = hashlib.sha256()
-
-        return consume

@@ -20,14 +20,15 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http.client import HTTPException, HTTPResponse
 from typing import Self
 from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from aotc.aot.distribution.errors import RegistryDenied, RegistryFailed, RegistryMissing
 from aotc.aot.distribution.reference import Reference
 from aotc.aot.version import VERSION
+from aotc.cache.timed import Clock, Timed, TimedSecure
 from aotc.runtime.bundle.strict_json import NotStrict, parse
 
 TIMEOUT_S = 60.0
@@ -72,7 +73,7 @@ class Registry:
         self._credentials = credentials
         self._authorization: str | None = None
         self._local = threading.local()
-        self._opened: list[HTTPConnection] = []
+        self._opened: list[Timed] = []
         self._pause_s = pause_s
         self._tls = ssl.create_default_context() if scheme == "https" else None
 
@@ -194,8 +195,23 @@ class Registry:
             connection.close()
         self._connections().clear()
 
-    def _connections(self) -> dict[str, HTTPConnection]:
-        found: dict[str, HTTPConnection] | None = getattr(self._local, "connections", None)
+    def go_on(self) -> None:
+        """Give this thread's connections their time again: something has arrived, or is sent."""
+        self._clock().deadline = time.monotonic() + TIMEOUT_S
+
+    def _clock(self) -> Clock:
+        found: Clock | None = getattr(self._local, "clock", None)
+        if found is None:
+            found = self._local.clock = Clock(time.monotonic() + TIMEOUT_S, TIMEOUT_S)
+        return found
+
+    def _steps(self, body: Iterable[bytes]) -> Iterator[bytes]:
+        for data in body:
+            self.go_on()
+            yield data
+
+    def _connections(self) -> dict[str, Timed]:
+        found: dict[str, Timed] | None = getattr(self._local, "connections", None)
         if found is None:
             found = self._local.connections = {}
         return found
@@ -211,8 +227,10 @@ class Registry:
             sent.setdefault("Authorization", self._authorization)
         try:
             connection = self._connections().get(origin) or self._connect(origin)
-            data = None if body is None else body()
+            self.go_on()
+            data = None if body is None else self._steps(body())
             connection.request(method, target, body=data, headers=sent)
+            self.go_on()
             return connection.getresponse()
         except ssl.SSLError as error:
             self.disconnect()
@@ -225,13 +243,14 @@ class Registry:
             self.disconnect()
             raise
 
-    def _connect(self, origin: str) -> HTTPConnection:
+    def _connect(self, origin: str) -> Timed:
         scheme, _, host = origin.partition("://")
         if scheme == "https":
             tls = self._tls or ssl.create_default_context()
-            connection: HTTPConnection = HTTPSConnection(host, timeout=TIMEOUT_S, context=tls)
+            connection: Timed = TimedSecure(host, timeout=TIMEOUT_S, context=tls)
         else:
-            connection = HTTPConnection(host, timeout=TIMEOUT_S)
+            connection = Timed(host, timeout=TIMEOUT_S)
+        connection.clock = self._clock()
         connection.blocksize = 1 << 20
         self._connections()[origin] = connection
         self._opened.append(connection)

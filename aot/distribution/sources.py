@@ -6,7 +6,7 @@ Nothing that a source returns is checked; the caller compares digests.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from typing import Protocol, Self
 
@@ -22,6 +22,33 @@ PROGRESS_BYTES = 1 << 20  # an attempt that brought as much is no failed one
 Consume = Callable[[memoryview], None]
 
 
+class Sink(Protocol):
+    """Where the bytes of a stream go, in order and each once."""
+
+    def room(self) -> memoryview:
+        """Memory for the next bytes, at least one; it is used until `take`."""
+        ...
+
+    def take(self, count: int) -> None:
+        """So many bytes are at the beginning of that memory."""
+        ...
+
+
+class Buffered:
+    """A sink with one buffer, whose filled part is given to a function."""
+
+    def __init__(self, consume: Consume) -> None:
+        self._buffer, self._consume = memoryview(bytearray(BUFFER_BYTES)), consume
+
+    def room(self) -> memoryview:
+        """See `Sink`."""
+        return self._buffer
+
+    def take(self, count: int) -> None:
+        """See `Sink`."""
+        self._consume(self._buffer[:count])
+
+
 class Source(Protocol):
     """An image of a registry or a layout, by its reference."""
 
@@ -32,10 +59,10 @@ class Source(Protocol):
         """The image's manifest, of at most `LIMIT_BYTES`."""
         ...
 
-    def stream(self, layer: Descriptor, begin: int, end: int, consume: Consume) -> None:
-        """Give the bytes `begin` to `end` of a blob to `consume`, each once and in order.
+    def stream(self, layer: Descriptor, begin: int, end: int, sink: Sink) -> None:
+        """Put the bytes `begin` to `end` of a blob into `sink`.
 
-        What `consume` raises passes through. Raises `EnvironmentFault`s.
+        What `sink` raises passes through. Raises `EnvironmentFault`s.
         """
         ...
 
@@ -59,17 +86,19 @@ class RegistrySource:
         url = self.registry.url(f"manifests/{self.registry.reference.version}")
         return self.registry.read("GET", url, LIMIT_BYTES, {"Accept": MANIFEST_TYPE})
 
-    def stream(self, layer: Descriptor, begin: int, end: int, consume: Consume) -> None:
+    def stream(self, layer: Descriptor, begin: int, end: int, sink: Sink) -> None:
         """See `Source`; continues by a range where the connection was cut off."""
         url = self.registry.url(blob_path(layer.digest))
-        buffer, failures, place = memoryview(bytearray(BUFFER_BYTES)), 0, begin
+        failures, place = 0, begin
         while place < end:
             started = place
             try:
                 response, skip = self._open(url, layer, place, end)
-                for count in self._counts(response, buffer, skip, end - place):
-                    place += count
-                    consume(buffer[:count])
+                self._skip(response, skip)
+                while place < end:
+                    place += self._take(response, sink, end - place)
+                if not response.isclosed():
+                    self.registry.disconnect()  # more than was asked for
             except Interrupted as reason:
                 failures = 1 if place - started >= PROGRESS_BYTES else failures + 1
                 self.registry.pause(failures, reason, "GET", url)
@@ -93,27 +122,25 @@ class RegistrySource:
             self.has_ranges = False
         return response, begin
 
-    def _counts(
-        self, response: HTTPResponse, buffer: memoryview, skip: int, rest: int
-    ) -> Iterator[int]:
-        """Fill the buffer again and again with the next of `rest` bytes, after `skip` others; how
-        many it holds each time. Raises `Interrupted` where the answer ends too early."""
-        left = skip + rest
-        while left:
-            wanted = min(len(buffer), skip or left)
-            try:
-                count = response.readinto(buffer[:wanted])
-            except (OSError, HTTPException) as error:
-                raise Interrupted(f"cut off ({type(error).__name__})") from None
-            if not count:
-                raise Interrupted(f"cut off {left} bytes before its end")
-            left -= count
-            if skip:
-                skip -= count
-            else:
-                yield count
-        if not response.isclosed():
-            self.registry.disconnect()  # more than was asked for
+    def _skip(self, response: HTTPResponse, count: int) -> None:
+        """Read bytes that nobody asked for. Raises `Interrupted` where they end too early."""
+        unwanted = Buffered(lambda _: None)
+        while count:
+            count -= self._take(response, unwanted, count)
+
+    def _take(self, response: HTTPResponse, sink: Sink, left: int) -> int:
+        """Put the next of `left` bytes into a sink; how many they were. Raises `Interrupted`, also
+        where it takes longer than a request may wait to fill what the sink has room for."""
+        room = sink.room()
+        self.registry.go_on()
+        try:
+            count = response.readinto(room[:left])
+        except (OSError, HTTPException) as error:
+            raise Interrupted(f"cut off ({type(error).__name__})") from None
+        if not count:
+            raise Interrupted(f"cut off {left} bytes before its end")
+        sink.take(count)
+        return count
 
 
 class LayoutSource:
@@ -136,18 +163,17 @@ class LayoutSource:
         """See `Source`."""
         return self._layout.manifest
 
-    def stream(self, layer: Descriptor, begin: int, end: int, consume: Consume) -> None:
+    def stream(self, layer: Descriptor, begin: int, end: int, sink: Sink) -> None:
         """See `Source`."""
         where = self._layout.folder.where(layer.blob)
         descriptor = self._layout.folder.open_sized(layer.blob, layer.nbytes)
-        buffer = memoryview(bytearray(BUFFER_BYTES))
         try:
             while begin < end:
-                count = os.preadv(descriptor, [buffer[: end - begin]], begin)
+                count = os.preadv(descriptor, [sink.room()[: end - begin]], begin)
                 if not count:
                     return  # it shrank: its digest will not fit
                 begin += count
-                consume(buffer[:count])
+                sink.take(count)
         except OSError as error:
             raise environment_fault("read", where, error) from error
         finally:

@@ -6,15 +6,24 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from aotc.aot.stages import Progress, Quiet
+from aotc.runtime.errors import EnvironmentFault
 
 JOBS = max(4, min(16, len(os.sched_getaffinity(0))))  # each digests what it receives
 
 
 class Cancelled(Exception):
     """Another transfer failed, and this one need not go on."""
+
+
+def submit(pool: ThreadPoolExecutor, task: Callable[..., None], *given: object) -> Future[None]:
+    """A call by a thread of the pool. Raises `EnvironmentFault` where none can be started."""
+    try:
+        return pool.submit(task, *given)
+    except RuntimeError as error:
+        raise EnvironmentFault(action="start", path="a thread", detail=str(error)) from error
 
 
 class Transfers:
@@ -40,8 +49,8 @@ class Transfers:
         """Call all tasks, `jobs` at a time; raises what the first that fails does, after the others
         have ended."""
         with ThreadPoolExecutor(max(1, jobs)) as pool:
-            futures = [pool.submit(task) for task in tasks]
             try:
+                futures = [submit(pool, task) for task in tasks]
                 done, _ = wait(futures, return_when=FIRST_EXCEPTION)
                 errors = [error for each in done if (error := each.exception()) is not None]
             except BaseException:

@@ -147,13 +147,13 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     """AOTAutograd as torch's own back ends call it, less what imports Inductor for its logs."""
 
     def forward(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
-        from aotc.aot.dynamo.layouts import hide, saved_places
+        from aotc.aot.dynamo.layouts import hide, saved_range
 
         context = torch._guards.TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
             # Our backward graphs write to nothing that was kept: a graph may be retained.
             context.fw_metadata.bw_donated_idxs = []
-        saved = saved_places()
+        saved = saved_range()
         hide(graph, *saved)
         return compiled(graph, examples, saved)
 
@@ -164,11 +164,13 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
         hide(graph)
         return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
 
+    from aotc.aot.dynamo.activations import differentiated_whole
+
     repair_shapes()
     keep_their_gradients_apart()
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
     patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
-    with functorch_config.patch(patch), our_keys():
+    with functorch_config.patch(patch), our_keys(), differentiated_whole():
         call = kept(module) or aot_module_simplified(
             module,
             inputs,

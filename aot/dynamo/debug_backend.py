@@ -133,7 +133,7 @@ def _end(module: torch.fx.GraphModule) -> Iterator[str]:
     reason = getattr(module, "compile_subgraph_reason", None)
     if reason is None:
         return
-    place = _place(reason.user_stack)
+    place = _source_of(reason.user_stack)
     lines = [line.strip() for line in str(reason.reason).splitlines() if line.strip()]
     if not reason.graph_break:
         yield f"  ended by: {lines[0] if lines else 'the return'}{place}"
@@ -143,7 +143,7 @@ def _end(module: torch.fx.GraphModule) -> Iterator[str]:
         yield f"    {line}"
 
 
-def _place(stack: Sequence[Any]) -> str:
+def _source_of(stack: Sequence[Any]) -> str:
     if not stack:
         return ""
     frame = stack[-1]

@@ -15,7 +15,7 @@ from torch.nn import functional
 from aotc.aot.capture.aten_graph import memory_order
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.table import DEVIATIONS, INDEXED_WHOLE, SUMS_OF_PRODUCTS
-from aotc.aot.dynamo import attention, pooling
+from aotc.aot.dynamo import activations, attention, pooling
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
@@ -33,6 +33,8 @@ def decompositions() -> Table:
     table: Table = {op: row for op, row in core.items() if not whole & {_name(op), base_name(op)}}
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)
+    table.update(activations.GRADIENTS)
+    table[aten._efficientzerotensor.default] = torch.zeros  # gradients of steps
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
     table[aten._softmax_backward_data.default] = _softmax_backward
@@ -114,16 +116,11 @@ def _dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 def _kept(data: Tensor, mask: Tensor, share: float) -> Tensor:
     """What the mask keeps by the share that is kept, rounded as eager rounds the quotient."""
-    divisor = _rounded(share, torch.float64 if data.dtype == torch.float64 else torch.float32)
-    factor = _rounded(1 / divisor, data.dtype) if share else 0.0
+    divisor = activations.rounded(
+        share, torch.float64 if data.dtype == torch.float64 else torch.float32
+    )
+    factor = activations.rounded(1 / divisor, data.dtype) if share else 0.0
     return data * (mask.to(data.dtype) * factor)
-
-
-def _rounded(number: float, dtype: torch.dtype) -> float:
-    """A number as a type has it."""
-    _, exponent = math.frexp(number)
-    step = math.ldexp(torch.finfo(dtype).eps, exponent - 1)
-    return round(number / step) * step
 
 
 def _weight_norm_backward(

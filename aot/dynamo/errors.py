@@ -11,6 +11,7 @@ class OptionUnknown(UserError):
 
     code = "dynamo-option-unknown"
     template = "option `{name}` of backend `{backend}` is not known, expected one of: {known}"
+    hint = "docs/torch-compile.md lists the options"
 
 
 class OptionInvalid(UserError):
@@ -18,6 +19,7 @@ class OptionInvalid(UserError):
 
     code = "dynamo-option-invalid"
     template = "option `{name}` is {found!r}, expected {expected}"
+    hint = "docs/torch-compile.md lists the options"
 
 
 class GraphRefused(UnsupportedError):

@@ -20,7 +20,7 @@ CONVOLUTION = torch.ops.aten.convolution.default
 SPATIAL_RANKS = (3, 4, 5)  # batch, channels, and one to three dims
 
 
-def saved_places() -> tuple[int, int]:
+def saved_range() -> tuple[int, int]:
     """From where to where the results of the forward graph that torch compiles now are kept."""
     context = torch._guards.TracingContext.try_get()
     if context is None or context.fw_metadata is None:

@@ -175,7 +175,7 @@ def _rest(
     module: GraphModule,
     placeholders: Sequence[Node],
     rows: Sequence[tuple[tuple[Node, ...], Any]],
-    drawing: Sequence[Node],
+    random_nodes: Sequence[Node],
 ) -> GraphModule:
     """The graph with an argument for each of `rows` behind its own."""
     graph = Graph()
@@ -184,7 +184,8 @@ def _rest(
         given = graph.placeholder(f"drawn_{number}")
         given.meta["val"] = value
         copies.update(dict.fromkeys(nodes, given))
-    unread = [node for node in drawing if node not in copies]  # their parts are read, not they
+        # Of the others the parts are read, not they.
+        unread = [node for node in random_nodes if node not in copies]
     copies.update(dict.fromkeys(unread, next(iter(copies.values()), None)))
     graph.output(graph.graph_copy(module.graph, copies))
     graph.eliminate_dead_code()

@@ -1,14 +1,13 @@
 """Models of transformers as specs: two lines for a causal language model.
 
-from aotc.aot.huggingface import causal_step
-model, example_inputs, dynamic_shapes = causal_step("folder", max_length=2048, batch=8)
+from aotc.aot.huggingface import causal_lm
+model, entry_points = causal_lm("folder", max_length=2048, batch=8)
 """
 
 import importlib
-import importlib.util
 from typing import Any
 
-from aotc.aot.huggingface.errors import TransformersMissing
+from aotc.aot.huggingface.errors import require_transformers
 
 _PUBLIC = {  # name → its module, which imports transformers
     "causal_lm": "aotc.aot.huggingface.causal",
@@ -23,7 +22,5 @@ def __getattr__(name: str) -> Any:
     """A public function; raises `TransformersMissing`."""
     if name not in _PUBLIC:
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-    for needed in ("transformers", "safetensors"):
-        if importlib.util.find_spec(needed) is None:
-            raise TransformersMissing(module=needed)
+    require_transformers()
     return getattr(importlib.import_module(_PUBLIC[name]), name)

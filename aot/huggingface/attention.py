@@ -79,8 +79,8 @@ class Seen(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where a call's tokens stand.
+class Batch:
+    """The tokens of a call, by rows.
 
     slots: i64[rows], the sequences of the cache that the rows are. positions: i64[rows, length].
     seen: what the tokens attend to. source_lengths: i64[rows] behind an encoder, of the source;
@@ -94,32 +94,32 @@ class Places:
     source_keys: Sequence[Tensor] = ()
 
 
-_PLACES: ContextVar[Places] = ContextVar("places")
-# What one layer computes for those after it: the bias of relative places.
+_BATCH: ContextVar[Batch] = ContextVar("batch")
+# What one layer computes for those after it: the bias of relative positions.
 _SHARED: ContextVar[dict[str, Tensor]] = ContextVar("shared")
 
 
 class BufferCache(Cache):  # type: ignore[misc]
-    """A cache in transformers' sense over `LayerStore`s, for one call at `places`."""
+    """A cache in transformers' sense over `LayerStore`s, for the tokens of one call."""
 
-    def __init__(self, stores: nn.ModuleList, places: Places) -> None:
+    def __init__(self, stores: nn.ModuleList, batch: Batch) -> None:
         super().__init__(layers=[])
         self.stores = stores
-        self.places = places
+        self.batch = batch
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
         """Write [rows, heads, length, width]; return what the call attends to."""
-        store, places = self.stores[layer_idx], self.places
-        slots = places.slots[:, None]
-        store.keys[slots, :, places.positions] = key_states.transpose(1, 2)
-        store.values[slots, :, places.positions] = value_states.transpose(1, 2)
-        if places.seen is Seen.FRESH:
+        store, batch = self.stores[layer_idx], self.batch
+        slots = batch.slots[:, None]
+        store.keys[slots, :, batch.positions] = key_states.transpose(1, 2)
+        store.values[slots, :, batch.positions] = value_states.transpose(1, 2)
+        if batch.seen is Seen.FRESH:
             return key_states, value_states
-        if places.seen is Seen.ALL:
+        if batch.seen is Seen.ALL:
             return store.keys, store.values
-        return store.keys[places.slots], store.values[places.slots]
+        return store.keys[batch.slots], store.values[batch.slots]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: models are given positions, and have nothing to derive from the length."""
@@ -145,7 +145,7 @@ def attention(
 
     `sliding_window`: how many tokens back are seen, with the token itself. `softcap`: scores are
     limited by a tanh. `s_aux`: [heads], a score for attending to nothing. `position_bias`: where it
-    is there, the model has one of relative places, which is computed at the sequences' own places.
+    is there, the model has one of relative positions, computed at the sequences' own positions.
     Raises NotCausal.
     """
     is_seen, bias = _mask(module, key, sliding_window, position_bias is not None)
@@ -174,19 +174,19 @@ def _mask(
 ) -> tuple[Tensor, Tensor | None]:
     """Which stored tokens are seen, bool[rows, 1, length or 1, stored], and what is added to their
     scores, [rows, heads, length, stored]."""
-    places, shared = _PLACES.get(), _SHARED.get()
+    batch, shared = _BATCH.get(), _SHARED.get()
     stored_at = torch.arange(key.shape[2], device=key.device)
-    if any(key is each for each in places.source_keys):
-        assert places.source_lengths is not None
-        return stored_at < places.source_lengths[:, None, None, None], None
+    if any(key is each for each in batch.source_keys):
+        assert batch.source_lengths is not None
+        return stored_at < batch.source_lengths[:, None, None, None], None
     if not getattr(module, "is_causal", True):
         raise NotCausal(name=type(module).__name__, detail="its attention looks ahead")
-    seen_at = places.positions[:, None, :, None]
+    seen_at = batch.positions[:, None, :, None]
     is_seen = stored_at <= seen_at
     if sliding_window is not None:
         is_seen = is_seen & (stored_at > seen_at - sliding_window)
     if is_biased and getattr(module, "has_relative_attention_bias", False):
-        shared["bias"] = _relative_bias(module, stored_at - places.positions[:, :, None])
+        shared["bias"] = _relative_bias(module, stored_at - batch.positions[:, :, None])
     return is_seen, shared["bias"] if is_biased else None
 
 
@@ -219,7 +219,7 @@ def _plain(
         )
         return mixed.reshape(rows, heads, 1, -1)
     return nn.functional.scaled_dot_product_attention(
-        query, _repeated(key, groups), _repeated(value, groups), attn_mask=is_seen, scale=scaling
+        query, key, value, attn_mask=is_seen, scale=scaling, enable_gqa=groups > 1
     )
 
 
@@ -227,20 +227,22 @@ def _repeated(data: Tensor, groups: int) -> Tensor:
     """Each head as often as query heads share it."""
     if groups == 1:
         return data
+    # Heads are repeated beside each other in a row, where all extents are static: torch 2.11 takes
+    # `repeat_interleave`'s order of dims for lengths of one range only.
     rows, heads, length, width = data.shape
-    repeated = data[:, :, None].expand(rows, heads, groups, length, width)
-    return repeated.reshape(rows, heads * groups, length, width)
+    by_row = data.transpose(1, 2)[:, :, :, None].expand(rows, length, heads, groups, width)
+    return by_row.reshape(rows, length, heads * groups, width).transpose(1, 2)
 
 
 @contextmanager
-def attending(model: nn.Module, places: Places) -> Iterator[None]:
-    """Inside the block the model's attention is `attention`, at `places`."""
+def attending(model: nn.Module, batch: Batch) -> Iterator[None]:
+    """Inside the block the model's attention is `attention`, for this batch."""
     ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
     configs = list(
         {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values()
     )
     names = [config._attn_implementation for config in configs]
-    token, shared = _PLACES.set(places), _SHARED.set({})
+    token, shared = _BATCH.set(batch), _SHARED.set({})
     for config in configs:
         config._attn_implementation_internal = NAME
     try:
@@ -249,4 +251,4 @@ def attending(model: nn.Module, places: Places) -> Iterator[None]:
         for config, name in zip(configs, names, strict=True):
             config._attn_implementation_internal = name
         _SHARED.reset(shared)
-        _PLACES.reset(token)
+        _BATCH.reset(token)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from aotc.aot.huggingface.attention import (
+    Batch,
     BufferCache,
     LayerStore,
-    Places,
     ProbeCache,
     Seen,
     attending,
@@ -30,6 +30,7 @@ from aotc.aot.huggingface.errors import NotCausal, SizesInvalid
 from aotc.aot.huggingface.loading import CAUSAL, config_of, load_model
 from aotc.aot.huggingface.sampling import Sampling, penalised, sample
 
+EXAMPLE_BATCH, EXAMPLE_LENGTH = 2, 512  # of sessions that name no sizes, where these vary
 STORE = "generation"  # the name of the module of states, inside the model
 
 
@@ -57,6 +58,7 @@ def causal_lm(
     dtype: torch.dtype | None = None,
     sampling: bool = True,
     logits: bool = False,
+    session_sizes: bool = False,
 ) -> tuple[nn.Module, dict[str, dict[str, Any]]]:
     """A causal language model of transformers and its entry points, for a spec file:
 
@@ -67,36 +69,58 @@ def causal_lm(
     `batch`: sequences. `max_prompt`: the longest prompt, `max_length` where it is not given.
     `dtype`: of the weights, that of the folder where it is not given. Without `sampling` each token
     is the most likely one, and both entry points take no arguments for it. With `logits` they
-    return those too.
+    return those too. With `session_sizes` each session has sizes of its own, up to `batch` and
+    `max_length`: `program.session(batch=4, length=512)`; one that names none has the example's, at
+    most 2 sequences of 512.
 
     `prefill(ids, lengths, slots, …)`: i64[rows, length] padded on the right, i64[rows], and which
     sequences of the cache to begin, i64[rows]. `decode(ids, positions, …)`: i64[batch], each
-    sequence's last token, and its place, i64[batch]. Then, each of one number a row: temperature
+    sequence's last token, and its position, i64[batch]. Then, each of one number a row: temperature
     (f32, 0: most likely), top_k (i64, 0: all), top_p (f32), repetition_penalty (f32), seed (i64).
     Both return {"tokens": i64[rows]} and, if asked, "logits": f32[rows, vocabulary].
 
     Raises `NotCausal`, `FolderInvalid`, `WeightsMissing`, `SizesInvalid`, `TransformersMissing`.
     """
     sizes = Sizes(batch, max_length, max_prompt or max_length)
-    model = _with_store(model_or_folder, dtype, sizes)
-    calls = Calls(sampling, logits)
-    prefill, shapes = _prompt_example(sizes, {"lengths": min(sizes.max_prompt, 8)})
-    options = _example_options(batch) if sampling else {}
-    decode = {
-        "ids": torch.zeros(batch, dtype=torch.int64),
-        "positions": torch.full((batch,), min(sizes.max_prompt, 8)),
-    }
+    model = load_model(model_or_folder, dtype, (CAUSAL,))
+    rows = min(batch, EXAMPLE_BATCH) if session_sizes else batch
+    length = min(max_length, EXAMPLE_LENGTH) if session_sizes else max_length
+    _add_store(model, sizes, rows, length)
+    calls = Calls(logits)
+    prefill, shapes = _prompt_example(sizes, {"lengths": min(sizes.max_prompt, 8)}, rows)
+    options = _example_options(rows) if sampling else {}
+    positions = torch.full((rows,), min(sizes.max_prompt, 8))
+    decode = {"ids": torch.zeros(rows, dtype=torch.int64), "positions": positions, **options}
+    states = _state_shapes(model, sizes) if session_sizes else None
+    every = {0: _session_batch(sizes)} if session_sizes and batch > 1 else None
     return model, {
         "prefill": {
             "function": calls.prefill if sampling else calls.prefill_greedy,
             "example_inputs": {**prefill, **options},
             "dynamic_shapes": {**shapes, **dict.fromkeys(options, shapes["lengths"])},
+            "state_shapes": states,
         },
         "decode": {
             "function": calls.decode if sampling else calls.decode_greedy,
-            "example_inputs": {**decode, **options},
+            "example_inputs": decode,
+            "dynamic_shapes": None if every is None else dict.fromkeys(decode, every),
+            "state_shapes": states,
         },
     }
+
+
+def _session_batch(sizes: Sizes) -> Any:
+    return Dim("batch", min=1, max=sizes.batch)
+
+
+def _state_shapes(model: nn.Module, sizes: Sizes) -> dict[str, dict[int, Any]]:
+    """The dims of the states that a session fixes: how many sequences and how long."""
+    batch = {0: _session_batch(sizes)} if sizes.batch > 1 else {}
+    length = Dim("length", min=2, max=sizes.max_length)
+    found = {}
+    for name, buffer in getattr(model, STORE).named_buffers():
+        found[f"{STORE}.{name}"] = {**batch, 2: length} if buffer.dim() == 4 else batch
+    return {name: dims for name, dims in found.items() if dims}
 
 
 def causal_step(
@@ -120,12 +144,14 @@ def causal_step(
     `causal_lm`.
     """
     sizes = Sizes(batch, max_length, max_prompt or max_length)
-    model = _with_store(model_or_folder, dtype, sizes)
-    example, shapes = _prompt_example(sizes, {"starts": 0, "lengths": min(sizes.max_prompt, 8)})
+    model = load_model(model_or_folder, dtype, (CAUSAL,))
+    _add_store(model, sizes, batch, max_length)
+    firsts = {"starts": 0, "lengths": min(sizes.max_prompt, 8)}
+    example, shapes = _prompt_example(sizes, firsts, batch)
     options = _example_options(batch) if sampling else {}
     shapes |= dict.fromkeys(options, shapes["lengths"])
     kind = SampledStep if sampling else GreedyStep
-    return kind(model, Calls(sampling, logits)), {**example, **options}, shapes
+    return kind(model, Calls(logits)), {**example, **options}, shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +168,17 @@ class Sizes:
 
 
 def _prompt_example(
-    sizes: Sizes, rows_of: Mapping[str, int]
+    sizes: Sizes, rows_of: Mapping[str, int], count: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Example inputs and dynamic shapes of a call with tokens of several places."""
+    """Example inputs of `count` rows and dynamic shapes of a call with several positions."""
     example = {
-        "ids": torch.zeros(sizes.batch, min(sizes.max_prompt, 8), dtype=torch.int64),
-        **{name: torch.full((sizes.batch,), value) for name, value in rows_of.items()},
-        "slots": torch.arange(sizes.batch),
+        "ids": torch.zeros(count, min(sizes.max_prompt, 8), dtype=torch.int64),
+        **{name: torch.full((count,), value) for name, value in rows_of.items()},
+        "slots": torch.arange(count),
     }
     rows = {0: Dim("rows", min=1, max=sizes.batch)} if sizes.batch > 1 else {}
     shapes: dict[str, Any] = dict.fromkeys(example, rows or None)
-    shapes["ids"] = {**rows, 1: Dim("length", min=1, max=sizes.max_prompt)}
+    shapes["ids"] = {**rows, 1: Dim("tokens", min=1, max=sizes.max_prompt)}
     return example, shapes
 
 
@@ -166,11 +192,8 @@ def _example_options(rows: int) -> dict[str, Tensor]:
     }
 
 
-def _with_store(
-    model_or_folder: nn.Module | str | Path, dtype: torch.dtype | None, sizes: Sizes
-) -> nn.Module:
-    """The model with the buffers of its generation, of the shapes that its layers ask for."""
-    model = load_model(model_or_folder, dtype, (CAUSAL,))
+def _add_store(model: Any, sizes: Sizes, batch: int, length: int) -> None:
+    """Add the buffers of its generation, of the shapes that the model's layers ask for."""
     config = config_of(model)
     limit = getattr(config, "max_position_embeddings", None)
     tables = [each for each in model.modules() if isinstance(each, nn.Embedding)]
@@ -179,27 +202,22 @@ def _with_store(
     )
     if is_learned and sizes.max_length > limit:
         raise SizesInvalid(limit=limit, **asdict(sizes))
-    layers = nn.ModuleList(
-        LayerStore(
-            *(
-                each.new_zeros((sizes.batch, each.shape[1], sizes.max_length, each.shape[3]))
-                for each in kept
-            )
-        )
-        for kept in _probed(model)
-    )
+
+    def room(each: Tensor) -> Tensor:
+        return each.new_zeros((batch, each.shape[1], length, each.shape[3]))
+
+    layers = nn.ModuleList(LayerStore(room(keys), room(values)) for keys, values in _probed(model))
     vocabulary = model.get_output_embeddings().weight.shape[0]
-    model.add_module(STORE, Generation(layers, sizes.batch, vocabulary))
-    return model
+    model.add_module(STORE, Generation(layers, batch, vocabulary))
 
 
 def _probed(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Keys and values of one token, for each layer; raises NotCausal."""
     ids = torch.zeros(1, 1, dtype=torch.int64)
     cache = ProbeCache()
-    places = Places(torch.zeros(1, dtype=torch.int64), ids, Seen.FRESH)
+    batch = Batch(torch.zeros(1, dtype=torch.int64), ids, Seen.FRESH)
     try:
-        with torch.no_grad(), attending(model, places):
+        with torch.no_grad(), attending(model, batch):
             model(input_ids=ids, position_ids=ids, past_key_values=cache, use_cache=True)
     except (TypeError, AttributeError, ValueError, KeyError) as error:
         detail = str(error).strip().split("\n")[0]
@@ -212,8 +230,7 @@ def _probed(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
 class Calls:
     """The functions of the entry points; what a parameter is `causal_lm` says."""
 
-    def __init__(self, with_sampling: bool, with_logits: bool) -> None:
-        self.with_sampling = with_sampling
+    def __init__(self, with_logits: bool) -> None:
         self.with_logits = with_logits
 
     def prefill(
@@ -272,7 +289,7 @@ class Calls:
         # Padding is the row's last token once more, with its place: it changes nothing.
         columns = torch.minimum(torch.arange(length).expand(rows, length), lengths[:, None] - 1)
         ids, positions = ids.gather(1, columns), starts[:, None] + columns
-        logits = _logits(model, ids, Places(slots, positions, Seen.OF_SLOTS), lengths - 1)
+        logits = _logits(model, ids, Batch(slots, positions, Seen.OF_SLOTS), lengths - 1)
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
         seen_before = store.is_seen[slots] & (starts > 0)[:, None]
@@ -288,7 +305,7 @@ class Calls:
         rows, length = ids.shape
         positions = torch.arange(length).expand(rows, length)
         last = lengths - 1
-        logits = _logits(model, ids, Places(slots, positions, Seen.FRESH), last)
+        logits = _logits(model, ids, Batch(slots, positions, Seen.FRESH), last)
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
         is_seen = _seen(ids, lengths, store.is_seen.shape[1])
@@ -301,8 +318,8 @@ class Calls:
     ) -> dict[str, Tensor]:
         store = getattr(model, STORE)
         slots = torch.arange(ids.shape[0])
-        places = Places(slots, positions[:, None], Seen.ALL)
-        logits = _logits(model, ids[:, None], places, torch.zeros_like(positions))
+        batch = Batch(slots, positions[:, None], Seen.ALL)
+        logits = _logits(model, ids[:, None], batch, torch.zeros_like(positions))
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
         store.is_seen[slots, ids] = True
@@ -358,12 +375,12 @@ class SampledStep(GreedyStep):
         return self.calls.extend(self.language_model, ids, starts, lengths, slots, sampling)
 
 
-def _logits(model: Any, ids: Tensor, places: Places, last: Tensor) -> Tensor:
+def _logits(model: Any, ids: Tensor, batch: Batch, last: Tensor) -> Tensor:
     """f32[rows, vocabulary]: those of each row's token at `last`, i64[rows]."""
-    cache = BufferCache(getattr(model, STORE).layers, places)
-    with attending(model, places), projecting_only(model, last):
+    cache = BufferCache(getattr(model, STORE).layers, batch)
+    with attending(model, batch), projecting_only(model, last):
         found = model(
-            input_ids=ids, position_ids=places.positions, past_key_values=cache, use_cache=True
+            input_ids=ids, position_ids=batch.positions, past_key_values=cache, use_cache=True
         )
     return found.logits[:, 0].float()
 

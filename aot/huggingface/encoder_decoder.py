@@ -17,9 +17,9 @@ from transformers import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from aotc.aot.huggingface.attention import (
+    Batch,
     BufferCache,
     LayerStore,
-    Places,
     ProbeCache,
     Seen,
     SourceStore,
@@ -157,20 +157,20 @@ def _probe(model: Any, hidden: Tensor, kept: ProbeCache, of_source: ProbeCache) 
     ids = torch.zeros(rows, 1, dtype=torch.int64)
     both = EncoderDecoderCache(kept, of_source)
     lengths = torch.ones(rows, dtype=torch.int64)
-    places = Places(lengths * 0, ids, Seen.FRESH, lengths, of_source.keys)
-    with attending(model, places):
-        _decoder(model, ids, places, hidden, both)
+    batch = Batch(lengths * 0, ids, Seen.FRESH, lengths, of_source.keys)
+    with attending(model, batch):
+        _decoder(model, ids, batch, hidden, both)
 
 
-def _decoder(model: Any, ids: Tensor, places: Places, hidden: Tensor, cache: Any) -> Any:
-    named = {"decoder_position_ids": places.positions}
-    takes_places = model.main_input_name == "input_features"
+def _decoder(model: Any, ids: Tensor, batch: Batch, hidden: Tensor, cache: Any) -> Any:
+    named = {"decoder_position_ids": batch.positions}
+    takes_positions = model.main_input_name == "input_features"
     return model(
         decoder_input_ids=ids,
         encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
         past_key_values=cache,
         use_cache=True,
-        **(named if takes_places else {}),
+        **(named if takes_positions else {}),
     )
 
 
@@ -222,12 +222,12 @@ class SourceCalls:
         source = StoredSource(store.sources, slots, seen)
         lengths = store.source_lengths[slots]
         keys = tuple(each.keys for each in source.layers)
-        places = Places(slots, positions, seen, lengths, keys)
-        cache = EncoderDecoderCache(BufferCache(store.layers, places), source)
+        batch = Batch(slots, positions, seen, lengths, keys)
+        cache = EncoderDecoderCache(BufferCache(store.layers, batch), source)
         cache.is_updated = dict.fromkeys(range(len(keys)), True)
         hidden = keys[0].new_zeros((ids.shape[0], 1, model.config.d_model))
-        with attending(model, places), projecting_only(model, last):
-            found = _decoder(model, ids, places, hidden, cache)
+        with attending(model, batch), projecting_only(model, last):
+            found = _decoder(model, ids, batch, hidden, cache)
         logits = found.logits[:, 0].float()
         tokens = logits.argmax(-1)
         return {"tokens": tokens, "logits": logits} if self.with_logits else {"tokens": tokens}

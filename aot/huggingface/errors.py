@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 from aotc.aot.errors import SpecError
@@ -12,7 +13,14 @@ class TransformersMissing(SpecError):
 
     exit_code = 7
     template = "`{module}` is not installed, `aotc.aot.huggingface` needs it"
-    hint = 'pip install "aotc[huggingface]"'
+    hint = 'pip install "aotc[huggingface]"; in a checkout of aotc: pip install ".[huggingface]"'
+
+
+def require_transformers() -> None:
+    """Raise `TransformersMissing` where transformers or safetensors is not installed."""
+    for needed in ("transformers", "safetensors"):
+        if importlib.util.find_spec(needed) is None:
+            raise TransformersMissing(module=needed)
 
 
 class FolderInvalid(SpecError):
@@ -59,6 +67,7 @@ class SizesInvalid(SpecError):
         "max_length {max_length}, max_prompt {max_prompt} and batch {batch} do not fit, expected "
         "2 <= max_prompt <= max_length{limited}, and a batch of at least 1"
     )
+    hint = "give `max_length`, `max_prompt` and `batch` as docs/llm.md has them"
 
     def __init__(self, limit: int | None = None, **fields: Any) -> None:
         limited = "" if limit is None else f" <= {limit}, the positions that the model learned"

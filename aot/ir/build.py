@@ -150,14 +150,24 @@ def extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
     return where(_has_nan(data, axes), float("nan"), found)
 
 
-def place_of_extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
+def index_of_extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
     """i64 place of the first `argmax` or `argmin` over `axes`, which stay; that of the first NaN
     where there is one."""
-    found = reduce(op, data, axes)
-    if data.type.kind != "float":
-        return found
-    first = reduce("argmax", cast(unary("isnan", data), "i32"), axes)
-    return where(_has_nan(data, axes), first, found)
+    keys = _ordered_bits(data, op == "argmax") if data.type.kind == "float" else data
+    return reduce(op, keys, axes)
+
+
+def _ordered_bits(data: Node, is_nan_greatest: bool) -> Node:
+    """Floats as integers that compare as they do: 0.0 and -0.0 are equal, NaN is at an end.
+
+    The bits of floats above zero are in order; those below zero are in the opposite one.
+    """
+    data = data if data.dtype == "f64" else cast(data, "f32")
+    integer, most = ("i64", 2**63 - 1) if data.dtype == "f64" else ("i32", 2**31 - 1)
+    bits = make("bitcast", (data,), {"dtype": integer})
+    keys = where(bits < 0, make("bitwise_xor", (bits, scalar(most, integer))), bits)
+    keys = where(equal(data, 0.0), 0, keys)
+    return where(unary("isnan", data), most if is_nan_greatest else -most - 1, keys)
 
 
 def _has_nan(data: Node, axes: Sequence[int]) -> Node:

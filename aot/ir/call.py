@@ -37,7 +37,7 @@ from math import prod
 from typing import Any
 
 from aotc.aot.ir.infer import AttrMap, Types, require
-from aotc.aot.ir.size import Shape
+from aotc.aot.ir.size import Extent, Shape
 from aotc.aot.ir.types import TensorType
 
 _ENDS = ("results", "updates", "result")
@@ -46,8 +46,8 @@ TORCH_ATTRIBUTES = ("operator", "arguments", "operands", "results", "result")
 PLACED_ATTRIBUTES = ("function", "operands", "stored", *_ENDS)
 
 CallArgument = tuple[str, str, Any]
-CallCandidate = tuple[tuple[tuple[str, int], ...], tuple[int, int, int]]
-Place = tuple[int, int, Shape, Shape]
+CallCandidate = tuple[tuple[tuple[str, int], ...], tuple[Extent, Extent, Extent]]
+StridedOperand = tuple[int, int, Shape, Shape]
 
 
 def infer_call(types: Types, attrs: AttrMap) -> TensorType:
@@ -63,9 +63,9 @@ def infer_placed(types: Types, attrs: AttrMap) -> TensorType:
     """As `infer_call`; every place lies within its memory."""
     results = results_of(types, attrs)
     for place in attrs["operands"]:
-        _check_place(place, types)
+        _check_operand(place, types)
     for _, _, place in attrs["stored"]:
-        _check_place(place, results)
+        _check_operand(place, results)
     return results[attrs["result"]]
 
 
@@ -79,7 +79,7 @@ def results_of(types: Types, attrs: AttrMap) -> Types:
     return results
 
 
-def _check_place(place: Place, types: Types) -> None:
+def _check_operand(place: StridedOperand, types: Types) -> None:
     number, start, shape, strides = place
     require(0 <= number < len(types), f"there is no memory {number}")
     if 0 in shape:

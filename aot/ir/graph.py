@@ -301,6 +301,7 @@ def _like(value: Node | Number, beside: Node) -> Node:
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 _INTERN_LOCK = threading.Lock()
 _SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
+_MADE: ContextVar[set[int] | None] = ContextVar("made", default=None)  # nodes of a build, by id
 
 
 @contextmanager
@@ -311,6 +312,17 @@ def made_for(source: str | None) -> Iterator[None]:
         yield
     finally:
         _SOURCE.reset(token)
+
+
+@contextmanager
+def own_sources() -> Iterator[None]:
+    """Nodes made inside the block have the sources that the block gives them first, whatever an
+    earlier build in this process made the same nodes for."""
+    token = _MADE.set(set())
+    try:
+        yield
+    finally:
+        _MADE.reset(token)
 
 
 def make(
@@ -335,7 +347,7 @@ def make(
         key = (op, inputs, repr(frozen), sizes_in(frozen))
         known = _INTERNED.get(key)
         if known is not None:
-            return known
+            return _with_source(known, source)
         result = definition.infer(operand_types, given)
     except UndecidedSize:  # legal at some calls
         raise
@@ -346,4 +358,13 @@ def make(
         if node is None:
             node = Node(op, inputs, frozen, result, source or _SOURCE.get())
             _INTERNED[key] = node
-        return node
+        return _with_source(node, source)
+
+
+def _with_source(node: Node, source: str | None) -> Node:
+    """The node; the first time that a build makes it, with the build's source."""
+    made = _MADE.get()
+    if made is not None and id(node) not in made:
+        made.add(id(node))
+        object.__setattr__(node, "source", source or _SOURCE.get())
+    return node

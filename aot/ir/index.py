@@ -21,9 +21,10 @@ from functools import lru_cache
 
 from aotc.aot.ir.size import (
     Extent,
+    Quotient,
     UndecidedSize,
-    bounds,
     common_factor,
+    common_quotient,
     divides,
     fixed,
     kernel_text,
@@ -50,14 +51,6 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Quotient:
-    """floor(dividend / divisor), where nothing simpler is known."""
-
-    dividend: Index
-    divisor: Extent
-
-
-@dataclass(frozen=True, slots=True)
 class Remainder:
     """dividend - divisor * floor(dividend / divisor), where nothing simpler is known."""
 
@@ -65,7 +58,7 @@ class Remainder:
     divisor: Extent
 
 
-Atom = Symbol | Quotient | Remainder
+Atom = Symbol | Quotient["Index"] | Remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +232,7 @@ def _divide(index: Index, divisor: Extent) -> Index:
     whole, rest = _split(index, divisor)
     quotient, rest = _based(rest, divisor)
     whole = whole + quotient
-    common = _common_quotient(rest, divisor)
+    common = common_quotient(*rest.bounds(), divisor)
     if common is not None:
         return whole + common
     for factor in _shared_factors(rest, divisor):
@@ -256,9 +249,7 @@ def _divide_atom(rest: Index, divisor: Extent) -> Index:
     if len(rest.terms) == 1 and rest.terms[0][1] == 1:
         atom = rest.terms[0][0]
         if isinstance(atom, Quotient):
-            # (E // a + k) // b → (E + k*a) // (a*b), for floors of every sign, as a, b ≥ 1.
-            lifted = atom.dividend + rest.constant * atom.divisor
-            return lifted // (atom.divisor * divisor)
+            return atom.divided(rest.constant, divisor)
         is_plain = rest.constant == 0
         if isinstance(atom, Remainder) and is_plain and divides(divisor, atom.divisor):
             # (E % a) // b → (E // b) % (a / b), where b divides a.
@@ -273,7 +264,7 @@ def _remain(index: Index, divisor: Extent) -> Index:
         return ZERO
     # (d*A + B) % d → B % d, for every sign of A and B.
     rest = _based(_split(index, divisor)[1], divisor)[1]
-    common = _common_quotient(rest, divisor)
+    common = common_quotient(*rest.bounds(), divisor)
     if common is not None:
         return rest - common * divisor
     opened = _open_remainders(rest, divisor)
@@ -321,19 +312,9 @@ def _based(index: Index, divisor: Extent) -> tuple[Extent, Index]:
     return quotient, Index(index.terms, index.constant - divisor * quotient)
 
 
-def _common_quotient(rest: Index, divisor: Extent) -> int | None:
-    """floor(rest / divisor) where it is the same number over the whole range."""
-    low, high = rest.bounds()
-    if isinstance(divisor, int):
-        first, last = bounds(low)[0] // divisor, bounds(high)[1] // divisor
-        if first == last:
-            return first
-    return 0 if proves_at_most(0, low) and proves_below(high, divisor) else None
-
-
 def _is_within(index: Index, extent: Extent) -> bool:
     """Whether 0 ≤ index < extent over the whole range."""
-    return _common_quotient(index, extent) == 0
+    return common_quotient(*index.bounds(), extent) == 0
 
 
 def _split(index: Index, divisor: Extent) -> tuple[Index, Index]:

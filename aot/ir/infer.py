@@ -325,6 +325,9 @@ def scatter_rows(types: Types, attrs: AttrMap) -> TensorType:
     require(rest.shape == source.shape, f"source {source.shape} does not fit {data.shape}")
     require(broadcast_shape((index.shape, source.shape)) == source.shape, "index does not fit")
     require(not attrs["adds"] or data.kind != "bool", "sums of bools")
+    rows, distinct = source.shape[axis], attrs["distinct"]
+    if isinstance(rows, int) and isinstance(distinct, int):
+        require(distinct > 0 and rows % distinct == 0, f"{rows} rows in parts of {distinct}")
     return data
 
 
@@ -340,3 +343,13 @@ def grouped_matmul(types: Types, attrs: AttrMap) -> TensorType:
         return TensorType(dtype, (*ends.shape, left.shape[0], right.shape[1]))
     require(right.shape[:1] == ends.shape, f"{right.shape[0]} matrices, {ends.shape[0]} groups")
     return TensorType(dtype, (left.shape[0], right.shape[2]))
+
+
+def order_rows(types: Types, attrs: AttrMap) -> TensorType:
+    """Numbers `[.., n]` → i32 `[.., wanted]`."""
+    (data,) = types
+    require(data.rank > 0 and data.kind != "bool", f"{data} has no rows of numbers")
+    wanted, extent = attrs["wanted"], data.shape[-1]
+    if isinstance(wanted, int) and isinstance(extent, int):
+        require(0 <= wanted <= extent, f"{wanted} of {extent} elements")
+    return TensorType("i32", (*data.shape[:-1], wanted))

@@ -34,12 +34,12 @@ class OpDef:
     approximate: str = ""  # approximate_math.py, for 16-bit results on GPUs
     double: str = ""  # the same of f64, where the first takes f32 only
     floating: str = ""  # the same of floats, where the first is of integers
+    rounded: str = ""  # the same of f32 on GPUs, where the first is not rounded correctly there
     # Its meaning: numpy's function of another name, or a function of numpy and the operands.
     numpy: str | Callable[..., Any] = ""
     cost: float = 1.0  # operations for one element of the result (reduce: of the operand)
     aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
     is_commutative: bool = False
-    relative_tolerance: float = 2e-6  # f32 kernel against the reference, relative to the value
     fewest: int = 1
     is_opaque: bool = False  # never computed at build time, though its operands be constants
     # A small change of an operand may change the result by much: kernels, which compute 16-bit
@@ -126,7 +126,14 @@ _ARITHMETIC: tuple[OpDef, ...] = (
     _binary("add", NUMBER, "({0} + {1})", is_commutative=True),
     _binary("sub", NUMBER, "({0} - {1})", numpy="subtract"),
     _binary("mul", NUMBER, "({0} * {1})", is_commutative=True, numpy="multiply"),
-    _binary("div", FLOAT, "({0} / {1})", 4.0, numpy="divide"),
+    _binary(
+        "div",
+        FLOAT,
+        "({0} / {1})",
+        4.0,
+        numpy="divide",
+        rounded="tl.math.div_rn({0}, {1})",
+    ),
     _binary(
         "floor_divide",
         ("int",),
@@ -146,7 +153,6 @@ _ARITHMETIC: tuple[OpDef, ...] = (
         FLOAT,
         "libdevice.pow({0}, {1})",
         30.0,
-        relative_tolerance=1e-5,
         aten=(),
         numpy="power",
     ),
@@ -185,10 +191,10 @@ _FUNCTIONS: tuple[OpDef, ...] = (
     _unary("log1p", FLOAT, "libdevice.log1p({0})", 18.0),
     _unary("sqrt", FLOAT, "tl.sqrt_rn({0})", 6.0, double="tl.sqrt({0})"),
     _unary("rsqrt", FLOAT, "tl.rsqrt({0})", 6.0),
-    _unary("reciprocal", FLOAT, "(1.0 / {0})", 4.0),
+    _unary("reciprocal", FLOAT, "(1.0 / {0})", 4.0, rounded="tl.math.div_rn(1.0, {0})"),
     _unary("sin", FLOAT, "tl.sin({0})", 20.0),
     _unary("cos", FLOAT, "tl.cos({0})", 20.0),
-    _unary("tan", FLOAT, "libdevice.tan({0})", 24.0, relative_tolerance=1e-5),
+    _unary("tan", FLOAT, "libdevice.tan({0})", 24.0),
     _unary("asin", FLOAT, "libdevice.asin({0})", 20.0, numpy="arcsin"),
     _unary("acos", FLOAT, "libdevice.acos({0})", 20.0, numpy="arccos"),
     _unary("atan", FLOAT, "libdevice.atan({0})", 20.0, numpy="arctan"),
@@ -276,7 +282,7 @@ _MOVEMENT: tuple[OpDef, ...] = (
 
 _ATTENTION = ("scale", "causal", "offset", "is_safe")
 _CONTRACTIONS: tuple[OpDef, ...] = (
-    OpDef("matmul", "matmul", 2, infer.matmul, relative_tolerance=1e-5),
+    OpDef("matmul", "matmul", 2, infer.matmul),
     OpDef("matmul_packed", "matmul_packed", 2, infer.matmul_packed, ("n",)),
     OpDef(
         "convolution",
@@ -287,7 +293,7 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
     ),
     # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset; a row that sees
     # none is zeros if `is_safe`, else not a number.
-    OpDef("attention", "attention", None, infer.attention, _ATTENTION, relative_tolerance=1e-5),
+    OpDef("attention", "attention", None, infer.attention, _ATTENTION),
 )
 
 # What only kernels on memory compute: `rewrites/memory.py` says where their operands lie.
@@ -303,12 +309,17 @@ _ON_MEMORY: tuple[OpDef, ...] = (
         ("scale", "causal", "offset", "result"),
     ),
     # data with rows of a source added, or written, along `axis` at the places that an index has,
-    # one after the other; those outside of the data are left out.
-    OpDef("scatter_rows", "memory", 3, infer.scatter_rows, ("axis", "adds")),
+    # one after the other; those outside of the data are left out. Of each `distinct` rows, counted
+    # from the first one, no two have one place, nor has one of them that of another number in
+    # another such part: those with one number among `distinct` are in order, others need not be.
+    OpDef("scatter_rows", "memory", 3, infer.scatter_rows, ("axis", "adds", "distinct")),
     # Products over runs of rows that data decides: group g ends before row ends[g], which never
     # falls. Rows by the matrix of their group, zeros past the last end; or left by right over the
     # rows of each group alone.
     OpDef("grouped_matmul", "memory", 3, infer.grouped_matmul),
+    # Places along the last axis of the first `wanted` elements in order; equal ones, as 0.0 and
+    # -0.0, stay in the order in which they are, and NaN counts as greatest.
+    OpDef("order_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
 )
 
 # What is wrong with each element of an index or divisor, as `checks.py` says; 0: nothing. Only an

@@ -107,7 +107,7 @@ def _padded(node: Node, operands: list[Range]) -> Range:
     return _union([operands[0], (value, value)])
 
 
-def _places(node: Node, operands: list[Range]) -> Range:
+def _index_range(node: Node, operands: list[Range]) -> Range:
     shape = node.inputs[0].shape
     return 0, prod(shape[axis] for axis in node.attr("axes")) - 1
 
@@ -126,5 +126,5 @@ _RANGES: dict[str, Callable[[Node, list[Range]], Range]] = {
     "maximum": lambda _, o: (largest(o[0][0], o[1][0]), largest(o[0][1], o[1][1])),
     "minimum": lambda _, o: (smallest(o[0][0], o[1][0]), smallest(o[0][1], o[1][1])),
     "remainder": _remainder,
-    **{name: _places for name, row in REDUCTIONS.items() if row.is_search},
+    **{name: _index_range for name, row in REDUCTIONS.items() if row.is_search},
 }

@@ -39,7 +39,7 @@ class Reduction:
 
     Its partial values are joined by the pointwise op `combine`, in any order; where the last four
     texts are empty, kernels are written by that op alone. A search has the place of the first of
-    the values that reduction `place_of` finds as its result.
+    the values that reduction `index_of` finds as its result.
     """
 
     name: str  # the name of its meaning in numpy, too, where `numpy` is empty
@@ -53,7 +53,7 @@ class Reduction:
     result: str = ""  # element type of the result, where it is not the operand's
     numpy: str = ""  # its function that is the reduction
     of_bools: str = ""  # reduction that is the same of bools
-    place_of: str = ""
+    index_of: str = ""
     # The result is one of the elements: there is none of nothing. Kernels pass over NaN, which the
     # meaning does not (`build.extreme`).
     is_choice: bool = False
@@ -66,7 +66,7 @@ class Reduction:
     @property
     def is_search(self) -> bool:
         """Whether the result is a place."""
-        return bool(self.place_of)
+        return bool(self.index_of)
 
     @property
     def is_defined_of_nothing(self) -> bool:
@@ -101,11 +101,11 @@ _ROWS = (
     ),
     Reduction(
         "argmax", _NUMBER, ">", lowest, "tl.argmax({0}, {along}).to(tl.int64)",
-        result="i64", place_of="max",
+        result="i64", index_of="max",
     ),
     Reduction(
         "argmin", _NUMBER, "<", highest, "tl.argmin({0}, {along}).to(tl.int64)",
-        result="i64", place_of="min",
+        result="i64", index_of="min",
     ),
 )  # fmt: skip
 

@@ -283,7 +283,9 @@ def _softmax(scores: Array, is_safe: bool) -> tuple[Array, Array, Array]:
     return peak, powers, numpy.where(total == 0, 1, total) if is_safe else total
 
 
-def scatter_rows(data: Array, index: Array, source: Array, axis: int, adds: bool) -> Array:
+def scatter_rows(
+    data: Array, index: Array, source: Array, axis: int, adds: bool, distinct: int
+) -> Array:
     """`data` with the rows of `source` added or written one after the other."""
     found = numpy.moveaxis(data.copy(), axis, 0)
     places = numpy.moveaxis(numpy.broadcast_to(index, source.shape), axis, 0)
@@ -306,11 +308,21 @@ def grouped_matmul(left: Array, right: Array, ends: Array) -> Array:
     return found
 
 
+def order_rows(data: Array, wanted: int, descending: bool) -> Array:
+    """Places of the first elements in order; NaN counts as greatest."""
+    if not descending:
+        order: Array = numpy.argsort(data, -1, kind="stable")
+    else:  # equal elements of a row from its end stand the other way round
+        behind = numpy.argsort(data[..., ::-1], -1, kind="stable")[..., ::-1]
+        order = data.shape[-1] - 1 - behind
+    return order[..., :wanted]
+
+
 _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, erf, erfc, extent, fma,
-        gather, gelu, gelu_tanh, grouped_matmul, iota, matmul, matmul_packed, pad, philox, scalar,
-        scatter_rows, sigmoid, sign, take, window,
+        gather, gelu, gelu_tanh, grouped_matmul, iota, matmul, matmul_packed, order_rows, pad,
+        philox, scalar, scatter_rows, sigmoid, sign, take, window,
     )},
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
     "reciprocal": lambda x: (1 / x).astype(x.dtype),

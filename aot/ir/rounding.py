@@ -7,7 +7,8 @@ not either. Readers that are not continuous (`OpDef.is_discontinuous`) see every
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Sequence
 
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.ops import OPS
@@ -17,6 +18,59 @@ from aotc.aot.ir.types import SHORT_FLOATS, round_scalar
 _ROUNDED = frozenset(
     {"input", "constant", "iota", "cast", "bitcast", "floor", "ceil", "round", "trunc", "sign"}
 )
+
+# Ops that are to give the integer part of just the number that they read: torch's quotient of two
+# equal numbers is 1, and one unit of its last place less has the integer part 0.
+_OF_INTEGER_PARTS = frozenset({"floor", "ceil", "round", "trunc", "fmod"})
+
+
+def takes_integer_part(node: Node) -> bool:
+    """Whether the op tells an integer from the number just below or above it."""
+    if node.op == "cast":
+        return node.type.kind == "int" and node.inputs[0].type.kind == "float"
+    return node.op in _OF_INTEGER_PARTS
+
+
+def of_integer_parts(order: Sequence[Node]) -> frozenset[Node]:
+    """Of nodes in topological order, the elementwise ones whose integer parts are taken, moved or
+    cast before. Sums and products of matrices round in no one order, in eager neither."""
+    found: set[Node] = set()
+    for node in reversed(order):
+        passes_on = node in found and (node.op == "cast" or node.kind == "view")
+        if passes_on or takes_integer_part(node):
+            found.update(node.inputs)
+    return frozenset(node for node in found if node.kind == "pointwise")
+
+
+# Ops of floats that do not end with a multiplication, which a sum behind it could take in.
+_NO_PRODUCTS = frozenset(
+    {"add", "sub", "fma", "scale", "ldexp", "exp", "exp2", "div", "reciprocal", "sqrt"}
+)
+
+
+def computed_apart(order: Sequence[Node]) -> frozenset[Node]:
+    """Of the nodes of a kernel, in topological order, the products that several readers may compute
+    at different places: for p - p to be 0, none of them may be fused with a sum.
+
+    A float of 16 bits with several readers is rounded before each of them.
+    """
+    inside = set(order)
+    counts: Counter[Node] = Counter(each for node in order for each in node.inputs)
+    moved: set[Node] = set()
+    for node in reversed(order):
+        if node.kind != "pointwise" or node in moved:
+            moved.update(each for each in node.inputs if each in inside)
+    return frozenset(
+        node
+        for node in moved
+        if counts[node] > 1 and node.kind == "pointwise" and _is_product(node)
+    )
+
+
+def _is_product(node: Node) -> bool:
+    row = OPS[node.op]
+    is_float = node.type.kind == "float" and node.dtype not in SHORT_FLOATS
+    return is_float and not (row.is_choice or row.is_discontinuous or node.op in _NO_PRODUCTS)
 
 
 def is_rounded(node: Node, stored: Container[Node] = ()) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from aotc.aot.ir.graph import Graph, Node, made_for, walk
 from aotc.aot.ir.match import Pattern, match, root_ops
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.rounding import is_rounded
+from aotc.aot.ir.rounding import is_rounded, of_integer_parts
 from aotc.aot.ir.size import UndecidedSize
 
 Answers = tuple[tuple[Node, bool], ...]  # nodes, and whether each is used once
@@ -33,7 +33,8 @@ class Rule:
     pattern: Pattern
     replace: Callable[..., Node | None]
     guard: Callable[..., bool] | None = None
-    # Left and right may differ by rounding (never by NaN, infinity or the order of magnitude).
+    # Left and right may differ by rounding (never by NaN, infinity or the order of magnitude). Such
+    # a rule leaves alone a node of which an integer part is taken.
     is_exact: bool = True
 
 
@@ -178,6 +179,7 @@ def _one_pass(
     order = list(walk(outputs))
     context.use_counts = Counter(operand for node in order for operand in node.inputs)
     context.use_counts.update(outputs)
+    exact = of_integer_parts(order)
     new: dict[Node, Node] = {}
     for node in order:
         current = new[node] = node.on(tuple(new[operand] for operand in node.inputs))
@@ -186,7 +188,8 @@ def _one_pass(
         rules = table.get(current.op)
         if rules:
             with made_for(current.source):
-                new[node] = _rewrite_node(current, rules, context, applied)
+                chosen = [rule for rule in rules if rule.is_exact] if node in exact else rules
+                new[node] = _rewrite_node(current, chosen, context, applied)
     return new
 
 

@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from math import gcd, prod
+from typing import Any, Generic, TypeVar
 
 from aotc.aot.errors import TypeRuleError
+
+Dividend = TypeVar("Dividend")  # Extent or Index
 
 
 class UndecidedSize(TypeRuleError):
@@ -34,11 +37,17 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
-    """floor(dividend / divisor) for a divisor of at least 1."""
+class Quotient(Generic[Dividend]):
+    """floor(dividend / divisor) of a size, or of an index (`index.py`); divisor at least 1."""
 
-    dividend: Extent
+    dividend: Dividend
     divisor: Extent
+
+    def divided(self, shift: Extent, divisor: Extent) -> Dividend:
+        """(E // a + k) // b → (E + k*a) // (a*b), for E and k of every sign, as a, b ≥ 1."""
+        dividend: Any = self.dividend
+        quotient: Dividend = (dividend + shift * self.divisor) // (self.divisor * divisor)
+        return quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class Choice:
     right: Extent
 
 
-Atom = Dim | Floor | Choice
+Atom = Dim | Quotient["Extent"] | Choice
 Monomial = tuple[Atom, ...]  # sorted by text; () is the constant
 Terms = tuple[tuple[Monomial, int], ...]
 KERNEL_PREFIX = "size_"  # of the kernel parameter that holds a dim
@@ -208,7 +217,7 @@ def _shifted_low(size: Size) -> int:
 def _unfloored_low(size: Size) -> Iterator[int]:
     """For a term in floor(p / d): d·floor(p / d) = p - r with a remainder r below d."""
     for monomial, count in size.terms:
-        floors = [atom for atom in monomial if isinstance(atom, Floor)]
+        floors = [atom for atom in monomial if isinstance(atom, Quotient)]
         if not floors:
             continue
         atom, others = floors[0], sized({_removed(monomial, (floors[0],)) or (): count})
@@ -230,7 +239,7 @@ def _unfloored_low(size: Size) -> Iterator[int]:
 def _atom_bounds(atom: Atom) -> tuple[int, int]:
     if isinstance(atom, Dim):
         return atom.low, atom.high
-    if isinstance(atom, Floor):
+    if isinstance(atom, Quotient):
         low, high = bounds(atom.dividend)
         divisors = bounds(atom.divisor)
         ends = [end // divisor for end in (low, high) for divisor in divisors]
@@ -307,39 +316,40 @@ def _divide(extent: Extent, divisor: Extent) -> Extent:
         raise UndecidedSize(f"divisor `{divisor}` may be less than 1")
     if divisor == 1:
         return extent
-    whole, rest_terms = long_division(extent, divisor)
-    rest = sized(rest_terms)
+    # (d*A + B) // d → A + B // d, for every sign of A and B.
+    whole, rest = with_remainder(extent, divisor)
+    is_open = not isinstance(divisor, int) and not proves_at_most(0, rest)
+    if is_open and proves_at_most(0, rest + divisor):
+        whole, rest = whole - 1, rest + divisor
+    common = common_quotient(rest, rest, divisor)
+    if common is not None:
+        return whole + common
     if isinstance(divisor, int):
-        start = rest_terms.get((), 0)
-        whole, rest = whole + start // divisor, rest - start // divisor * divisor
-        low, high = bounds(rest)
-        if low // divisor == high // divisor:
-            return whole + low // divisor
         factor = gcd(divisor, *(count for monomial, count in terms_of(rest) if monomial))
         if factor > 1:
-            return whole + _divide(_without_factor(rest, factor), divisor // factor)
-    else:
-        if not proves_at_most(0, rest) and proves_at_most(0, rest + divisor):
-            whole, rest = whole - 1, rest + divisor
-        if proves_at_most(0, rest) and proves_below(rest, divisor):
-            return whole
-    return whole + _floor(rest, divisor)
+            # (f*A + k) // (f*e) → (A + k // f) // e
+            reduced = {monomial: count // factor for monomial, count in terms_of(rest)}
+            return whole + _divide(sized(reduced), divisor // factor)
+    return whole + _divide_atom(rest, divisor)
 
 
-def _without_factor(rest: Extent, factor: int) -> Extent:
-    """floor(rest / factor) where the factor divides all but the constant."""
-    return sized({monomial: count // factor for monomial, count in terms_of(rest)})
+def common_quotient(low: Extent, high: Extent, divisor: Extent) -> int | None:
+    """floor(value / divisor) where it is the same number for all values from `low` to `high`."""
+    if isinstance(divisor, int):
+        first, last = bounds(low)[0] // divisor, bounds(high)[1] // divisor
+        if first == last:
+            return first
+    return 0 if proves_at_most(0, low) and proves_below(high, divisor) else None
 
 
-def _floor(rest: Extent, divisor: Extent) -> Extent:
-    """The atom; floor((floor(a / b) + k) / c) is floor((a + k·b) / (b·c))."""
+def _divide_atom(rest: Extent, divisor: Extent) -> Extent:
+    """An atom, or a quotient of one quotient as a single one."""
     varying = [(monomial, count) for monomial, count in terms_of(rest) if monomial]
     if len(varying) == 1 and varying[0][1] == 1 and len(varying[0][0]) == 1:
         atom = varying[0][0][0]
-        if isinstance(atom, Floor):
-            start = dict(terms_of(rest)).get((), 0)
-            return _divide(atom.dividend + atom.divisor * start, atom.divisor * divisor)
-    return Size((((Floor(rest, divisor),), 1),))
+        if isinstance(atom, Quotient):
+            return atom.divided(dict(terms_of(rest)).get((), 0), divisor)
+    return Size((((Quotient(rest, divisor),), 1),))
 
 
 def long_division(extent: Extent, divisor: Extent) -> tuple[Extent, dict[Monomial, int]]:
@@ -379,7 +389,7 @@ def _dims(size: Size) -> Iterator[Dim]:
             if isinstance(atom, Dim):
                 yield atom
                 continue
-            if isinstance(atom, Floor):
+            if isinstance(atom, Quotient):
                 parts = (atom.dividend, atom.divisor)
             else:
                 parts = (atom.left, atom.right)
@@ -405,7 +415,7 @@ def atom_text(atom: Atom, is_kernel: bool = False) -> str:
     """The text of one atom, parenthesized where it is a quotient."""
     if isinstance(atom, Dim):
         return KERNEL_PREFIX + atom.name if is_kernel else atom.name
-    if isinstance(atom, Floor):
+    if isinstance(atom, Quotient):
         return f"({_part(atom.dividend, is_kernel)}//{_part(atom.divisor, is_kernel)})"
     call = {"max": "tl.maximum", "min": "tl.minimum"}[atom.name] if is_kernel else atom.name
     parts = (_plain(part, is_kernel) for part in (atom.left, atom.right))
@@ -468,7 +478,7 @@ def _chosen(name: str, left: Extent, right: Extent) -> Extent:
 
 
 def is_static(values: Iterable[Extent]) -> bool:
-    """Whether no size among the values waits for the call."""
+    """Whether no size among the values is dynamic."""
     return all(isinstance(value, int) for value in values)
 
 
@@ -556,7 +566,7 @@ def _changed(extent: Extent, change: Callable[[Atom], Extent]) -> Extent:
 def _atom_at(atom: Atom, values: Mapping[Dim, Extent]) -> Extent:
     if isinstance(atom, Dim):
         return values.get(atom, size_of(atom))
-    if isinstance(atom, Floor):
+    if isinstance(atom, Quotient):
         return substitute(atom.dividend, values) // substitute(atom.divisor, values)
     return _chosen(atom.name, substitute(atom.left, values), substitute(atom.right, values))
 

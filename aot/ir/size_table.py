@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from operator import add, floordiv, mul
 from typing import Any
 
-from aotc.aot.ir.size import Atom, Choice, Dim, Extent, Floor, Size, largest, size_of, smallest
+from aotc.aot.ir.size import (
+    Atom,
+    Choice,
+    Dim,
+    Extent,
+    Guard,
+    Quotient,
+    Size,
+    largest,
+    size_of,
+    smallest,
+)
 from aotc.runtime.bundle import extent as runtime
+from aotc.runtime.bundle import signature
 
 OPERATIONS: Mapping[str, Callable[[Any, Any], Extent]] = {
-    "add": add,
-    "mul": mul,
-    "floordiv": floordiv,
+    **runtime.OPERATIONS,
     "max": largest,
     "min": smallest,
 }
@@ -46,6 +55,12 @@ class SizeTable:
             return extent
         return runtime.Extent(self.index(extent), str(extent))
 
+    def condition(self, guard: Guard) -> signature.Guard:
+        """A guard as the runtime checks it."""
+        low = -runtime.VALUE_LIMIT if guard.low is None else guard.low
+        high = runtime.VALUE_LIMIT if guard.high is None else guard.high
+        return signature.Guard(self.index(guard.size), low, high, guard.text)
+
     def index(self, extent: Extent) -> int:
         """The number of the value, whose rows are added where they are new."""
         if isinstance(extent, int):
@@ -68,7 +83,7 @@ class SizeTable:
     def _atom(self, atom: Atom) -> int:
         if isinstance(atom, Dim):
             return self._known[atom.name]
-        if isinstance(atom, Floor):
+        if isinstance(atom, Quotient):
             return self._row("floordiv", self.index(atom.dividend), self.index(atom.divisor))
         assert isinstance(atom, Choice)
         return self._row(atom.name, self.index(atom.left), self.index(atom.right))

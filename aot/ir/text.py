@@ -9,23 +9,35 @@ Grammar (`literal` is a Python literal, also `nan`, `inf` and `-inf`):
     type   = dtype "[" [ extent { "," extent } ] "]"
 
 Inputs and constants leave `dtype` and `shape` to the type: `%x = input(name='x') : f32[4, 8]`.
+Extents, also among the literals, are formulas over the names of dims: `2*batch + 1`, `max(n, 8)`.
 Inputs stand first, in the order of the signature. Lines that begin with `#` are comments.
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.ir.size import Dim, Extent, UndecidedSize, largest, size_of, smallest
 from aotc.aot.ir.types import TensorType
 
-_NODE = re.compile(r"%(\w+) = (\w+)\((.*)\) : (\w+\[[\d, ]*\])(?:\s+# (.*))?$")
+_NODE = re.compile(r"%(\w+) = (\w+)\((.*)\) : (\w+\[[^\[\]]*\])(?:\s+# (.*))?$")
 _VALUE = re.compile(r"%(\w+)")
 _DECLARED = ("input", "constant")
 _PREFIX = "value_"
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+_CHOICES: Mapping[str, Callable[[Any, Any], Any]] = {"max": largest, "min": smallest}
+
+Dims = Mapping[str, Dim]
 
 
 class GraphTextError(ValueError):
@@ -61,32 +73,48 @@ def _call(node: Node, names: Mapping[Node, str]) -> str:
     return f"{node.op}({', '.join(items)})"
 
 
-def parse_type(text: str) -> TensorType:
-    """`f32[4, 8]` → TensorType."""
-    dtype, _, dims = text.partition("[")
-    extents = [int(dim) for dim in dims.rstrip("]").split(",") if dim.strip()]
-    return TensorType(dtype, tuple(extents))
+def parse_type(text: str, dims: Sequence[Dim] = ()) -> TensorType:
+    """`f32[4, 2*batch]` → TensorType; dims: those whose names stand in it."""
+    dtype, _, extents = text.partition("[")
+    found = _literal(_parsed(f"[{extents}"), {dim.name: dim for dim in dims})
+    return TensorType(dtype, tuple(found))
+
+
+def parse_extent(text: str, dims: Sequence[Dim]) -> Extent:
+    """`2*batch + 1` → the size; raises `ValueError`."""
+    found = _literal(_parsed(text), {dim.name: dim for dim in dims})
+    if isinstance(found, bool | float | str | None | tuple):
+        raise ValueError(f"no size: {text}")
+    extent: Extent = found
+    return extent
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def parse_graph(
     text: str,
     constants: Mapping[str, Constant] | None = None,
     fill: Callable[[str, TensorType], Constant] | None = None,
+    dims: Sequence[Dim] = (),
 ) -> Graph:
-    """The graph that `text` prints.
+    """The graph that `text` prints, of no states.
 
-    Constants come from `constants`; `fill(name, type)` makes those that are not there.
+    Constants come from `constants`; `fill(name, type)` makes those that are not there. dims: those
+    whose names stand in extents.
     Raises `GraphTextError` for bad text or a type that differs from the inferred one.
     """
     values: dict[str, Node] = {}
     inputs: list[Node] = []
     pool = dict(constants or {})
+    sizes = {dim.name: dim for dim in dims}
     for line_number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if line.startswith("return"):
             return _finish(line[len("return") :], values, tuple(inputs), pool)
-        name, node = _parse_node(line_number, line, values)
+        name, node = _parse_node(line_number, line, values, sizes)
         values[name] = node
         if node.op == "input":
             inputs.append(node)
@@ -95,41 +123,56 @@ def parse_graph(
     raise GraphTextError(len(text.splitlines()), "", "there is no `return`")
 
 
-def _parse_node(line_number: int, line: str, values: Mapping[str, Node]) -> tuple[str, Node]:
+def _parse_node(
+    line_number: int, line: str, values: Mapping[str, Node], dims: Dims
+) -> tuple[str, Node]:
     match = _NODE.match(line.strip())
     if match is None:
         raise GraphTextError(line_number, line, "expected `%name = op(…) : type`")
     name, op, items, type_text, source = match.groups()
-    expected = parse_type(type_text)
     try:
-        operands, attrs = _parse_items(items, values)
+        expected = parse_type(type_text, tuple(dims.values()))
+        operands, attrs = _parse_items(items, values, dims)
         if op in _DECLARED:
             attrs |= {"dtype": expected.dtype, "shape": expected.shape}
         node = make(op, operands, attrs, source)
-    except (KeyError, SyntaxError, TypeError, ValueError) as error:
+    except (KeyError, SyntaxError, TypeError, ValueError, UndecidedSize) as error:
         raise GraphTextError(line_number, line, str(error)) from None
     if node.type != expected:
         raise GraphTextError(line_number, line, f"inferred {node.type}, text says {expected}")
     return name, node
 
 
-def _parse_items(items: str, values: Mapping[str, Node]) -> tuple[tuple[Node, ...], dict[str, Any]]:
+def _parse_items(
+    items: str, values: Mapping[str, Node], dims: Dims
+) -> tuple[tuple[Node, ...], dict[str, Any]]:
     arguments = _VALUE.sub(rf"{_PREFIX}\1", items)
-    call = ast.parse(f"f({arguments})", mode="eval").body
+    call = _parsed(f"f({arguments})")
     assert isinstance(call, ast.Call)
     operands = []
     for item in call.args:
         if not isinstance(item, ast.Name):
             raise ValueError("operands are values")
         operands.append(values[item.id.removeprefix(_PREFIX)])
-    return tuple(operands), {str(item.arg): _literal(item.value) for item in call.keywords}
+    return tuple(operands), {str(item.arg): _literal(item.value, dims) for item in call.keywords}
 
 
-def _literal(expression: ast.expr) -> Any:
+def _literal(expression: ast.expr, dims: Dims) -> Any:
+    """The value of a literal, or the size that a formula over dims is."""
     if isinstance(expression, ast.Name):
-        return float(expression.id)
+        dim = dims.get(expression.id)
+        return float(expression.id) if dim is None else size_of(dim)
     if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.USub):
-        return -_literal(expression.operand)
+        return -_literal(expression.operand, dims)
+    if isinstance(expression, ast.Tuple | ast.List):
+        items = (_literal(item, dims) for item in expression.elts)
+        return tuple(items) if isinstance(expression, ast.Tuple) else list(items)
+    if isinstance(expression, ast.BinOp) and type(expression.op) in _OPERATIONS:
+        sides = (_literal(side, dims) for side in (expression.left, expression.right))
+        return _OPERATIONS[type(expression.op)](*sides)
+    if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name):
+        choose = _CHOICES[expression.func.id]
+        return choose(*(_literal(item, dims) for item in expression.args))
     return ast.literal_eval(expression)
 
 

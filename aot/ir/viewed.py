@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir import access, build
@@ -61,20 +61,22 @@ def strides_of(shape: Shape, order: Sequence[int] = ()) -> Shape:
 def placed(node: Node) -> Placed:
     """Where a tensor of fixed shape lies; in a copy where its dims have no fixed steps, where its
     last one is not contiguous, or where it is a small part of what would have to be computed."""
-    found = _placed(node)
+    found = in_place(node)
     if found is not None and (node.shape[-1] == 1 or found.strides[-1] == 1):
         return found
-    copied = _placed(build.stored(node))
+    copied = in_place(build.stored(node))
     assert copied is not None
     return copied
 
 
 def spread(node: Node) -> Placed:
     """As `placed`, for one whose last dim may be repeated, or lie anyhow."""
-    return _placed(node) or placed(node)
+    return in_place(node) or placed(node)
 
 
-def _placed(node: Node) -> Placed | None:
+def in_place(node: Node, stored: Container[Node] = ()) -> Placed | None:
+    """Where a view lies in memory that is `stored` anyway, or of which it is no small part; None
+    where its dims have no fixed steps."""
     symbols = [Symbol(f"d{axis}", extent) for axis, extent in enumerate(node.shape)]
     index, memory = tuple(map(ix.of, symbols)), node
     while memory.op in _VIEWS:
@@ -82,9 +84,24 @@ def _placed(node: Node) -> Placed | None:
     offset = ix.linear(index, memory.shape)
     strides = tuple(offset.stride(symbol) for symbol in symbols)
     is_steady = all(isinstance(stride, int) and stride >= 0 for stride in strides)
-    if not is_steady or memory.type.numel > MOST_UNSEEN * node.type.numel:
+    is_small = memory not in stored and memory.type.numel > MOST_UNSEEN * node.type.numel
+    if not is_steady or is_small:
         return None
     return Placed(memory, offset.constant, node.shape, strides)  # type: ignore[arg-type]
+
+
+def runs(shape: Shape, strides: Shape) -> list[tuple[Extent, Extent]]:
+    """The dims as few (extent, step)s: neighbours are one where the outer one's step is that of a
+    whole inner one, and dims of one element are left out."""
+    found: list[tuple[Extent, Extent]] = []
+    for extent, step in zip(shape, strides, strict=True):
+        if extent == 1:
+            continue
+        if found and found[-1][1] == step * extent:
+            found[-1] = found[-1][0] * extent, step
+        else:
+            found.append((extent, step))
+    return found
 
 
 def on_memory(

@@ -14,7 +14,7 @@ from aotc.aot.ir.call import CallArgument, CallCandidate
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Scratch
 from aotc.aot.schedule.group import Group
 from aotc.aot.traits import LAUNCH_OPTIONS, TargetTraits
 
@@ -27,6 +27,7 @@ class Called:
     function: str
     arguments: tuple[CallArgument, ...]
     candidates: tuple[CallCandidate, ...]
+    scratch: tuple[Scratch, ...] = ()  # of every candidate
 
 
 def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -39,7 +40,7 @@ def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
 
 def kernel_of(group: Group, called: Called, traits: TargetTraits) -> KernelSpec:
     """The kernel of a group that calls another one."""
-    candidates = tuple(dict.fromkeys(_candidate(row, traits) for row in called.candidates))
+    candidates = tuple(dict.fromkeys(_candidate(row, called, traits) for row in called.candidates))
     name = f"{group.label}_call"
     arguments = _arguments(group, called)
     sizes = kernel_file.sizes_of(group, "\n".join(arguments))
@@ -54,11 +55,11 @@ def kernel_of(group: Group, called: Called, traits: TargetTraits) -> KernelSpec:
     )
 
 
-def _candidate(row: CallCandidate, traits: TargetTraits) -> Candidate:
+def _candidate(row: CallCandidate, called: Called, traits: TargetTraits) -> Candidate:
     config, grid = row
     if not traits.is_gpu:
         config = tuple(pair for pair in config if pair[0] not in LAUNCH_OPTIONS)
-    return Candidate(config, grid)
+    return Candidate(config, grid, scratch=called.scratch)
 
 
 def _file(
@@ -71,6 +72,7 @@ def _file(
     """The text; it tells the grids too, since only they tell some calls apart."""
     names = [param.name for param in kernel_file.parameters(group)]
     names += [KERNEL_PREFIX + dim.name for dim in sizes]
+    names += [each.name for each in called.scratch]
     names += [f"{constexpr}: tl.constexpr" for constexpr, _ in candidates[0].constexprs]
     arguments = "".join(f"{INDENT}{each},\n" for each in _arguments(group, called))
     body = f"{called.function}(\n{arguments})"

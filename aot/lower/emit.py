@@ -226,6 +226,7 @@ class Emitter:
     clamped: dict[str, Value] = field(default_factory=dict)  # indices that were loaded, by text
     conditions: dict[Bound, str] = field(default_factory=dict)
     starts: Mapping[Node, int] = field(default_factory=dict)  # where a node's pointer is given from
+    is_of_gpu: bool = False  # f32 by their ops' rounded template
     approximates: bool = False  # 16-bit values by their ops' approximate template
     # Eviction policy of loads that vary with these loop symbols: whether they will be read again.
     policy: Callable[[frozenset[Symbol]], str] = lambda symbols: ""
@@ -373,9 +374,11 @@ class Emitter:
         is_approximate = (
             self.approximates and row.approximate and DTYPES[node.dtype].itemsize_bytes == 2
         )
+        is_rounded = self.is_of_gpu and row.rounded and node.dtype == "f32"
         is_double = row.double and node.dtype == "f64"
         usual = row.floating if row.floating and node.type.kind == "float" else row.triton
-        template = row.approximate if is_approximate else row.double if is_double else usual
+        usual = row.rounded if is_rounded else row.double if is_double else usual
+        template = row.approximate if is_approximate else usual
         if node.op == "logical_not" and operands[0].is_literal:
             operands = [Value(wrapped(operands[0].text, "bool"))]
         # A choice has the type of what it chooses from.
@@ -407,7 +410,7 @@ class Emitter:
         if not need.conditions:
             return self.value(need.node, need.index, guard)
         fill = literal(node.attr("value"), node.dtype)
-        if not _is_possible(need.conditions):  # what lies there is not even asked for its index
+        if not is_possible(need.conditions):  # what lies there is not even asked for its index
             return Value(wrapped(fill, node.dtype))
         inner = (*guard, *need.conditions)
         stored = self._stored_behind(need)
@@ -447,7 +450,7 @@ class Emitter:
         return self.conditions[condition]
 
     def _write_concat(self, node: Node, index: Position, guard: Guard) -> Value:
-        needs = [need for need in accesses(node, index) if _is_possible(need.conditions)]
+        needs = [need for need in accesses(node, index) if is_possible(need.conditions)]
         chosen: Value | None = None
         for need in reversed(needs):
             value = self.value(need.node, need.index, (*guard, *need.conditions))
@@ -518,7 +521,7 @@ def _joined(values: list[Value]) -> frozenset[Symbol]:
     return frozenset().union(*(value.symbols for value in values))
 
 
-def _is_possible(conditions: Guard) -> bool:
+def is_possible(conditions: Guard) -> bool:
     """Whether some element meets the conditions, as far as the ranges prove."""
     for condition in conditions:
         low, high = condition.index.bounds()

@@ -41,6 +41,7 @@ def emitter_of(
     masks: dict[Symbol, str],
     stops: Callable[[Node, Position], Value | None] = lambda node, index: None,
     is_of_gpu: bool = False,
+    approximates: bool = True,
 ) -> Emitter:
     """What writes the values of a group into `body`; see `Emitter`."""
     buffers, starts = buffer_names(group), dict(group.starts)
@@ -51,7 +52,8 @@ def emitter_of(
         stops,
         rounded=group.rounded,
         starts=starts,
-        approximates=is_of_gpu,
+        is_of_gpu=is_of_gpu,
+        approximates=is_of_gpu and approximates,
     )
 
 
@@ -81,8 +83,7 @@ def sizes_of(group: Group, text: str) -> tuple[Dim, ...]:
 def assemble(group: Group, draft: Draft, candidate: Candidate, sizes: Sequence[Dim]) -> str:
     """The complete file of a form, of which `candidate` is one; it takes `sizes` as numbers."""
     text, functions = "\n".join(draft.lines), draft.functions
-    called = [code for name, code in called_functions().items() if f"{name}(" in text]
-    functions = "\n\n\n".join(filter(None, (functions, *called)))
+    functions = "\n\n\n".join(filter(None, (functions, *_called(text))))
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in text + functions:
@@ -103,6 +104,16 @@ def assemble(group: Group, draft: Draft, candidate: Candidate, sizes: Sequence[D
         extra = f"{extra}\n\n{functions}\n\n"
     head = "\n".join([title, "", *imports, extra, "", "@triton.jit", signature])
     return f"{head}\n{textwrap.indent(text, INDENT)}\n"
+
+
+def _called(text: str) -> list[str]:
+    """The functions that a text calls, and those that they call."""
+    found, size = set[str](), -1
+    while len(found) != size:
+        size = len(found)
+        whole = "\n".join((text, *(called_functions()[name] for name in found)))
+        found = {name for name in called_functions() if re.search(rf"(?<!def )\b{name}\(", whole)}
+    return [code for name, code in called_functions().items() if name in found]
 
 
 def _combination(name: str) -> str:

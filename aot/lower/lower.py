@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.extensions import extension
+from aotc.aot.ir.rounding import computed_apart
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.lower.attention.source import lower_attention
 from aotc.aot.lower.call import kernel_of, lower_call
@@ -20,6 +22,7 @@ from aotc.aot.traits import TargetTraits
 
 # Values are written by calls within calls, as deep as the schedule lets a kernel be.
 STACK_FRAMES = 10_000
+UNFUSED = ("enable_fp_fusion", 0)  # a launch option of GPUs
 
 
 def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -58,8 +61,19 @@ def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
 
 def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:
     try:
-        return LOWERED[group.kind](group, traits)
+        spec = LOWERED[group.kind](group, traits)
+        return _unfused(spec) if traits.is_gpu and _may_not_fuse(group) else spec
     except UndecidedSize as undecided:
         places = [node.source for node in group.nodes if node.source]
         source = f"\n  at {places[-1]}" if places else ""
         raise SizeUnsupported(kernel=group.label, detail=str(undecided), source=source) from None
+
+
+def _may_not_fuse(group: Group) -> bool:
+    """Whether multiplications and sums of the kernel must be rounded one by one."""
+    return group.kind in ("pointwise", "row") and bool(computed_apart(group.nodes))
+
+
+def _unfused(spec: KernelSpec) -> KernelSpec:
+    rows = (replace(each, config=(*each.config, UNFUSED)) for each in spec.candidates)
+    return replace(spec, candidates=tuple(rows))

@@ -9,25 +9,42 @@ several.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 from aotc.aot.ir.call import CallArgument
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.size import is_static
+from aotc.aot.ir.size import Extent, highest, is_static, proves_at_most, smallest, typical
 from aotc.aot.ir.size import kernel_text as size_text
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.ir.viewed import runs
 from aotc.aot.lower.call import Called
+from aotc.aot.lower.spec import Scratch
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import block_of
-from aotc.kernels.templates.registry import ATTENTION, GROUPED, SCATTER, STATE_COPY, kernel_text
+from aotc.kernels.templates.registry import (
+    ATTENTION,
+    GROUPED,
+    ORDER,
+    SCATTER,
+    STATE_COPY,
+    kernel_text,
+)
 
 Block = Mapping[str, int]  # values of a candidate's configs
-Grid = tuple[int, int, int]
+Grid = tuple[Extent, Extent, Extent]
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 SCATTERED_BLOCK = 64  # elements of a program's block: small, so that every core gets some
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
+ORDERED_PROGRAMS = 32  # that share the rows that are put in order, each with memory of its own
+ORDERED_BLOCK = 64  # keys that are compared at a time
+RANKED = 64  # elements that are put in order by comparing each with each
+SHORT_ROW, FEW = 256, 8  # elements of a row, and wanted ones, that are found one after the other
+# Groups of 16 elements for each that is wanted: then few are not above what bounds those.
+GROUPED_ELEMENTS, GROUPS_WANTED = 16, 2
 
 
 class Strided(NamedTuple):
@@ -129,22 +146,31 @@ def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
 
 
 def scatter_rows(node: Node) -> Called:
-    """A program has part of what lies within an index of `axis`, and goes over all rows."""
+    """A program has part of what lies within an index of `axis`, of all rows that may have one
+    place, and goes over these."""
     (data, index, source), _, how = operands_of(node)
     axis = how["axis"]
     rows = source.shape[axis]
     outer, inner = prod(data.shape[:axis]), prod(data.shape[axis + 1 :])
     block = min(power_above(inner), SCATTERED_BLOCK) if is_static((inner,)) else SCATTERED_BLOCK
+    before = runs(source.shape[:axis], source.strides[:axis])
+    (_, far), (within, near) = [(1, 0), (1, 0), *before][-2:]
     numbers = {
         "ROWS": size_text(rows),
         "EXTENT": size_text(data.shape[axis]),
         "INNER": size_text(inner),
+        "DISTINCT": size_text(how["distinct"]),
+        "WITHIN": size_text(within),
+        "FAR": size_text(far),
+        "NEAR": size_text(near),
+        "STEP": size_text(source.strides[axis]),
         "SHARED": prod(index.shape) == rows,
         "ADDS": how["adds"],
         "BLOCK": block,
     }
     reads = {"place": index, "source": source}
-    blocks: list[tuple[Block, Grid]] = [({}, (outer, -(-inner // block), 1))]
+    grid = (outer * how["distinct"], -(-inner // block), 1)
+    blocks: list[tuple[Block, Grid]] = [({}, grid)]
     return from_template(
         SCATTER, "scatter", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
     )
@@ -169,7 +195,8 @@ def copy(node: Node) -> Called:
 
 
 def grouped_matmul(node: Node) -> Called:
-    """The smaller blocks are what tuning tries."""
+    """Of a dynamic number of rows blocks have few: each group that has some rows of a block
+    computes all of them. The other blocks are what tuning tries."""
     (left, right, ends), _, _ = operands_of(node)
     lines, depth = left.shape
     width, groups = right.shape[-1], ends.shape[0]
@@ -179,16 +206,19 @@ def grouped_matmul(node: Node) -> Called:
         sizes = {"ROWS": lines, "N": width, "K": depth, "GROUPS": groups}
         function, programs = "grouped_rows", 1
     numbers = {
-        **sizes,
+        **{name: size_text(extent) for name, extent in sizes.items()},
         **({"SPAN": power_above(groups)} if programs == 1 else {}),
         "A": left.strides,
         "B": right.strides,
         "ACCUMULATOR": "tl.float64" if node.dtype == "f64" else "tl.float32",
     }
     row, column, deep = (
-        max(SMALLEST, min(LARGEST, power_above(extent))) for extent in (lines, width, depth)
+        max(SMALLEST, min(LARGEST, power_above(typical(extent))))
+        for extent in (lines, width, depth)
     )
-    sides = (row, column), (max(SMALLEST, row // 2), column), (row, max(SMALLEST, column // 2))
+    sides = [(row, column), (max(SMALLEST, row // 2), column), (row, max(SMALLEST, column // 2))]
+    if not is_static((lines,)):
+        sides.insert(0, (SMALLEST, column))
     blocks: list[tuple[Block, Grid]] = []
     for rows, columns in dict.fromkeys(sides):
         grid = -(-width // columns), -(-lines // rows), programs
@@ -199,7 +229,52 @@ def grouped_matmul(node: Node) -> Called:
     )
 
 
+def order_rows(node: Node) -> Called:
+    """A program puts rows in order, one after the other."""
+    (data,), _, how = operands_of(node)
+    rows, count, wanted = prod(data.shape[:-1]), data.shape[-1], how["wanted"]
+    programs = smallest(rows, ORDERED_PROGRAMS)
+    numbers: dict[str, Any] = {
+        "ROWS": size_text(rows),
+        "N": size_text(count),
+        "WANTED": size_text(wanted),
+        "IS_DESCENDING": how["descending"],
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
+    of_order = partial(from_template, ORDER, num_stages=1, num_warps=1)
+    if proves_at_most(count, SHORT_ROW) and proves_at_most(wanted, FEW):
+        numbers["SPAN"] = power_above(highest(count))
+        return of_order("take_least", {"out": 0}, {"data": data}, numbers, blocks)
+    is_part = proves_at_most(2 * wanted, count)
+    has_bound = is_part and proves_at_most(GROUPED_ELEMENTS * GROUPS_WANTED * wanted, count)
+    sorted_ = wanted if is_part else count
+    numbers |= {
+        "IS_PART": is_part,
+        "HAS_BOUND": has_bound and proves_at_most(ORDERED_BLOCK, count),
+        "SPAN": power_above(highest(sorted_)) if proves_at_most(sorted_, RANKED) else 0,
+        "BLOCK": ORDERED_BLOCK,
+    }
+    itemsize_bytes = DTYPES[node.inputs[0].dtype].itemsize_bytes
+    key_bytes = max(4, itemsize_bytes)
+    scratch = (
+        Scratch("keys", f"*i{8 * key_bytes}", programs * count * 2 * key_bytes),
+        Scratch("places", "*i32", programs * count * 2 * 4),
+        Scratch("counts", "*i32", programs * itemsize_bytes * 256 * 4),
+    )
+    called = of_order("order_rows", {"out": 0}, {"data": data}, numbers, blocks)
+    memory = tuple((f"{each.name}_ptr", "value", each.name) for each in scratch)
+    return replace(called, arguments=(*called.arguments, *memory), scratch=scratch)
+
+
 # The kernels of `placed` ops.
 ON_MEMORY: dict[str, Callable[[Node], Called]] = {
-    row.__name__: row for row in (attention, attention_backward, scatter_rows, copy, grouped_matmul)
+    row.__name__: row
+    for row in (
+        attention,
+        attention_backward,
+        scatter_rows,
+        copy,
+        grouped_matmul,
+        order_rows,
+    )
 }

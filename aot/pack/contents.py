@@ -10,7 +10,7 @@ from aotc.runtime.bundle.extent import Row
 from aotc.runtime.bundle.manifest import Entry, TensorSpec
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import Plan
-from aotc.runtime.bundle.signature import SessionSize
+from aotc.runtime.bundle.signature import SessionDim
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class BundleContents:
     has_weights: bool = True  # whether the bundle holds them, else whoever loads it gives them
     backends: tuple[BackendContents, ...] = ()
     states: tuple[TensorSpec, ...] = ()
-    session_dims: tuple[SessionSize, ...] = ()
+    session_dims: tuple[SessionDim, ...] = ()
     session_sizes: tuple[Row, ...] = ()
 
     @property

@@ -97,7 +97,7 @@ def _check(contents: BundleContents, target: TargetContents) -> None:
 
 
 class _Writer:
-    """Writes files into a staging directory and remembers their entries."""
+    """Writes files into a staging directory and collects their entries."""
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging

@@ -12,7 +12,7 @@ the two leaves the old one under its `.previous` name, and the next writer puts 
 """
 
 # The order of the system calls is this file's subject, so they are written as such:
-# ruff: noqa: PTH102, PTH103, PTH104, PTH112, PTH118, PTH123, PTH208
+# ruff: noqa: PTH102, PTH103, PTH104, PTH112, PTH118, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import ctypes
@@ -168,16 +168,38 @@ class Staging:
 def check_free(out: str, force: bool) -> None:
     """Refuse an output path early, before a build spends minutes on it.
 
-    Raises `OutputExists` without `force`, `OutputForeign` with it where no bundle stands there.
+    Raises `OutputExists` without `force`, `OutputForeign` with it where no bundle stands there, and
+    an `EnvironmentFault` where nothing can be written.
     """
-    if not os.path.lexists(out):
+    try:
+        os.lstat(out)
+    except FileNotFoundError:
+        _check_writable(os.path.realpath(out))
         return
+    except OSError as error:
+        raise environment_fault("write", out, error) from error
     if not force:
         raise OutputExists(path=out)
     try:
         check_replaceable(os.path.realpath(out))
     except OSError as error:
         raise environment_fault("read", out, error) from error
+
+
+def _check_writable(out: str) -> None:
+    """Raise an `EnvironmentFault` where the folder that would hold `out` can be neither written nor
+    made."""
+    folder = os.path.dirname(out)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    problem = 0
+    if not os.path.isdir(folder):
+        problem = errno.ENOTDIR
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        is_read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+        problem = errno.EROFS if is_read_only else errno.EACCES
+    if problem:
+        raise environment_fault("write beside", out, OSError(problem, os.strerror(problem)))
 
 
 def check_replaceable(out: str) -> None:

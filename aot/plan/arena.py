@@ -13,7 +13,7 @@ from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
 class Lifetime:
     """A buffer of `nbytes` bytes, needed from launch `first` to launch `last`, both included.
 
-    The size is an int wherever shapes are fixed; only `place_slots` takes others.
+    The size is an int wherever shapes are fixed; only `assign_slots` takes others.
     """
 
     name: str
@@ -31,7 +31,7 @@ def aligned(size_bytes: int, alignment_bytes: int = ALIGNMENT_BYTES) -> int:
     return -(-max(1, size_bytes) // alignment_bytes) * alignment_bytes
 
 
-def place(
+def assign_offsets(
     lifetimes: Sequence[Lifetime], alignment_bytes: int = ALIGNMENT_BYTES
 ) -> tuple[list[int], int]:
     """(offset of each buffer in bytes, size of the arena in bytes).
@@ -41,17 +41,19 @@ def place(
     order = sorted(range(len(lifetimes)), key=lambda at: (-fixed(lifetimes[at].nbytes), at))
     sizes = [aligned(fixed(row.nbytes), alignment_bytes) for row in lifetimes]
     offsets = [0] * len(lifetimes)
-    placed = _Placed(lifetimes)
+    assigned = _Assigned(lifetimes)
     for at in order:
-        taken = sorted((offsets[other], offsets[other] + sizes[other]) for other in placed.met(at))
+        taken = sorted(
+            (offsets[other], offsets[other] + sizes[other]) for other in assigned.met(at)
+        )
         offsets[at] = _best_gap(taken, sizes[at])
-        placed.add(at)
+        assigned.add(at)
     ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
     return offsets, max(ends, default=0)
 
 
-class _Placed:
-    """The buffers that have a place, found by the launches in which they are needed.
+class _Assigned:
+    """The buffers that have an offset, found by the launches in which they are needed.
 
     A tree over launches: a node stands for a range of them. A buffer is held by the few nodes whose
     ranges make up its lifetime, and all nodes above these know that there is something below.
@@ -124,7 +126,7 @@ class _Slot:
     members: list[Lifetime]
 
 
-def place_slots(lifetimes: Sequence[Lifetime], step: int) -> tuple[list[Extent], Extent]:
+def assign_slots(lifetimes: Sequence[Lifetime], step: int) -> tuple[list[Extent], Extent]:
     """(offset of each buffer in bytes, size of the arena in bytes), for sizes of a call.
 
     Buffers share a slot where they are never needed together and one of them is the larger at

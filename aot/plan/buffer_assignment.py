@@ -99,10 +99,10 @@ def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssi
         node: ("input", number) for number, node in enumerate(graph.given)
     }
     places |= {node: ("output", number) for number, node in enumerate(schedule.stored[:returned])}
-    kept = returned + len(graph.states)
-    for ends in (graph.inputs[given:], schedule.stored[returned:kept]):
+    with_states = returned + len(graph.states)
+    for ends in (graph.inputs[given:], schedule.stored[returned:with_states]):
         places |= {node: ("state", number) for number, node in enumerate(ends)}
-    for number, node in enumerate(schedule.stored[kept:]):
+    for number, node in enumerate(schedule.stored[with_states:]):
         places.setdefault(node, ("check", number))  # at some sizes two are one
     reads = (node for group in schedule.groups for node in group.reads)
     places |= {node: ("weight", node.attr("name")) for node in reads if node.op == "constant"}

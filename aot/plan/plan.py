@@ -10,7 +10,7 @@ from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.size import Dim, Extent, fixed
 from aotc.aot.ir.size_table import SizeTable
 from aotc.aot.lower.spec import Scratch, TensorMap
-from aotc.aot.plan.arena import Lifetime, aligned, place, place_slots
+from aotc.aot.plan.arena import Lifetime, aligned, assign_offsets, assign_slots
 from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Operand, assign_buffers
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle import plan as runtime
@@ -170,7 +170,7 @@ class _Writer:
     ) -> tuple[list[Extent], Extent]:
         """(offset of each buffer, end of the arena), behind what is zeroed in front."""
         found: tuple[Sequence[Extent], Extent]
-        found = (place_slots if has_dims else place)(lifetimes, self.step)
+        found = (assign_slots if has_dims else assign_offsets)(lifetimes, self.step)
         offsets, total = found
         return [self.zeroed_bytes + offset for offset in offsets], total
 

@@ -18,9 +18,9 @@ CALLS = 5  # of a launch for one sample; they are short
 
 def measure(
     subject: Subject, inputs: Mapping[str, bytes | memoryview], repetitions: int
-) -> tuple[list[float], float]:
-    """(microseconds of each step of the plan, microseconds of a call), medians of so many
-    repetitions.
+) -> tuple[list[float], float, None]:
+    """Microseconds of each step of the plan and of a call, medians of so many repetitions; the
+    caller runs them, so that there is no third time.
 
     A step finds its operands as its own last call left the caches, warmer than in a served call.
     What torch runs is timed inside of whole calls, since it may refuse numbers that are not the
@@ -47,7 +47,7 @@ def measure(
     launches = iter([statistics.median(column) for column in zip(*rounds, strict=True)])
     of_torch = iter([statistics.median(column) for column in zip(*timed, strict=True)])
     steps = [next(of_torch if isinstance(each, TorchCall) else launches) for each in plan.steps]
-    return steps, statistics.median(calls)
+    return steps, statistics.median(calls), None
 
 
 def _clock_us() -> float:

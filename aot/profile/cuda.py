@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from typing import Any
@@ -17,8 +18,9 @@ WARM_CALLS = 3
 
 def measure(
     subject: Subject, inputs: Mapping[str, bytes | memoryview], repetitions: int
-) -> tuple[list[float], float]:
-    """(microseconds of each launch, microseconds of a call), medians of so many repetitions."""
+) -> tuple[list[float], float, float]:
+    """Microseconds of each launch, of a call, and how long a call keeps the caller: medians of so
+    many repetitions."""
     executable = subject.executable
     device = executable.gpu
     with ExitStack() as stack:
@@ -37,15 +39,17 @@ def measure(
             stack.enter_context(closing(event))
         begin, end = (stack.enter_context(closing(device.event())) for _ in range(2))
         launches: list[list[float]] = []
-        calls = []
+        calls, hosts = [], []
         for _ in range(repetitions):
             graph.launch(stream)
             device.synchronize()  # an event of a graph is waited for only once it was recorded
             launches.append(_between_us(device, events))
             calls.append(_call_us(device, session, stream, begin, end))
+            hosts.append(_host_us(session, stream))
     medians = [statistics.median(column) for column in zip(*launches, strict=True)]
     *times_us, event_us = medians
-    return [max(time_us - event_us, 0.0) for time_us in times_us], statistics.median(calls)
+    launches_us = [max(time_us - event_us, 0.0) for time_us in times_us]
+    return launches_us, statistics.median(calls), statistics.median(hosts)
 
 
 def _between_us(device: Any, events: list[Any]) -> list[float]:
@@ -61,3 +65,13 @@ def _call_us(device: Any, session: Any, stream: int, begin: Any, end: Any) -> fl
     end.record(stream)
     elapsed_ms: float = device.elapsed_ms(begin, end)
     return elapsed_ms * 1e3 / WARM_CALLS
+
+
+def _host_us(session: Any, stream: int) -> float:
+    """Microseconds until a call returns while the device has nothing else to do."""
+    session.synchronize()
+    began_s = time.perf_counter()
+    session.run(stream)
+    host_us = (time.perf_counter() - began_s) * 1e6
+    session.synchronize()
+    return host_us

@@ -18,10 +18,11 @@ FACTS = ("registers", "spill_bytes")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the device reaches, measured: bytes moved and operations of bf16 products a second."""
+    """What the device reaches, measured: bytes moved and operations of products a second."""
 
     bytes_per_s: float
     operations_per_s: float
+    products: str = "bf16 products"
 
     def floor_us(self, nbytes: int, operations: int) -> float:
         """Microseconds below which work of this size cannot be done here."""
@@ -48,13 +49,16 @@ class LaunchRow:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All launches of a call on one device. `call_us`: of a whole call, as it is served."""
+    """All launches of a call on one device. `call_us`: of a whole call, as it is served.
+    `host_us`: how long a call keeps the caller where a device runs the launches, else None."""
 
     target: str
     device: str
     launches: tuple[LaunchRow, ...]
     call_us: float
     limits: Limits | None = None
+    host_us: float | None = None
+    entry: str = ""  # the entry point that was called
 
     @property
     def launches_us(self) -> float:
@@ -89,7 +93,9 @@ class Profile:
         return {
             "target": self.target,
             "device": self.device,
+            "entry": self.entry,
             "call_us": self.call_us,
+            "host_us": self.host_us,
             "launches_us": self.launches_us,
             "limits": limits,
             "share_of_limit": self.share_of_limit(self.launches),

@@ -74,7 +74,7 @@ def reduce(
         wanted = bench.failure(spec)
         if wanted is None:
             raise NothingToReduce(spec=spec)
-        trials = _Trials(_recorded(spec), bench, wanted, _title(spec, wanted))
+        trials = _Trials(_recorded(spec), bench, wanted, spec)
         left = shrink(len(trials.recording.operations), trials.fails, tries, progress)
         return trials.write(left, path)
 
@@ -111,11 +111,20 @@ def _title(spec: str, failure: Failure) -> str:
     return f"What is left of {Path(spec).name} by `aotc reduce`; fails with `{failure.code}`."
 
 
+def _source(spec: str) -> str:
+    """What Python code a spec names, as something to import from any folder; empty for none."""
+    location, _, name = spec.partition(":")
+    if location.endswith(".py"):
+        return str(Path(location).resolve())
+    return location if name else ""
+
+
 class _Trials:
     """Builds of parts of one recording."""
 
-    def __init__(self, recording: Recording, bench: _Bench, wanted: Failure, title: str) -> None:
-        self.recording, self.bench, self.wanted, self.title = recording, bench, wanted, title
+    def __init__(self, recording: Recording, bench: _Bench, wanted: Failure, spec: str) -> None:
+        self.recording, self.bench, self.wanted = recording, bench, wanted
+        self.title, self.source = _title(spec, wanted), _source(spec)
         self.builds = 0
 
     def fails(self, places: Sequence[int]) -> bool:
@@ -132,7 +141,8 @@ class _Trials:
         return found is not None and found.code == self.wanted.code
 
     def _write(self, part: Piece, path: Path, has_values: bool) -> None:
-        write_spec(part, path, self.title, len(self.recording.operations), has_values)
+        total = len(self.recording.operations)
+        write_spec(part, path, self.title, total, has_values, self.source)
 
     def write(self, places: Sequence[int], path: Path) -> ReduceReport:
         """Write what is left, without its values where random ones fail too."""

@@ -20,7 +20,7 @@ from aotc.aot.ir.graph import Constant, Graph, Node, walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
-from aotc.aot.ir.size import proves_at_most, typical
+from aotc.aot.ir.size import fixed, proves_at_most, typical
 from aotc.aot.ir.storage import Array, widen
 from aotc.aot.ir.text import print_graph
 from aotc.aot.rewrites.panels import is_widened
@@ -200,8 +200,8 @@ class _Folder:
         # Zeros beside weights are there to be read: a kernel that made them would lose by it.
         slack_bytes = 0 if parts.is_narrow else SMALL_BYTES
         growth = min(PADDED_GROWTH, parts.padding)
-        limit_bytes = slack_bytes + growth * sum(item.type.nbytes for item in constants)
-        if constants and node.type.nbytes > limit_bytes:
+        limit_bytes = slack_bytes + growth * sum(fixed(item.type.nbytes) for item in constants)
+        if constants and fixed(node.type.nbytes) > limit_bytes:
             return None
         if _is_repetition(node):
             return node if node.inputs[0].op == "scalar" else None

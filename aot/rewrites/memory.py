@@ -15,32 +15,40 @@ from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, is_static
 from aotc.aot.ir.types import FLOATS_TO_F32
-from aotc.aot.ir.viewed import Placed, dense, on_memory, placed, spread
+from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, placed, runs, spread
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 
 
 def place_ops(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with every op on memory `placed`, and how many there are; attention is among them
-    where its rows' sums are wanted too."""
+    """`graph` with the ops on memory `placed` that are so on every target, and how many there are;
+    attention is among them where its rows' sums are wanted too."""
     nodes = graph.nodes()
     summed = {(node.inputs, node.attrs) for node in nodes if node.op == "attention_log_sum_exp"}
     whole = {node for node in nodes if (node.inputs, node.attrs) in summed}
-    return _placed(graph, {node for node in nodes if node.kind == "memory"} | whole)
+    on_memory = {node for node in nodes if node.kind == "memory" and node.op != "order_rows"}
+    return _placed(graph, on_memory | whole)
 
 
 def place_all(graph: Graph) -> tuple[Graph, int]:
-    """As `place_ops`, with every attention."""
+    """As `place_ops`, with every attention and all rows in order."""
     return _placed(graph, {node for node in graph.nodes() if node.op in _PLACED})
 
 
 def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
     found = [node for node in graph.nodes() if node in wanted]
+    users = graph.users()
+    stored: set[Node] = set()  # that several nodes read
 
     def place(node: Node, made: Node) -> Node:
         with made_for(node.source):
-            return _PLACED[node.op](made) if node in wanted else made
+            if node in wanted:
+                rows = node.op == "scatter_rows"
+                made = _scatter_rows(made, stored) if rows else _PLACED[node.op](made)
+        if len(users[node]) > 1:
+            stored.add(made)
+        return made
 
     return graph.rebuilt(place), len(found)
 
@@ -83,19 +91,36 @@ def _mask(node: Node, at: int) -> list[Placed]:
     return [spread(build.expand(mask, (*query.shape[:3], key.shape[2])))]
 
 
-def _scatter_rows(node: Node) -> Node:
+def _scatter_rows(node: Node, stored: Container[Node] = ()) -> Node:
     """The rows are written into a copy of what they change."""
     data, index, source = node.inputs
     is_shared = index.type.numel == source.shape[node.attr("axis")]
     index = index if is_shared else build.expand(index, source.shape)
     before = make("copy", (data,), {"tag": node.op})
-    places = [dense(before), dense(index), dense(source)]
+    places = [dense(before), dense(index), _rows(source, node.attr("axis"), stored)]
     return on_memory([node], places, updates=((0, 0),))[0]
+
+
+def _rows(source: Node, axis: int, stored: Container[Node]) -> Placed:
+    """Rows where they lie, as those of some heads among others; else dense."""
+    found = in_place(source, stored)
+    if found is None:
+        return dense(source)
+    outer, inner = (
+        runs(found.shape[ends], found.strides[ends])
+        for ends in (slice(axis), slice(axis + 1, None))
+    )
+    is_run = not inner or (len(inner) == 1 and inner[0][1] == 1)
+    return found if len(outer) <= 2 and is_run else dense(source)
 
 
 def _grouped_matmul(node: Node) -> Node:
     left, right, ends = node.inputs
     return on_memory([node], [spread(left), spread(right), placed(ends)])[0]
+
+
+def _order_rows(node: Node) -> Node:
+    return on_memory([node], [dense(node.inputs[0])])[0]
 
 
 _PLACED: dict[str, Callable[[Node], Node]] = {
@@ -104,6 +129,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "attention_backward": _attention_backward,
     "scatter_rows": _scatter_rows,
     "grouped_matmul": _grouped_matmul,
+    "order_rows": _order_rows,
 }
 
 

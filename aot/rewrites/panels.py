@@ -1,19 +1,20 @@
-"""Panels of weights that are computed from narrower ones: the order changes below the arithmetic.
+"""Weights that are computed from narrower ones: packed, joined and transposed below the arithmetic.
 
 A quantised weight is stored in few bits and widened where it is read. Were its panels made of the
 widened numbers, the fold would store these. So the elements' order is changed of what is stored:
 pack(f(a, b)) = f(pack(a), pack(b)), and repeated numbers, as scales of groups are, stay repeated.
+So are weights that products share joined: join(f(a, b), f(c, d)) = f(join(a, c), join(b, d)).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.infer import PACK_N
-from aotc.aot.ir.size import typical
+from aotc.aot.ir.size import Extent, fixed, typical
 from aotc.aot.ir.types import DTYPES
 
 CONVERSIONS = frozenset({"cast", "bitcast"})
@@ -29,6 +30,57 @@ def is_widened(node: Node) -> bool:
         for each in order
     )
     return widens and 0 < stored_bytes < typical(node.type.nbytes)
+
+
+def transposed(node: Node) -> Node:
+    """A matrix with its axes exchanged, below arithmetic on its elements: f(a, b)ᵀ = f(aᵀ, bᵀ)."""
+    if node.type.rank == 0:
+        return node
+    if node.kind == "pointwise":
+        return node.on(tuple(map(transposed, node.inputs)))
+    return build.transpose(node)
+
+
+Join = Callable[[Sequence[Node], int], Node]
+
+
+def joined(nodes: Sequence[Node], axis: int, join: Join) -> Node:
+    """`join(nodes, axis)`, whose dim `axis` is the sum of theirs, joined below equal arithmetic."""
+    first = nodes[0]
+    alike = {(each.op, each.attrs if each.kind == "pointwise" else ()) for each in nodes}
+    if len(alike) > 1 or not first.inputs:
+        return join(nodes, axis)
+    if first.kind == "pointwise":
+        found = [_joined_operands(nodes, each, axis, join) for each in range(len(first.inputs))]
+        operands = [each for each in found if each is not None]
+        return first.on(tuple(operands)) if len(operands) == len(found) else join(nodes, axis)
+    extent = sum(each.shape[axis] for each in nodes)
+    shape = (*first.shape[:axis], extent, *first.shape[axis + 1 :])
+    inner = [each.inputs[0] for each in nodes]
+    if first.op == "permute" and len({each.attr("dims") for each in nodes}) == 1:
+        dims = first.attr("dims")
+        return build.permute(joined(inner, dims[axis], join), dims)
+    if first.op == "reshape":
+        places = {_axis_before(each, axis) for each in nodes}
+        (place,) = places if len(places) == 1 else (None,)
+        if place is not None and len({_others(each.shape, place) for each in inner}) == 1:
+            return build.reshape(joined(inner, place, join), shape)
+    return join(nodes, axis)
+
+
+def _joined_operands(nodes: Sequence[Node], place: int, axis: int, join: Join) -> Node | None:
+    """One operand of pointwise nodes, joined; None where they share none that fits all."""
+    operands = [node.inputs[place] for node in nodes]
+    is_same = len(set(operands)) == 1
+    if operands[0].type.rank == 0:
+        return operands[0] if is_same else None
+    if is_same and operands[0].shape[axis] == 1:
+        return operands[0]
+    whole = [
+        build.expand(each, (*each.shape[:axis], node.shape[axis], *each.shape[axis + 1 :]))
+        for each, node in zip(operands, nodes, strict=True)
+    ]
+    return joined(whole, axis, join)
 
 
 def panels_of(weight: Node) -> Node:
@@ -98,10 +150,10 @@ def _leaf(node: Node, axis: int) -> Node:
     return build.move_axis(split, rank - 1, 0)
 
 
-def _ends(columns: int) -> tuple[int, int]:
+def _ends(columns: Extent) -> tuple[int, int]:
     """How many panels columns have, and how many columns a panel."""
-    return (1, 1) if columns == 1 else (math.ceil(columns / PACK_N), PACK_N)
+    return (1, 1) if columns == 1 else (math.ceil(fixed(columns) / PACK_N), PACK_N)
 
 
-def _others(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+def _others(shape: Sequence[Extent], axis: int) -> tuple[Extent, ...]:
     return tuple(extent for each, extent in enumerate(shape) if each != axis)

@@ -16,7 +16,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.rules import Context, Rule, rule_for
-from aotc.aot.rewrites.panels import is_widened, panels_of
+from aotc.aot.rewrites.panels import is_widened, joined, panels_of, transposed
 
 
 def _pack(root: Node, context: Context) -> Node | None:
@@ -92,17 +92,18 @@ def _keep_apart(
 def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, Node]:
     left = members[0].inputs[0]
     # Weights are mostly transposed as they come: their rows joined, then transposed once.
-    rows = build.concat([build.transpose(member.inputs[1]) for member in members], 0)
-    joined = make("matmul", (left, build.transpose(rows)))
+    weights = [build.transpose(member.inputs[1]) for member in members]
+    rows = joined(weights, 0, build.concat) if _are_widened(weights) else build.concat(weights, 0)
+    product = make("matmul", (left, build.transpose(rows)))
     sums = [node for node in biased if node is not None]
     ends: Sequence[Node] = members
     if len(sums) == len(members) and max(Counter(sums).values()) == 1:
         biases = [build.expand(node.inputs[1], (1, node.shape[1])) for node in sums]
-        joined = make("add", (joined, build.concat(biases, 1)))
+        product = make("add", (product, build.concat(biases, 1)))
         ends = sums
     starts = [sum(m.shape[1] for m in members[:number]) for number in range(len(members))]
     return {
-        end: build.slice_axis(joined, 1, start, start + end.shape[1])
+        end: build.slice_axis(product, 1, start, start + end.shape[1])
         for end, start in zip(ends, starts, strict=True)
     }
 
@@ -115,6 +116,11 @@ def orient_weights(graph: Graph) -> tuple[Graph, int]:
         if node.op != "matmul" or not context.is_constant(node.inputs[1]):
             continue
         left, right = node.inputs
+        if right.type.rank == 2 and is_widened(right):
+            view = build.transpose(transposed(right))
+            if view is not right:
+                replaced[node] = make("matmul", (left, view), (), node.source)
+            continue
         swapped = build.transpose(right)
         if right.op == "permute" and swapped is right.inputs[0]:
             continue
@@ -171,13 +177,22 @@ def _may_pair(left: Node, right: Node, graph: Graph, replaced: Mapping[Node, Nod
     return is_new and is_inner and is_alike and are_weights
 
 
+def _are_widened(weights: Sequence[Node]) -> bool:
+    return all(map(is_widened, weights))
+
+
+def _alternating(parts: Sequence[Node], axis: int) -> Node:
+    """Rows of several matrices along an axis in turns."""
+    shape = parts[0].shape
+    apart = [build.reshape(each, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for each in parts]
+    whole = build.concat(apart, axis + 1)
+    return build.reshape(whole, (*shape[:axis], len(parts) * shape[axis], *shape[axis + 1 :]))
+
+
 def _interleaved(left: Node, right: Node) -> dict[Node, Node]:
-    inner, columns = left.inputs[1].shape
-    parts = [
-        build.reshape(build.transpose(matmul.inputs[1]), (columns, 1, inner))
-        for matmul in (left, right)
-    ]
-    rows = build.reshape(build.concat(parts, 1), (2 * columns, inner))
+    columns = left.shape[-1]
+    weights = [build.transpose(matmul.inputs[1]) for matmul in (left, right)]
+    rows = joined(weights, 0, _alternating) if _are_widened(weights) else _alternating(weights, 0)
     product = make("matmul", (left.inputs[0], build.transpose(rows)))
     axis = product.type.rank - 1
     return {

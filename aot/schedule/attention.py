@@ -11,7 +11,7 @@ from aotc.aot.ir import access, types
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import Shape, fixed, proves_at_most, typical
+from aotc.aot.ir.size import Extent, Shape, fixed, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.trace import Access
 
@@ -22,7 +22,6 @@ BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest cac
 BLOCK_COST = 8  # rows or keys that take as long as a block takes for itself
 OPERATIONS_PER_BYTE = 10  # of one core, and of the memory that scores leave its caches for
 SCORE_PASSES = 4  # of arithmetic over scores: written and read, and the weights again
-
 Position = tuple[Index, ...]
 
 
@@ -123,5 +122,10 @@ def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
 def attention_operations(root_op: Node) -> int:
     """Multiplications and additions of both products; half of them where it is causal."""
     query, key, value = (operand.shape for operand in root_op.inputs[:3])
-    whole = typical(2 * prod(query[:3]) * key[2] * (query[3] + value[3]))
-    return whole // 2 if root_op.attr("causal") else whole
+    return product_operations(query, key, query[3] + value[3], bool(root_op.attr("causal")))
+
+
+def product_operations(query: Shape, key: Shape, width: Extent, is_causal: bool) -> int:
+    """Of products of scores' shape over so many elements together."""
+    whole = typical(2 * prod(query[:3]) * key[2] * width)
+    return whole // 2 if is_causal else whole

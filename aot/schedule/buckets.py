@@ -18,10 +18,10 @@ CUTS = ((9, 128), (16,))
 SPREAD = 4  # typical over smallest size of a range that the example is not in
 
 
-def buckets(dims: Sequence[Dim]) -> list[tuple[Dim, ...]]:
+def buckets(dims: Sequence[Dim], has_example: bool = True) -> list[tuple[Dim, ...]]:
     """Ranges of all dims that together cover every call; the first that holds a call serves it.
 
-    The example's sizes come first, then the ranges, largest sizes first.
+    The example's sizes come first, unless not `has_example`, then the ranges, largest sizes first.
     """
     if not dims:
         return [()]
@@ -29,7 +29,7 @@ def buckets(dims: Sequence[Dim]) -> list[tuple[Dim, ...]]:
     cuts = dict(zip(largest, CUTS, strict=False))
     parts = [_parts(dim, cuts.get(dim, ())) for dim in dims]
     example = tuple(replace(dim, low=dim.typical, high=dim.typical) for dim in dims)
-    return list(dict.fromkeys([example, *product(*parts)]))
+    return list(dict.fromkeys([*[example] * has_example, *product(*parts)]))
 
 
 def _parts(dim: Dim, cuts: Sequence[int]) -> list[Dim]:

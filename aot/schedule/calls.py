@@ -6,16 +6,20 @@ Its operands are memory: nothing is computed inside it, and nothing behind it jo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Literal
 
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.size import typical
+from aotc.aot.schedule.attention import product_operations
 from aotc.aot.schedule.group import Domain, Group, GroupKind, Root
 from aotc.aot.schedule.grow import Cluster
 from aotc.aot.schedule.trace import LEAVES
 
 MEMORY_KINDS = frozenset({"call", "torch"})
+# Function on memory → products of scores' shape over the elements of keys, and of values.
+SCORE_PRODUCTS = {"attention": (1, 1), "attention_backward": (3, 2)}
 _ONE = Domain(Symbol("z", 1), Symbol("x", 1), Symbol("y", 1))
 
 
@@ -113,6 +117,23 @@ def _group(
         nodes=tuple(results),
         reads=reads,
         bytes=sum(typical(node.type.nbytes) for node in (*reads, *results)),
-        operations=sum(typical(node.type.numel) for node in results),
+        operations=_operations(call, results),
         updates=updates,
     )
+
+
+def _operations(call: Node, results: Sequence[Node]) -> int:
+    """Operations of a call: those of products, where it is known to compute them, else one for each
+    element that it stores."""
+    function = call.attr("function") if call.op == "placed" else ""
+    if function in SCORE_PRODUCTS:
+        query, key, value = (shape for _, _, shape, _ in call.attr("operands")[:3])
+        ((_, attributes, _), *_) = call.attr("stored")
+        of_keys, of_values = SCORE_PRODUCTS[function]
+        width = of_keys * query[3] + of_values * value[3]
+        return product_operations(query, key, width, bool(dict(attributes)["causal"]))
+    if function == "grouped_matmul":
+        (_, _, left, _), *_ = call.attr("operands")
+        ((_, _, (_, _, product, _)), *_) = call.attr("stored")
+        return typical(2 * prod(left) * product[-1])
+    return sum(typical(node.type.numel) for node in results)

@@ -9,8 +9,8 @@ from math import prod
 from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Quotient, Remainder, Symbol
-from aotc.aot.ir.size import Extent, divides, is_static, typical
+from aotc.aot.ir.index import Index, Remainder, Symbol
+from aotc.aot.ir.size import Extent, Quotient, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
 from aotc.aot.schedule.trace import (

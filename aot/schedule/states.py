@@ -73,11 +73,11 @@ def _only_copies(
 
 def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:
     """The groups in order, but those that copy into states after all others."""
-    kept = {node for node in graph.new_states if _is_kept(node)}
-    late = [group for group in groups if any(root.node in kept for root in group.roots)]
+    copies = {node for node in graph.new_states if _is_state_copy(node)}
+    late = [group for group in groups if any(root.node in copies for root in group.roots)]
     is_late = set(map(id, late))
     return (*(group for group in groups if id(group) not in is_late), *late)
 
 
-def _is_kept(node: Node) -> bool:
+def _is_state_copy(node: Node) -> bool:
     return node.kind == "call" and not node.attr("updates")

@@ -42,6 +42,7 @@ class ToolchainError(CompileError):
 
     code = "toolchain"
     template = "{step} of `{name}` failed: {reason}"
+    hint = "`aotc doctor` shows the compilers that were found"
 
 
 class CodeGenerationError(ToolchainError):
@@ -123,8 +124,10 @@ def ttir_text(
     return generic_form(module, function.__name__)
 
 
-def generic_form(module: Any, function: str) -> str:
+def generic_form(module: Any, function: str, *, is_located: bool = False) -> str:
     """The module as text in MLIR's generic form: one syntax for all operations.
+
+    Located, it also says from which lines of the source the operations come.
 
     A symbol name that is not a string makes the module invalid, and MLIR prints an invalid module
     in that form. So the module is of no use afterwards.
@@ -133,7 +136,7 @@ def generic_form(module: Any, function: str) -> str:
 
     entry = module.get_function(function)
     entry.set_attr("sym_name", ir.builder(module.context).get_int32_attr(1))
-    return str(module.str_nodebug())
+    return str(module.str() if is_located else module.str_nodebug())
 
 
 def _front_end(context: Any) -> tuple[Any, Any, dict[str, Any], dict[str, ModuleType]]:

@@ -13,12 +13,20 @@ class TaskError(AotcError):
     exit_code = 4
 
 
+class TaskFileMissing(TaskError):
+    """A task that `aotc measure` was given is not there."""
+
+    exit_code = 2
+    template = "no task at `{path}`"
+    hint = "a task is a file that `aotc tune --tasks-to DIR` wrote, or a folder of them"
+
+
 class ClusterExtraMissing(TaskError):
     """`--ray` was given where Ray is not installed."""
 
     exit_code = 7
     template = "`ray` is not installed, `--ray` needs it"
-    hint = 'pip install "aotc[ray]"'
+    hint = 'pip install "aotc[ray]"; in a checkout of aotc: pip install ".[ray]"'
 
 
 class ClusterUnreachable(TaskError):
@@ -60,7 +68,7 @@ class ClusterTaskLost(TaskError):
     """A task's node or Ray worker died, as often as it was tried."""
 
     template = "task `{task}` was lost on the cluster, tried up to {tries} times: {detail}"
-    hint = "what else runs on the nodes, and how much memory is free there? then start again"
+    hint = "check the memory and the other work of the nodes, then start again"
 
 
 class TasksWritten(TaskError):

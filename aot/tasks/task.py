@@ -8,7 +8,9 @@ scheduler (`files.py`). Nobody who asks knows which of them it is.
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -192,7 +194,7 @@ def describe(error: AotcError) -> tuple[str, dict[str, Any]]:
 
 def restore(kind: str, fields: dict[str, Any]) -> AotcError:
     """The error that `describe` described; raises ValueError for what is no error of aotc's."""
-    found = resolve(kind) if kind.startswith("aotc.") else None
+    found = resolve(kind) if kind.startswith("aotc.") and "__" not in kind else None
     if not (isinstance(found, type) and issubclass(found, AotcError)):
         raise ValueError(f"`{kind}` is no error of aotc's")
     return found(**fields)
@@ -207,8 +209,14 @@ def keep_text(folder: Path, name: str, suffix: str, data: bytes) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
     path = folder / f"aotc-{stem}.{suffix}"
-    path.write_bytes(data)
-    return str(path)
+    # Beside, then renamed: in a folder that others write to, the name may be a link of theirs.
+    beside = folder / f"aotc-{stem}-{secrets.token_hex(8)}.{suffix}"
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    try:
+        return str(beside.replace(path))
+    except OSError:  # somebody else's, where only they may replace it
+        return str(beside)
 
 
 def pack(value: Any) -> bytes:

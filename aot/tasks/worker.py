@@ -2,13 +2,13 @@
 
 Started as `python -c BOOT folder confined path…`; where `confined` is not empty, the process gives
 up the network and all writing but in its folder (`confine.py`). Messages are a length of 8 bytes
-and `marshal` data, which holds plain values only. The process's own standard output becomes its
-standard error, so that nothing a library prints reaches the parent as a message.
+and what `pack` makes of plain values: the parent reads them strictly, as a confined process may
+send anything. The process's own standard output becomes its standard error, so that nothing a
+library prints reaches the parent as a message.
 """
 
 from __future__ import annotations
 
-import marshal
 import os
 import select
 import shutil
@@ -22,10 +22,12 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from aotc.aot.tasks.confine import confine
-from aotc.aot.tasks.task import describe, resolve
+from aotc.aot.tasks.task import LIMITS, describe, pack, resolve, unpack
+from aotc.runtime.errors import BundleLimit
 
 BODY_FILE = "body.ll"  # in a worker's folder: the text that is being compiled
 LENGTH = struct.Struct("<Q")
+STEP_BYTES = 1 << 20  # as much is asked for at once, so that a false length takes no memory
 BOOT = "import sys; sys.path[:] = sys.argv[3:]; from aotc.aot.tasks.worker import main; main()"
 
 
@@ -37,23 +39,33 @@ def held() -> tuple[str, ...]:
     return HELD
 
 
-def write_message(stream: IO[bytes], value: Any) -> None:
-    """Send plain values: None, bool, int, float, str, bytes, tuple, list, dict."""
-    data = marshal.dumps(value)
+def write_message(stream: IO[bytes], data: bytes) -> None:
+    """Send what `pack` made of plain values."""
     stream.write(LENGTH.pack(len(data)) + data)
     stream.flush()
 
 
-def read_message(stream: IO[bytes]) -> Any:
-    """Receive one message; EOFError when the other side is gone."""
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        raise EOFError
-    (length,) = LENGTH.unpack(head)
-    data = stream.read(length)
-    if len(data) < length:
-        raise EOFError
-    return marshal.loads(data)
+def read_message(read: Callable[[int], bytes]) -> Any:
+    """Receive one message, lists as tuples; `read` gives at most so many bytes, none at the end.
+
+    Raises EOFError when the other side is gone, and BundleError for what is no message.
+    """
+    (length,) = LENGTH.unpack(_exactly(read, LENGTH.size))
+    if length > LIMITS.file_bytes:
+        limit = LIMITS.file_bytes
+        raise BundleLimit(path="a message", what="size in bytes", found=length, limit=limit)
+    return unpack(_exactly(read, length), "a message")
+
+
+def _exactly(read: Callable[[int], bytes], nbytes: int) -> bytes:
+    parts, left = [], nbytes
+    while left:
+        part = read(min(left, STEP_BYTES))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def main() -> None:
@@ -69,7 +81,7 @@ def main() -> None:
     requests = sys.stdin.buffer
     try:
         while True:
-            name, arguments = read_message(requests)
+            name, arguments = read_message(requests.read)
             write_message(replies, _answer(name, arguments))
     except (EOFError, BrokenPipeError):
         _clear_and_end()
@@ -88,14 +100,13 @@ def _clear_and_end() -> None:
     os._exit(0)
 
 
-def _answer(name: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+def _answer(name: str, arguments: tuple[Any, ...]) -> bytes:
     try:
         function: Callable[..., Any] = resolve(name)
         result = function(*arguments)
-        marshal.dumps(result)  # a value that is not plain is the function's error
-        return "value", result
+        return pack(("value", result))  # a value that is not plain is the function's error
     except Exception as error:
-        return _describe(error)
+        return pack(_describe(error))
 
 
 def _describe(error: Exception) -> tuple[str, Any]:
@@ -104,5 +115,5 @@ def _describe(error: Exception) -> tuple[str, Any]:
 
     if isinstance(error, AotcError):
         return "error", describe(error)
-    text = f"{type(error).__name__}: {error}"
-    return "exception", (text, "".join(traceback.format_exception(error)))
+    texts = (f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+    return "exception", tuple(text.encode(errors="replace").decode() for text in texts)

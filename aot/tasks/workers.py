@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,7 @@ from aotc.aot.tasks.task import (
     Request,
     keep_text,
     local_devices,
+    pack,
     restore,
 )
 from aotc.aot.tasks.worker import BODY_FILE, BOOT, read_message, write_message
@@ -40,6 +43,9 @@ from aotc.runtime.settings import environment_without
 
 TIMEOUT_SECONDS = 300.0
 STDERR_TAIL_BYTES = 2000
+TEXT_DEPTH = 3  # where `make_owned` puts it: aotc-UID/compile-…/BODY_FILE
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+TEXT_BYTES = 1 << 26  # of a failed kernel's text, as much is kept
 
 
 class Workers(Executor):
@@ -138,7 +144,7 @@ class _Worker:
     def __init__(self, is_confined: bool) -> None:
         path, self._lock = make_owned("worker")
         self.folder = Path(path)
-        self._errors = (self.folder / "stderr").open("wb")
+        self._errors = (self.folder / "stderr").open("w+b")
         search = [entry or str(Path.cwd()) for entry in sys.path]
         self._process = subprocess.Popen(
             [sys.executable, "-c", BOOT, str(self.folder), "confined" * is_confined, *search],
@@ -146,6 +152,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=_environment(self.folder, is_confined),
+            start_new_session=is_confined,  # without the terminal, into which it could type
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -162,7 +169,7 @@ class _Worker:
         self.started = time.monotonic()
         self.deadline = self.started + self.timeout_seconds
         try:
-            write_message(self._requests, (request.function, request.arguments))
+            write_message(self._requests, pack((request.function, request.arguments)))
         except BrokenPipeError:
             self.alive = False  # it died at start: `finish` meets the end of its replies
 
@@ -172,24 +179,44 @@ class _Worker:
         assert request is not None
         value, error = None, None
         try:
-            kind, content = read_message(self.replies)
+            value, error = self._answer(request, keep)
         except EOFError:
             error = self._autopsy(request, keep)
-        else:
-            if kind == "value":
-                value = content
-            elif kind == "error":
-                error = restore(content[0], self._rescue(content[1], request.name, keep))
-            else:
-                source = keep_text(keep, request.name, "txt", content[1].encode())
-                error = KernelFailed(kernel=request.name, detail=content[0], source=source)
+        except Exception as fault:  # what a confined process sends may be anything
+            self.kill(f"its worker process sent no answer ({type(fault).__name__}: {fault})")
+            error = self._autopsy(request, keep)
         return Outcome(request, value, error, time.monotonic() - self.started)
+
+    def _answer(self, request: Request, keep: Path) -> tuple[Any, AotcError | None]:
+        """What the process sends, as a value or an error."""
+        kind, content = read_message(self._read)
+        if kind == "value":
+            return content, None
+        if kind == "error":
+            name, fields = content
+            return None, restore(name, self._rescue(fields, request.name, keep))
+        detail, trace = content
+        source = keep_text(keep, request.name, "txt", trace.encode())
+        return None, KernelFailed(kernel=request.name, detail=detail, source=source)
+
+    def _read(self, nbytes: int) -> bytes:
+        """At most so many bytes of the answer; raises EOFError after the request's time."""
+        descriptor = self.replies.fileno()
+        left = self.deadline - time.monotonic()
+        if not select.select([descriptor], [], [], max(0.0, left))[0]:
+            self.kill(f"took more than {self.timeout_seconds:g} s")
+            raise EOFError
+        return os.read(descriptor, nbytes)
 
     def _autopsy(self, request: Request, keep: Path) -> AotcError:
         code = self._process.wait()
-        tail = (self.folder / "stderr").read_bytes()[-STDERR_TAIL_BYTES:]
-        texts = sorted(self.folder.rglob(BODY_FILE))
-        suffix, data = ("ll", texts[0].read_bytes()) if texts else ("txt", tail)
+        nbytes = self._errors.seek(0, os.SEEK_END)
+        tail = os.pread(
+            self._errors.fileno(), STDERR_TAIL_BYTES, max(0, nbytes - STDERR_TAIL_BYTES)
+        )
+        paths = sorted(self.folder.glob("*/" * (TEXT_DEPTH - 1) + BODY_FILE))
+        texts = [text for path in paths if (text := self._text(path))]
+        suffix, data = ("ll", texts[0]) if texts else ("txt", tail)
         source = keep_text(keep, request.name, suffix, data)
         lines = tail.decode(errors="replace").strip().splitlines()
         said = next((line for line in lines if "LLVM ERROR" in line), lines[-1] if lines else "")
@@ -201,11 +228,31 @@ class _Worker:
     def _rescue(self, fields: dict[str, Any], name: str, keep: Path) -> dict[str, Any]:
         """Move the text that an error names out of this worker's folder."""
         source = Path(str(fields.get("source", "")))
-        if not source.is_relative_to(self.folder):
+        parts = source.parts[len(self.folder.parts) :]
+        if not source.is_relative_to(self.folder) or len(parts) != TEXT_DEPTH or ".." in parts:
             return fields
-        kept = keep_text(keep, name, "ll", source.read_bytes())
-        shutil.rmtree(source.parent, ignore_errors=True)
+        kept = keep_text(keep, name, "ll", self._text(source))
+        with contextlib.suppress(OSError):  # a link in the place of the outer folder
+            outer = os.open(self.folder / parts[0], FOLDER_FLAGS)
+            try:
+                shutil.rmtree(parts[1], ignore_errors=True, dir_fd=outer)
+            finally:
+                os.close(outer)
         return {**fields, "source": kept}
+
+    def _text(self, path: Path) -> bytes:
+        """A file of the process's, b"" where it is none of its folder: others' files are not read
+        for a confined process, and it may have put a link or a pipe in the place."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags)
+        except OSError:
+            return b""
+        with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
+            found = Path(f"/proc/self/fd/{descriptor}").readlink()
+            is_inside = found.is_relative_to(self.folder.resolve())
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            return file.read(TEXT_BYTES) if is_inside and is_file else b""
 
     def kill(self, reason: str) -> None:
         self._reason = reason

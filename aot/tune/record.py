@@ -16,18 +16,27 @@ Version history: 1, the first.
 
 from __future__ import annotations
 
+import errno
+import math
+import os
+import secrets
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from aotc.aot.errors import TuningRecordInvalid
 from aotc.aot.lower.spec import Candidate
+from aotc.runtime.errors import environment_fault
 
 HEAD = "# aotc tuning record 1"
+LIMIT_BYTES = 1 << 28
+NOT_REPLACED = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 FORM = "form="
 
 Config = tuple[tuple[str, int], ...]
-Place = tuple[str, str, str]  # spec digest, target, device
+LineKey = tuple[str, str, str]  # spec digest, target, device
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +81,90 @@ class Line:
     runner_up_us: float | None = None
 
     @property
-    def place(self) -> Place:
-        """What the line is about; one line for each place is kept."""
+    def key(self) -> LineKey:
+        """What the line is about; a record has one line a key."""
         return (self.spec_digest, self.target, self.device)
 
     def __str__(self) -> str:
         second = "-" if self.runner_up is None else str(self.runner_up)
         second_us = "-" if self.runner_up_us is None else f"{self.runner_up_us:.2f}"
-        return " ".join([*self.place, str(self.choice), f"{self.time_us:.2f}", second, second_us])
+        return " ".join([*self.key, str(self.choice), f"{self.time_us:.2f}", second, second_us])
 
 
-Record = Mapping[Place, Line]
+Record = Mapping[LineKey, Line]
 
 
-def merge(*records: Iterable[Line]) -> dict[Place, Line]:
-    """One record of all lines; of two for the same place the faster one."""
-    merged: dict[Place, Line] = {}
+def merge(*records: Iterable[Line]) -> dict[LineKey, Line]:
+    """One record of all lines; of two with the same key the faster one."""
+    merged: dict[LineKey, Line] = {}
     for line in (line for record in records for line in record):
-        known = merged.get(line.place)
+        known = merged.get(line.key)
         if known is None or line.time_us < known.time_us:
-            merged[line.place] = line
+            merged[line.key] = line
     return merged
 
 
 def print_record(record: Record) -> str:
     """The record's text, sorted."""
-    return "\n".join([HEAD, *(str(record[place]) for place in sorted(record))]) + "\n"
+    return "\n".join([HEAD, *(str(record[key]) for key in sorted(record))]) + "\n"
 
 
-def parse_record(text: str, path: str) -> dict[Place, Line]:
+def read_record(path: Path | None) -> dict[LineKey, Line]:
+    """A record's lines; none where there is no file yet. Raises what `parse_record` does, also for
+    what is no plain file, and `EnvironmentFault`."""
+    if path is None:
+        return {}
+    found = ""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            state = os.fstat(descriptor)
+            if not stat.S_ISREG(state.st_mode):
+                found = "it is no plain file"
+            elif state.st_size > LIMIT_BYTES:
+                found = f"it has {state.st_size} bytes, expected at most {LIMIT_BYTES}"
+            data = b"" if found else file.read(LIMIT_BYTES)
+        text = data.decode()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        detail = "it has bytes that are no text"
+        raise TuningRecordInvalid(path=str(path), line=line, detail=detail) from None
+    except OSError as error:
+        raise environment_fault("read", str(path), error) from error
+    if found:
+        raise TuningRecordInvalid(path=str(path), line=1, detail=found)
+    return parse_record(text, str(path))
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record in the place of one that is there: readers see either, whole.
+
+    A file that cannot be replaced, such as one that is mounted by itself, is written in place.
+    Raises `EnvironmentFault`.
+    """
+    data = print_record(record).encode()
+    place = Path(os.path.realpath(path))
+    staged = place.with_name(f".{place.name}-{secrets.token_hex(8)}")
+    try:
+        try:
+            with staged.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(place)
+        except OSError as error:
+            if error.errno not in NOT_REPLACED:
+                raise
+            place.write_bytes(data)
+    except OSError as error:
+        raise environment_fault("write", str(path), error) from error
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def parse_record(text: str, path: str) -> dict[LineKey, Line]:
     """Read a record; raises TuningRecordInvalid with the line's number."""
     lines = text.splitlines()
     if not lines or lines[0].strip() != HEAD:
@@ -125,12 +189,19 @@ def _parse_line(text: str, path: str, number: int) -> Line:
             target,
             device,
             Choice.parse(choice),
-            float(time_us),
+            _parse_time(time_us),
             None if second_us == "-" else Choice.parse(second),
-            None if second_us == "-" else float(second_us),
+            None if second_us == "-" else _parse_time(second_us),
         )
     except ValueError as error:
         raise TuningRecordInvalid(path=path, line=number, detail=str(error)) from None
+
+
+def _parse_time(text: str) -> float:
+    found = float(text)
+    if not 0 <= found < math.inf:  # nor NaN, of which none is the faster one
+        raise ValueError(f"time `{text}`, expected microseconds")
+    return found
 
 
 def _parse_pair(pair: str) -> tuple[str, int]:

@@ -25,7 +25,7 @@ from aotc.aot.targets.target import Target
 from aotc.aot.tune.compiling import Report, Resources, Task, compile_each
 from aotc.aot.tune.job import Job, Mode, Option
 from aotc.aot.tune.measuring import Measurer
-from aotc.aot.tune.record import Choice, Line, Place, Record, merge, parse_record
+from aotc.aot.tune.record import Choice, Line, LineKey, Record, merge, parse_record
 from aotc.cache import Key, Store
 from aotc.runtime.errors import AotcError
 
@@ -106,7 +106,7 @@ def tune(
         kernels, made = _measure_all(to_measure, policy, resources, measurer)
     rest = {digest: job.spec for digest, job in distinct.items() if digest not in kernels}
     kernels |= _without_measuring(rest, chosen, policy, resources)
-    lines = sorted({**known, **made}.values(), key=lambda line: line.place)
+    lines = sorted({**known, **made}.values(), key=lambda line: line.key)
     return Tuning(kernels, tuple(lines), len(made), sum(is_open.values()) - len(made))
 
 
@@ -133,14 +133,14 @@ def _line(digest: str, policy: Policy, store: Store) -> Line | None:
     here = (digest, policy.target.name)
     others = [line for place, line in policy.record.items() if place[:2] == here]
     if others:
-        return min(others, key=lambda line: line.place)
+        return min(others, key=lambda line: line.key)
     if policy.mode == "off":
         return None
     entry = store.get(_key(digest, policy), (frozenset({"line.txt"}),))
     if entry is None:
         return None
     text = entry.files["line.txt"].decode()
-    lines: dict[Place, Line] = parse_record(f"# aotc tuning record 1\n{text}\n", "the cache")
+    lines: dict[LineKey, Line] = parse_record(f"# aotc tuning record 1\n{text}\n", "the cache")
     return next(iter(lines.values()), None)
 
 
@@ -382,6 +382,6 @@ def _runner_up(candidate: Candidate, time_us: float) -> tuple[Choice | None, flo
     return Choice.of(candidate), round(time_us, 2)
 
 
-def with_lines(record: Record, lines: Sequence[Line]) -> dict[Place, Line]:
+def with_lines(record: Record, lines: Sequence[Line]) -> dict[LineKey, Line]:
     """A record with the lines of a tuning, which take the place of those that it had."""
     return {**record, **merge(lines)}

@@ -26,7 +26,7 @@ ROUNDS, SAMPLE_SECONDS = 25, 0.01
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """left[rows, depth] · right[depth, columns]; a turned operand lies along its columns."""
+    """left[rows, depth] · right[depth, columns]; a transposed operand lies along its columns."""
 
     rows: int
     columns: int
@@ -36,7 +36,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """`2048x512x64-t`: rows, columns, depth, and which operands are turned."""
+        """`2048x512x64-t`: rows, columns, depth, and which operands are transposed."""
         marks = "t" if self.is_left_turned else "", "r" if self.is_right_turned else ""
         marked = "".join(marks)
         return f"{self.rows}x{self.columns}x{self.depth}" + (f"-{marked}" if marked else "")

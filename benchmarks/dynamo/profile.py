@@ -1,7 +1,7 @@
 """Where the time of a model's graphs goes: `python -m benchmarks.dynamo.profile MODEL`.
 
 Prints each launch of the forward and the backward program of `backend="aotc"`, the slowest first,
-and with `--inductor` what torch's profiler shows of Inductor's. Products and rows are told by the
+and with `--inductor` what torch's profiler shows of Inductor's. Products and rows are known by the
 kernels' names.
 """
 

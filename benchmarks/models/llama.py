@@ -46,7 +46,7 @@ class Norm(nn.Module):
         return self.weight * scaled.to(x.dtype)
 
 
-def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotary embedding: the halves of a head as real and imaginary parts."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
@@ -75,7 +75,7 @@ class Layer(nn.Module):
         rows = (batch, length, -1, self.shape.size)
         parts = (self.query(x), self.key(x), self.value(x))
         query, key, value = (part.view(rows).transpose(1, 2) for part in parts)
-        return turned(query, cos, sin), turned(key, cos, sin), value
+        return rotated(query, cos, sin), rotated(key, cos, sin), value
 
     def joined(self, x: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         """The layer's output from its input and the attention's `[B, heads, T, size]`."""

@@ -44,7 +44,7 @@ Runner = Callable[[Captured], list[Array]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one sample. `broken` is an error that does not refuse by name."""
+    """What became of one sample. `broken` is an error that names no op."""
 
     operator: str
     dtype: str

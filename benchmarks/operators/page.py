@@ -56,7 +56,9 @@ def row_of(name: str, outcomes: Sequence[Outcome]) -> Row:
 def short(reason: str) -> str:
     """A refusal without the error's name and the line: what a table's cell has room for."""
     text = " ".join(reason.split())
-    text = re.sub(r"^\w+: (the model holds what aotc cannot compile: )?", "", text)
+    text = re.sub(
+        r"^\w+: (the model (?:holds what|has operations that) aotc cannot compile: )?", "", text
+    )
     text = re.sub(r",? at samples\.py:\d+ in \w+", "", text)
     text = re.sub(r" hint: .*$", "", text)
     return text.replace("|", "\\|")[:160]

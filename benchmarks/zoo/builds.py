@@ -47,7 +47,7 @@ def run(names: Sequence[str], size: str, record: Path, page: Path) -> None:
 
 
 def _turn(turn: str, names: Sequence[str], size: str, folder: str) -> list[Build]:
-    """All builds of one process; each is told as it ends."""
+    """All builds of one process; each is reported as it ends."""
     command = [sys.executable, "-m", __name__, turn, size, folder, *names]
     found = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:

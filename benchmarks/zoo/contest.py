@@ -48,7 +48,7 @@ class Terms:
 
 
 def run(suite: Suite, rows: Sequence[Row], terms: Terms, found: Callable[[Figures], None]) -> None:
-    """Build everything, then time it; `found` is told of each model when more of it is known.
+    """Build everything, then time it; `found` is called for each model when more of it is known.
 
     Nothing is timed while something is built.
     """

@@ -1,7 +1,8 @@
 """Sequences that begin and end at any time, over a fixed number of slots of one session.
 
-Each step begins waiting requests in the slots that are free, and gives every sequence under way one
-more token. Needs the runtime alone: neither torch nor transformers nor numpy.
+Each step begins waiting requests in the slots that are free (`prefill`), and gives every sequence
+under way one more token (`decode`). Needs the runtime alone: neither torch nor transformers nor
+numpy.
 """
 
 import array
@@ -38,17 +39,29 @@ class Request:
 
 
 class Batches:
-    """The slots of one session, and the requests that wait for one."""
+    """The slots of one session, and the requests that wait for one.
 
-    def __init__(self, program):
-        self.session = program.session()
-        keys = next(state for state in program.states if state.name.endswith("layers.0.keys"))
-        self.slots, _, self.max_length, _ = keys.shape
-        self.vocabulary = next(s for s in program.states if s.name.endswith("is_seen")).shape[1]
-        self.longest_part = {dim.name: dim for dim in program.dims}["length"].high
+    `sizes`: those of the session, where the program leaves them to it.
+    """
+
+    def __init__(self, program, **sizes):
+        self.session = program.session(**sizes)
+        shapes = {spec.name: spec.shape for spec in self.session.state.specs}
+        keys = next(name for name in shapes if name.endswith("layers.0.keys"))
+        self.slots, _, self.max_length, _ = shapes[keys]
+        self.vocabulary = next(shapes[name] for name in shapes if name.endswith("is_seen"))[1]
+        dims = {dim.name: dim for dim in program.entries["prefill"].dims}
+        self.longest_prompt = min(dims["tokens"].high, self.max_length)
         self.free = list(range(self.slots))
         self.active = {}  # slot → request
         self.waiting = collections.deque()
+        # What `decode` reads of each slot; those without a sequence compute what nobody reads.
+        self.ids, self.positions = zeros(self.slots), zeros(self.slots)
+        self.temperature, self.top_k = zeros(self.slots, "f"), zeros(self.slots)
+        self.top_p = array.array("f", [1.0] * self.slots)
+        self.penalty, self.seeds = self.top_p[:], zeros(self.slots)
+        self.sampling = (self.temperature, self.top_k, self.top_p, self.penalty, self.seeds)
+        self.decode, self.prefill = self.session["decode"], self.session["prefill"]
 
     def add(self, request):
         """Have a request wait for a slot. Raises RequestRefused, without effect on the others."""
@@ -60,10 +73,11 @@ class Batches:
         count = len(request.prompt)
         if not count:
             raise RequestRefused("the prompt is empty, expected at least one token")
-        if count + request.max_tokens > self.max_length:
+        if count > self.longest_prompt or count + request.max_tokens > self.max_length:
             raise RequestRefused(
                 f"the prompt has {count} tokens and max_tokens is {request.max_tokens}, expected "
-                f"at most {self.max_length} together: the program's cache holds no more"
+                f"at most {self.max_length} together and {self.longest_prompt} of the prompt: the "
+                "program holds no more"
             )
         if request.max_tokens < 1:
             raise RequestRefused(f"max_tokens is {request.max_tokens}, expected at least 1")
@@ -91,66 +105,63 @@ class Batches:
         return not self.active and not self.waiting
 
     def step(self):
-        """Begin what can begin, then one token of each sequence; the requests that got one."""
-        begun = self._begin()
-        going = {slot: each for slot, each in self.active.items() if slot not in begun}
+        """Begin what can begin, one more token of the others; the requests that got a token."""
+        going = list(self.active.items())
+        served = self._begin()
         if going:
-            rows = [
-                ([each.tokens[-1]], len(each.prompt) + len(each.tokens) - 1)
-                for each in going.values()
-            ]
-            self._give(going, self._call(list(going.items()), rows))
-        return [*begun.values(), *going.values()]
+            found = self.decode(self.ids, self.positions, *self.sampling)
+            tokens = memoryview(found["tokens"]).tolist()
+            for slot, request in going:
+                self.positions[slot] += 1
+                self._give(slot, request, tokens[slot])
+                served.append(request)
+        return served
 
     def _begin(self):
-        begun = {}
+        begun = []
         while self.waiting and self.free:
-            slot = self.free.pop(0)
-            begun[slot] = self.active[slot] = self.waiting.popleft()
-        at = 0
-        pending = dict(begun)
-        while pending:  # prompts longer than one call takes come in parts
-            part = self.longest_part
-            rows = [(each.prompt[at : at + part], at) for each in pending.values()]
-            tokens = self._call(list(pending.items()), rows)
-            at += part
-            ended = {slot: each for slot, each in pending.items() if len(each.prompt) <= at}
-            places = {slot: place for place, slot in enumerate(pending)}
-            self._give(ended, [tokens[places[slot]] for slot in ended])
-            pending = {slot: each for slot, each in pending.items() if slot not in ended}
-        return begun
+            slot = self.free.pop()
+            request = self.active[slot] = self.waiting.popleft()
+            begun.append((slot, request))
+            self.temperature[slot], self.top_k[slot] = request.temperature, request.top_k
+            self.top_p[slot], self.penalty[slot] = request.top_p, request.repetition_penalty
+            self.seeds[slot], self.positions[slot] = request.seed, len(request.prompt)
+        if begun:
+            slots = [slot for slot, _ in begun]
+            tokens = self._prefill(slots, [request.prompt for _, request in begun])
+            for (slot, request), token in zip(begun, tokens, strict=True):
+                self._give(slot, request, token)
+        return [request for _, request in begun]
 
-    def _call(self, items, rows):
-        """The next token of each row: rows are tokens and how many of the sequence came before."""
-        count, longest = len(rows), max(len(tokens) for tokens, _ in rows)
-        if longest > 1:
-            longest = min(-(-longest // LENGTHS) * LENGTHS, self.longest_part)
-        ids = array.array("q", bytes(8 * count * longest))
-        for place, (tokens, _) in enumerate(rows):
-            begin = place * longest
-            ids[begin : begin + len(tokens)] = array.array("q", tokens)
-        requests = [request for _, request in items]
-        found = self.session(
+    def _prefill(self, slots, prompts):
+        """The first token of each slot's sequence."""
+        count, longest = len(prompts), max(map(len, prompts))
+        longest = min(-(-longest // LENGTHS) * LENGTHS, self.longest_prompt)
+        ids = zeros(count * longest)
+        for place, prompt in enumerate(prompts):
+            ids[place * longest : place * longest + len(prompt)] = array.array("q", prompt)
+        found = self.prefill(
             memoryview(ids).cast("B").cast("q", [count, longest]),
-            array.array("q", [start for _, start in rows]),
-            array.array("q", [len(tokens) for tokens, _ in rows]),
-            array.array("q", [slot for slot, _ in items]),
-            array.array("f", [each.temperature for each in requests]),
-            array.array("q", [each.top_k for each in requests]),
-            array.array("f", [each.top_p for each in requests]),
-            array.array("f", [each.repetition_penalty for each in requests]),
-            array.array("q", [each.seed for each in requests]),
+            array.array("q", map(len, prompts)),
+            array.array("q", slots),
+            *(array.array(each.typecode, [each[slot] for slot in slots]) for each in self.sampling),
         )
         return memoryview(found["tokens"]).tolist()
 
-    def _give(self, slots, tokens):
-        for (slot, request), token in zip(slots.items(), tokens, strict=True):
-            request.tokens.append(token)
-            if token in request.stop:
-                self._end(slot, "stop")
-            elif len(request.tokens) == request.max_tokens:
-                self._end(slot, "length")
+    def _give(self, slot, request, token):
+        request.tokens.append(token)
+        self.ids[slot] = token
+        if token in request.stop:
+            self._end(slot, "stop")
+        elif len(request.tokens) == request.max_tokens:
+            self._end(slot, "length")
 
     def _end(self, slot, why):
         self.active.pop(slot).finish = why
+        self.positions[slot] = 0
         self.free.append(slot)
+
+
+def zeros(count, kind="q"):
+    """`count` elements of 64-bit integers, or of another kind of `array`."""
+    return array.array(kind, bytes(count * array.array(kind).itemsize))

@@ -1,6 +1,6 @@
 """A server with OpenAI's `/v1/completions`, with neither torch nor transformers in its processes.
 
-    pip install fastapi uvicorn
+    pip install ".[serve]"
     python examples/llm/serve.py model.aotc --port 8000 --workers 2
 
 Each worker has the slots of one session, which requests share token by token (`batches.py`). A
@@ -39,48 +39,63 @@ class Engine(threading.Thread):
         super().__init__(daemon=True)
         self.batches = Batches(program)
         self.inbox = queue.SimpleQueue()
-        self.notify = {}  # request → function of its new tokens and its finish
+        self.notify = {}  # request → its listener, and whether that wants each token by itself
+        self.loop = None
 
     def run(self):
         while True:
             self._receive()
             try:
-                for request in self.batches.step():
-                    self.notify[request](request.tokens[-1:], request.finish)
+                served = self.batches.step()
             except runtime.AotcError as error:  # none of the sequences under way can go on
                 print(error, file=sys.stderr)
-                for request in list(self.batches.active.values()):
+                served = list(self.batches.active.values())
+                for request in served:
                     self.batches.cancel(request, "error")
-                    self.notify[request]([], "error")
-            for request in [each for each in self.notify if each.finish]:
+            self._tell(served)
+
+    def _tell(self, served):
+        """Wake the event loop once a step at most, and not for tokens that nobody waits for."""
+        news = []
+        for request in served:
+            listener, wants_each = self.notify[request]
+            if wants_each or request.finish:
+                news.append((listener, len(request.tokens), request.finish))
+            if request.finish:
                 del self.notify[request]
+        if news:
+            self.loop.call_soon_threadsafe(_put_all, news)
 
     def _receive(self):
         while self.batches.is_idle() or not self.inbox.empty():
-            request, notify = self.inbox.get()
-            if notify is None:
+            request, listener, wants_each = self.inbox.get()
+            if listener is None:
                 self.batches.cancel(request)
                 self.notify.pop(request, None)
             else:
-                self.notify[request] = notify
+                self.notify[request] = listener, wants_each
                 self.batches.add(request)
 
-    async def generate(self, request):
-        """Tokens and finish as they come. Whoever stops listening ends the request."""
-        loop, found = asyncio.get_running_loop(), asyncio.Queue()
-
-        def notify(tokens, finish):
-            loop.call_soon_threadsafe(found.put_nowait, (tokens, finish))
-
-        self.inbox.put((request, notify))
-        finish = None
+    async def generate(self, request, wants_each):
+        """New tokens and finish as they come, or all at once. Whoever stops listening ends the
+        request."""
+        self.loop = asyncio.get_running_loop()
+        listener = asyncio.Queue()
+        self.inbox.put((request, listener, wants_each))
+        finish, given = None, 0
         try:
             while finish is None:
-                tokens, finish = await found.get()
-                yield tokens, finish
+                count, finish = await listener.get()
+                yield request.tokens[given:count], finish
+                given = count
         finally:
             if finish is None:
-                self.inbox.put((request, None))
+                self.inbox.put((request, None, False))
+
+
+def _put_all(news):
+    for listener, count, finish in news:
+        listener.put_nowait((count, finish))
 
 
 def refused(message, status=400):
@@ -135,11 +150,12 @@ class Completions:
             "choices": choices,
         }
 
-    async def parts(self, index):
-        """Text and finish of one request as they come."""
+    async def parts(self, index, wants_each):
+        """Text and finish of one request, by each token or all at once."""
         request = self.requests[index]
         text = Text(self.tokens.decoder(), self.tokens.end, self.stops)
-        async for new, finish in self.engine.generate(request):
+        # A text may end at any token where it has stops.
+        async for new, finish in self.engine.generate(request, wants_each or bool(self.stops)):
             said = text.more(new, is_last=finish is not None)
             finish = "stop" if text.is_stopped else finish
             yield {"index": index, "text": said, "finish_reason": finish, "logprobs": None}
@@ -147,7 +163,7 @@ class Completions:
                 return
 
     async def whole(self, index):
-        parts = [part async for part in self.parts(index)]
+        parts = [part async for part in self.parts(index, False)]
         return {**parts[-1], "text": "".join(part["text"] for part in parts)}
 
     async def answer(self):
@@ -160,7 +176,7 @@ class Completions:
     async def stream(self):
         """Server-sent events; prompts of one body come one after the other."""
         for index in range(len(self.requests)):
-            async for part in self.parts(index):
+            async for part in self.parts(index, True):
                 yield f"data: {json.dumps(self.record([part]))}\n\n"
         yield "data: [DONE]\n\n"
 

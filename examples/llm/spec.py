@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from aotc.aot.huggingface import causal_step
+from aotc.aot.huggingface import causal_lm
 
 FOLDER = Path(__file__).with_name("model")
-model, example_inputs, dynamic_shapes = causal_step(FOLDER, max_length=512, batch=16, max_prompt=64)
+model, entry_points = causal_lm(FOLDER, max_length=512, batch=16)

@@ -13,7 +13,7 @@ import triton.language as tl
 @triton.jit
 def grouped_rows(
     out_ptr, a_ptr, b_ptr, ends_ptr,
-    ROWS: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUPS: tl.constexpr,
+    ROWS, N: tl.constexpr, K: tl.constexpr, GROUPS: tl.constexpr,
     A: tl.constexpr, B: tl.constexpr, ACCUMULATOR: tl.constexpr, SPAN: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip

@@ -2,7 +2,9 @@
 
 Holes: `load_a`, `load_b` (the prologue: whatever computes an operand's elements), `store` (the
 epilogue), on a CPU `tile_rows`, and on a GPU `describe` (tensor descriptors of the operands, if the
-loads use any). As they stand, they multiply contiguous [Z, M, K] by [Z, K, N].
+loads use any) and `multiply` (of a tile of each).
+
+As they stand, they multiply contiguous [Z, M, K] by [Z, K, N].
 """
 
 import triton
@@ -32,6 +34,11 @@ def load_b(in1, z, k, y, K, N):
 @triton.jit
 def store(out0, acc, z, x, y, M, N):
     tl.store(out0 + (z * M + x) * N + y, acc, mask=(x < M) & (y < N))
+
+
+@triton.jit
+def multiply(a, b, acc, PRECISION: tl.constexpr, ACCUMULATOR: tl.constexpr):
+    return tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=ACCUMULATOR)
 
 
 # For CPUs. The grid is (M tiles, N tiles, Z): neighbouring programs read the same columns of B.
@@ -97,7 +104,7 @@ def matmul_plain(
     for start in range(0, K, BK):
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, :], M, K)
         b = load_b(in1, z, start + tl.arange(0, BK)[:, None], y, K, N)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=ACCUMULATOR)
+        acc = multiply(a, b, acc, PRECISION, ACCUMULATOR)
     store(out0, acc, z, x, y, M, N)
 
 
@@ -129,7 +136,7 @@ def matmul_split(
         start = part * (tl.cdiv(K, BK * SPLIT) * BK) + step
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, :], M, K)
         b = load_b(in1, z, start + tl.arange(0, BK)[:, None], y, K, N)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=ACCUMULATOR)
+        acc = multiply(a, b, acc, PRECISION, ACCUMULATOR)
     slot = z * tl.num_programs(0) + tile
     own = tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
     tl.store(partials + (slot * SPLIT + part) * (BM * BN) + own, acc)
@@ -171,5 +178,5 @@ def matmul_persistent(
         for start in range(0, K, BK):
             a = load_a(in0, 0, x, start + tl.arange(0, BK)[None, :], M, K)
             b = load_b(in1, 0, start + tl.arange(0, BK)[:, None], y, K, N)
-            acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=ACCUMULATOR)
+            acc = multiply(a, b, acc, PRECISION, ACCUMULATOR)
         store(out0, acc, 0, x, y, M, N)

@@ -7,15 +7,22 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+Axes = tuple[str, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A Triton file with a function whose holes are calls of the named functions."""
+    """A Triton file with a function whose holes are calls of the named functions.
+
+    axes: extents of the second and third axis of its grid in its own words, and BATCH; none for
+    one that never runs on GPUs, or on one axis.
+    """
 
     name: str
     file: str
     function: str
     holes: tuple[str, ...]
+    axes: Axes = ("1", "1")
 
     def text(self) -> str:
         """The source of the template."""
@@ -24,9 +31,10 @@ class Template:
 
 APPROXIMATE = "approximate_math.py"
 # Files whose functions the expressions of ops call; a kernel holds a copy of those that it calls.
-FUNCTIONS = (APPROXIMATE, "philox.py")
-# Kernels that graphs call as they stand.
-SCATTER, STATE_COPY, ATTENTION, GROUPED = "scatter", "state_copy", "attention/heads", "grouped"
+FUNCTIONS = (APPROXIMATE, "philox.py", "codes.py")
+# Kernels that are called as they stand, by graphs and by what loads weights.
+WHOLE = ("scatter", "state_copy", "attention/heads", "grouped", "adapter", "order")
+SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER = WHOLE
 
 
 @functools.cache
@@ -52,20 +60,33 @@ def called_functions(*files: str) -> dict[str, str]:
 
 _HOLES = ("load_a", "load_b", "store")
 _CPU_HOLES = ("tile_rows", *_HOLES)
-_GPU_HOLES = ("describe", *_HOLES)
+_GPU_HOLES = ("describe", "multiply", *_HOLES)
 
 TEMPLATES: dict[str, Template] = {
-    name: Template(name, file, function, holes)
-    for name, file, function, holes in (
+    name: Template(name, file, function, holes, *axes)
+    for name, file, function, holes, *axes in (
         ("matmul", "matmul.py", "matmul", _CPU_HOLES),
         ("matmul_packed", "matmul.py", "matmul_packed", _CPU_HOLES),
-        ("plain", "matmul.py", "matmul_plain", _GPU_HOLES),
-        ("split", "matmul.py", "matmul_split", _GPU_HOLES),
+        ("plain", "matmul.py", "matmul_plain", _GPU_HOLES, ("BATCH", "1")),
+        ("split", "matmul.py", "matmul_split", _GPU_HOLES, ("SPLIT", "BATCH")),
         ("persistent", "matmul.py", "matmul_persistent", _GPU_HOLES),
-        ("gemv", "gemv.py", "gemv", _HOLES),
-        ("gemv_rows", "gemv.py", "gemv_rows", _HOLES),
-        ("convolution", "convolution.py", "convolution", _HOLES),
-        ("convolution_packed", "convolution.py", "convolution_packed", _HOLES),
-        ("convolution_split", "convolution.py", "convolution_split", _HOLES),
+        ("gemv", "gemv.py", "gemv", _HOLES, ("BATCH", "1")),
+        ("gemv_rows", "gemv.py", "gemv_rows", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
+        ("decoding", "decoding.py", "decoding", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
+        ("convolution", "convolution.py", "convolution", _HOLES, ("tl.cdiv(N, BN)", "BATCH")),
+        (
+            "convolution_packed",
+            "convolution.py",
+            "convolution_packed",
+            _HOLES,
+            ("tl.cdiv(N, BN)", "BATCH"),
+        ),
+        (
+            "convolution_split",
+            "convolution.py",
+            "convolution_split",
+            _HOLES,
+            ("tl.cdiv(N, BN)", "BATCH * SPLIT"),
+        ),
     )
 }

@@ -58,12 +58,12 @@ def buffer_address(value: Any) -> int:
     return address
 
 
-def writable_address(value: Any, _anchor: Any = ctypes.c_char.from_buffer) -> int:
+def writable_address(value: Any, _export: Any = ctypes.c_char.from_buffer) -> int:
     """Address of writable contiguous memory, for a third of the cost of `buffer_address`.
 
     Raises `TypeError` or `ValueError` for what is read-only, has gaps or is empty.
     """
-    return ctypes.addressof(_anchor(value))
+    return ctypes.addressof(_export(value))
 
 
 def copy_strided(

@@ -122,7 +122,7 @@ _destroy = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_free_unused)
 
 
 class Borrowed:
-    """An array that another library lent through a capsule; given back when this is dropped.
+    """An array borrowed from another library by a capsule; released when this is dropped.
 
     dtype: a name of DTYPES, or the DLPack type as text where aotc has none; strides in bytes.
     """

@@ -1,14 +1,14 @@
 """Arrays in and out: torch, numpy, DLPack producers, plain buffers; results in the caller's type.
 
-A kind is a row of functions for one library. The kind of an argument is found by its type and
-remembered, so that a call pays one dict lookup for it. Neither torch nor numpy is imported here:
+A kind is a row of functions for one library. The kind of an argument is found by its type, once for
+each type, so that a call pays one dict lookup for it. Neither torch nor numpy is imported here:
 where an argument is one of theirs, the caller's own module is in `sys.modules`.
 
 Every kind gives
 
 - `address(port, value, hold)`: the address of contiguous memory with the elements of `value`. It
   is the caller's own memory where that is contiguous; else a copy, which `hold` keeps alive;
-- `place(port, value)`: the same for an output given by the caller; never a copy, must be writable;
+- `output(port, value)`: the same for an output given by the caller; never a copy, must be writable;
 - `make(port)`: a fresh array for the output and its address.
 
 All raise the `InputError` family with the argument's name, what was found and what was expected.
@@ -80,7 +80,7 @@ class TorchKind:
         found_dtype = str(value.dtype).removeprefix("torch.")
         port.check(BY_TORCH.get(found_dtype, found_dtype), tuple(value.shape))
 
-    def place(self, port: Port, value: Any) -> int:
+    def output(self, port: Port, value: Any) -> int:
         if (
             value.dtype is port.torch_dtype
             and value.shape == port.shape
@@ -92,9 +92,9 @@ class TorchKind:
             return value.data_ptr()  # type: ignore[no-any-return]
         self._check(port, value, sys.modules["torch"])
         if not value.is_contiguous() or value.is_neg():
-            raise port.refuse_place("not contiguous")
+            raise port.refuse_memory("not contiguous")
         if value.requires_grad:
-            raise port.refuse_place("a tensor that requires a gradient")
+            raise port.refuse_memory("a tensor that requires a gradient")
         return value.data_ptr()  # type: ignore[no-any-return]
 
     def make(self, port: Port) -> tuple[Any, int]:
@@ -148,7 +148,7 @@ class NumpyKind:
         if port.numpy_dtype is None and dtype.str == DTYPES[port.dtype].numpy:
             port.numpy_dtype = dtype
 
-    def place(self, port: Port, value: Any) -> int:
+    def output(self, port: Port, value: Any) -> int:
         if value.dtype is port.numpy_dtype and value.shape == port.shape:
             try:
                 return writable_address(value)
@@ -156,9 +156,9 @@ class NumpyKind:
                 pass
         self._check(port, value)
         if not value.flags.c_contiguous:
-            raise port.refuse_place("not contiguous")
+            raise port.refuse_memory("not contiguous")
         if not value.flags.writeable:
-            raise port.refuse_place("read-only")
+            raise port.refuse_memory("read-only")
         return buffer_address(value)
 
     def make(self, port: Port) -> tuple[Any, int]:
@@ -199,14 +199,14 @@ class CapsuleKind:
         port.check(borrowed.dtype, borrowed.shape)
         return borrowed
 
-    def place(self, port: Port, value: Any) -> int:
+    def output(self, port: Port, value: Any) -> int:
         borrowed = self._borrow(port, value)
         if borrowed.read_only:
-            raise port.refuse_place("read-only")
+            raise port.refuse_memory("read-only")
         if not is_contiguous(
             borrowed.shape, borrowed.strides, DTYPES[borrowed.dtype].itemsize_bytes
         ):
-            raise port.refuse_place("not contiguous")
+            raise port.refuse_memory("not contiguous")
         return borrowed.address  # `value` keeps the memory alive after that
 
     def make(self, port: Port) -> tuple[Any, int]:
@@ -252,12 +252,12 @@ class BufferKind:
         port.check(dtype, shape)
         return view
 
-    def place(self, port: Port, value: Any) -> int:
+    def output(self, port: Port, value: Any) -> int:
         view = self._view(port, value)
         if not view.c_contiguous:
-            raise port.refuse_place("not contiguous")
+            raise port.refuse_memory("not contiguous")
         if view.readonly:
-            raise port.refuse_place("read-only")
+            raise port.refuse_memory("read-only")
         return buffer_address(view) if port.nbytes else 0
 
     def make(self, port: Port) -> tuple[Any, int]:

@@ -60,13 +60,13 @@ class Port:
                 role=self.role, name=self.name, found=list(shape), expected=list(self.shape)
             )
 
-    def refuse_place(self, found: str) -> OutputUnusable:
+    def refuse_memory(self, found: str) -> OutputUnusable:
         """The error for an array that cannot be used where it lies."""
         expected = "contiguous, writable memory"
         return OutputUnusable(role=self.role, name=self.name, found=found, expected=expected)
 
     def no_memory(self) -> MemoryFull:
-        """The error for an array that there is no room for."""
+        """The error for an array that memory does not suffice for."""
         purpose = f"{self.role} `{self.name}` {self.dtype}{list(self.shape)}"
         return MemoryFull(purpose=purpose, nbytes=self.nbytes)
 
@@ -80,7 +80,7 @@ class Port:
         return self.unreadable(f"a `{type(value).__name__}`", expected)
 
     def no_capsule(self, error: Exception) -> InputUnreadable:
-        """The error for an array whose library does not lend it by DLPack."""
+        """The error for an array whose library does not export it by DLPack."""
         found = f"an array that gives no DLPack capsule ({error})"
         return self.unreadable(found, f"{self.dtype}{list(self.shape)}")
 

@@ -133,7 +133,7 @@ class Function:
             raise self._refuse(f"{len(arguments)} arguments", f"{self._total}: {self.signature}")
         if self._library.is_closed:
             raise BackendClosed(name=self._library.name)
-        hold: list[Any] = []  # keeps what libraries lend by DLPack
+        hold: list[Any] = []  # keeps what is borrowed by DLPack
         recent = self._recent
         frame = recent.pop() if recent else None
         if (

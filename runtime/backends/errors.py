@@ -73,6 +73,7 @@ class BackendRefusal(BackendError):
 
     code = "backend-initialize"
     template = "native back end `{name}` cannot use device {device}: {detail} (status {status})"
+    hint = "`aotc backends check FILE` runs the library by itself"
 
 
 class BackendConfigured(BackendError):
@@ -97,6 +98,7 @@ class FunctionUnknown(BackendError):
     code = "native-function-unknown"
     exit_code = 2
     template = "native back end `{backend}` has no function `{found}`, expected one of: {known}"
+    hint = "`aotc backends check FILE` lists a library's functions"
 
 
 class FunctionDevice(InputError):
@@ -112,6 +114,7 @@ class FunctionArguments(InputError):
 
     code = "native-arguments"
     template = "`{function}` was given {found}, expected {expected}"
+    hint = "`aotc backends ls` lists the functions with their arguments"
 
 
 class FunctionScalar(InputError):
@@ -119,6 +122,7 @@ class FunctionScalar(InputError):
 
     code = "native-scalar"
     template = "`{function}`: `{name}` is {found}, expected {expected}"
+    hint = "`aotc backends ls` lists the functions with their arguments"
 
 
 class FunctionFailed(BackendError):

@@ -203,7 +203,7 @@ def _address(port: Port, value: Any, hold: list[Any]) -> int:
     kind = KINDS.get(type(value)) or kind_of(port, value)
     if kind is BUFFER or (kind is TORCH and value.is_neg()):
         raise TypeError  # bytes stand for arrays of any shape; what is lazy would be copied
-    return kind.place(port, value) if port.role == "output" else kind.address(port, value, hold)
+    return kind.output(port, value) if port.role == "output" else kind.address(port, value, hold)
 
 
 def workspace_bytes(native: NativeFunction, base: int, layout: FrameLayout) -> int:

@@ -70,8 +70,8 @@ class BoundNative:
             (tensor.dtype, tensor.shape, contiguous_strides(tensor.shape, 1))
             for tensor in launch.tensors
         ]
-        place = (abi.DEVICE_TYPES[self.device[0]], self.device[1])
-        write_frame(base, layout, self.function.address, shapes, place, state, 0, threads)
+        device = (abi.DEVICE_TYPES[self.device[0]], self.device[1])
+        write_frame(base, layout, self.function.address, shapes, device, state, 0, threads)
         ctypes.c_int64.from_address(base + FRAME_FAILED).value = failed
         ctypes.c_int32.from_address(base + FRAME_NUMBER).value = number
         size_field = base + FRAME_CONTEXT + CONTEXT_WORKSPACE + 8
@@ -137,10 +137,10 @@ class DeviceStep:
     def __init__(
         self,
         native: BoundNative,
-        place: Callable[[str, int | str], int | None],
+        fixed_address: Callable[[str, int | str], int | None],
         workspace: int = 0,
     ) -> None:
-        """`place` gives the address of an argument that stays, None for inputs and outputs;
+        """`fixed_address` gives the address of an argument that stays, None for inputs and outputs;
         `workspace` is where memory lies that the plan has no place for."""
         layout = native.layout
         self._native = native
@@ -153,7 +153,7 @@ class DeviceStep:
         words.append((FRAME_CONTEXT + CONTEXT_WORKSPACE) >> 3)
         self._words[words[-1]] = workspace
         for word, (space, value) in zip(words, native.launch.memory, strict=False):
-            address = place(space, value)
+            address = fixed_address(space, value)
             if address is None:
                 self._changing.append((word, space, int(value)))
             else:

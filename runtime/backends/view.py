@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .signature import TensorSlot
 
-PLACES = " or ".join(DEVICE_TYPES)
+DEVICE_NAMES = " or ".join(DEVICE_TYPES)
 BITS_OF = ("bf16", "f16")  # libraries without these element types carry them as 16-bit numbers
 
 
@@ -70,7 +70,7 @@ def _of_torch(slot: TensorSlot, label: str, value: Any, torch: Any) -> View:
         found = f"a tensor of layout {value.layout}, or a lazy negative"
         raise InputUnreadable(role=slot.role, name=label, found=found, expected="a dense tensor")
     if value.device.type not in DEVICE_TYPES:
-        raise InputDevice(role=slot.role, name=label, found=value.device, expected=PLACES)
+        raise InputDevice(role=slot.role, name=label, found=value.device, expected=DEVICE_NAMES)
     if value.requires_grad and torch.is_grad_enabled():
         raise InputGradient(name=label)
     if value.numel() and not value.data_ptr():
@@ -94,9 +94,9 @@ def _of_numpy(slot: TensorSlot, value: Any) -> View:
     return View(value, value.ctypes.data, dtype, value.shape, strides, is_read_only=read_only)
 
 
-def _as_bits(slot: TensorSlot, dtype: str, spellings: tuple[str, ...]) -> str:
+def _as_bits(slot: TensorSlot, dtype: str, accepted: tuple[str, ...]) -> str:
     """A 16-bit float where the slot takes one and the array holds its bits."""
-    if dtype not in spellings:
+    if dtype not in accepted:
         return dtype
     return next((each for each in BITS_OF if each in slot.dtypes), dtype)
 
@@ -112,7 +112,7 @@ def _of_capsule(slot: TensorSlot, label: str, value: Any, stream: int | None) ->
             device, borrowed = (DEVICES[CUDA_DEVICE], ordinal), borrow(value, on)
         else:
             found = DEVICES.get(kind, f"dlpack device {kind}")
-            raise InputDevice(role=slot.role, name=label, found=found, expected=PLACES)
+            raise InputDevice(role=slot.role, name=label, found=found, expected=DEVICE_NAMES)
     except InputDevice:
         raise
     except Exception as error:  # what a producer raises is its own choice

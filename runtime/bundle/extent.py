@@ -12,6 +12,8 @@ Every value fits 62 bits and every divisor is at least 1, or the evaluation ends
 
 from __future__ import annotations
 
+from operator import add, floordiv, mul
+
 from ..errors import SizeInvalid
 from ..record import Record
 from .schema import Fields, Integer, List, Refused, Schema, Tagged, Text, along, describe
@@ -26,7 +28,13 @@ if TYPE_CHECKING:
 VALUE_LIMIT = 1 << 62
 ROWS_LIMIT = 1 << 14
 DIMS_LIMIT = 64
-OPERATIONS = ("add", "mul", "floordiv", "max", "min")
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "add": add,
+    "mul": mul,
+    "floordiv": floordiv,
+    "max": max,
+    "min": min,
+}
 NUMBER = "number"
 Row = tuple[str, int, int]
 
@@ -85,7 +93,9 @@ class Number(Integer):
         return [value.index, value.text] if self.is_named else [value.index]
 
     def at(self, value: Any, number: Numbering) -> Any:
-        found = value if type(value) is int else number(value)
+        if type(value) is int:  # it was checked when it was read
+            return value
+        found = number(value)
         return super().read(found) if type(found) is int else found
 
 
@@ -152,16 +162,9 @@ def evaluate(rows: Sequence[Row], dims: Sequence[int]) -> list[int]:
             values.append(left)
             continue
         first, second = values[left], values[right]
-        if operation == "add":
-            found = first + second
-        elif operation == "mul":
-            found = first * second
-        elif operation == "floordiv":
-            if second < 1:
-                raise SizeInvalid(found=f"a division by {second}", expected="a divisor from 1 on")
-            found = first // second
-        else:
-            found = max(first, second) if operation == "max" else min(first, second)
+        if operation == "floordiv" and second < 1:
+            raise SizeInvalid(found=f"a division by {second}", expected="a divisor from 1 on")
+        found = OPERATIONS[operation](first, second)
         if not -VALUE_LIMIT <= found <= VALUE_LIMIT:
             raise SizeInvalid(found="a size beyond 62 bits", expected="smaller inputs")
         values.append(found)
@@ -182,15 +185,6 @@ def highest(rows: Sequence[Row], ranges: Sequence[Sequence[int]]) -> list[int]:
         first, second = ends[left], ends[right]
         if operation == "floordiv":
             second = (max(1, second[0]), max(1, second[1]))
-        found = [_ENDS[operation](one, other) for one in first for other in second]
+        found = [OPERATIONS[operation](one, other) for one in first for other in second]
         ends.append((min(found), max(found)))
     return [high for _, high in ends]
-
-
-_ENDS: dict[str, Callable[[int, int], int]] = {
-    "add": lambda left, right: left + right,
-    "mul": lambda left, right: left * right,
-    "floordiv": lambda left, right: left // right,
-    "max": max,
-    "min": min,
-}

@@ -41,7 +41,7 @@ from .schema import (
     refuse,
     twins,
 )
-from .signature import Condition, SessionSize, SessionSizes, Signature, Size
+from .signature import Dim, Guard, SessionDim, SessionSizes, Signature
 from .signature import TensorSpec as TensorSpec
 from .structure import PLAIN, Structure
 from .torch_calls import OP_NAME
@@ -116,9 +116,9 @@ class Entry(Record):
     inputs: tuple[TensorSpec, ...] = field(List(TensorSpec, limit=4096))
     outputs: tuple[TensorSpec, ...] = field(List(TensorSpec, limit=4096, least=1))
     structure: Structure = field(Structure, default=PLAIN)
-    dims: tuple[Size, ...] = field(List(Size, limit=DIMS_LIMIT), default=())
+    dims: tuple[Dim, ...] = field(List(Dim, limit=DIMS_LIMIT), default=())
     sizes: tuple[Row, ...] = field(ROWS, default=())
-    guards: tuple[Condition, ...] = field(List(Condition, limit=256), default=())
+    guards: tuple[Guard, ...] = field(List(Guard, limit=256), default=())
 
     @property
     def signature(self) -> Signature:
@@ -164,7 +164,7 @@ class Manifest(Record):
     """A manifest's contents; to add a field, declare it here and fill it in `aot/pack/pack.py`.
 
     A field that comes with a feature is there where `features` has it, and only there; a runtime
-    that does not know a feature refuses the bundle by its name.
+    that does not know a feature raises an error that names it.
 
     entries: the ways to call it. torch: ops that torch runs at each call. backends: native
     libraries that the plans call. states: mutable state of all entries together; session_dims,
@@ -182,8 +182,8 @@ class Manifest(Record):
         List(BackendEntry, limit=256, least=1), default=(), feature=NATIVE
     )
     states: tuple[TensorSpec, ...] = field(STATES, default=(), feature=STATE)
-    session_dims: tuple[SessionSize, ...] = field(
-        List(SessionSize, limit=DIMS_LIMIT, least=1), default=(), feature=SESSION
+    session_dims: tuple[SessionDim, ...] = field(
+        List(SessionDim, limit=DIMS_LIMIT, least=1), default=(), feature=SESSION
     )
     session_sizes: tuple[Row, ...] = field(ROWS, default=(), feature=SESSION)
     producer: str = field(Text(64, least=0), default="")  # what wrote it: "aotc 0.1.0"

@@ -108,10 +108,10 @@ def broken_native(native: NativeLaunch, field: str, buffers: Spans) -> Broken:
             yield f"{field}.workspace", f"workspace at {[space, value]}", expected
 
 
-def broken_place(native: NativeLaunch, field: str, is_device: bool) -> Broken:
+def broken_workspace(native: NativeLaunch, field: str, is_device: bool) -> Broken:
     """On a device a workspace has a place in the arena, and there are no tiles."""
-    has_place = native.workspace is not None
-    if has_place != (is_device and bool(native.workspace_bytes)):
+    has_workspace = native.workspace is not None
+    if has_workspace != (is_device and bool(native.workspace_bytes)):
         expected = "a place in the arena" if is_device else "nil, since it lies in scratch"
         yield f"{field}.workspace", native.workspace, expected
     if is_device and native.tiles != 1:

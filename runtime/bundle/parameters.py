@@ -11,7 +11,19 @@ from ..arrays.dtypes import DTYPES, bytes_of
 from ..record import Record, field
 from .canonical import Limits, decode, encode
 from .manifest import REFIT_FOLDER
-from .schema import DIGEST, FILE_NAME, Choice, Fields, Integer, List, Optional, Text, read, refuse
+from .schema import (
+    DIGEST,
+    FILE_NAME,
+    Choice,
+    Fields,
+    Integer,
+    List,
+    Optional,
+    Text,
+    read,
+    refuse,
+    twins,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +102,20 @@ class Parameters(Record):
     recover: RecoverCode | None = field(Optional(RecoverCode))
     adapters: tuple[AdapterCode, ...] = field(List(AdapterCode, limit=16))
 
+    @property
+    def made(self) -> set[str]:
+        """The tensors of the weights file that depend on parameters."""
+        stored = {row.stored for row in self.parameters if row.stored}
+        return stored if self.code is None else stored.union(self.code.outputs)
+
+    def holders(self, number: int) -> set[str]:
+        """Those that depend on one parameter."""
+        found = {self.parameters[number].stored} - {""}
+        if self.code is not None:
+            rows = zip(self.code.outputs, self.code.reads, strict=True)
+            found |= {name for name, reads in rows if number in reads}
+        return found
+
     def to_bytes(self) -> bytes:
         """The whole file."""
         data = encode(SCHEMA.write(self))
@@ -112,9 +138,7 @@ def _broken(found: Parameters) -> Broken:
     names = [name for row in found.parameters for name in row.names]
     names += [row.name for row in found.fixed]
     names += found.unread
-    if len(set(names)) != len(names):
-        twin = next(name for name in names if names.count(name) > 1)
-        yield "parameters", f"`{twin}` twice", "each name once"
+    yield from twins(names, "parameters")
     stored = [row.stored for row in found.parameters if row.stored]
     made = () if found.code is None else found.code.outputs
     if len({*stored, *made}) != len(stored) + len(made):

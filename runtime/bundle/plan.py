@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .launch_plan import Step
     from .plan_parts import Parameter
     from .schema import Broken, Numbering
-    from .signature import Size, TensorSpec
+    from .signature import Dim, TensorSpec
 
 
 PLAN_ABI = 3
@@ -263,8 +263,8 @@ class Plan(Record):
         """The states where formulas have these values."""
         return tuple([STATE_SLOT.at(slot, number) for slot in self.states])
 
-    def kept_slots(
-        self, dims: Sequence[Size], sizes: Mapping[str, int], specs: Sequence[TensorSpec]
+    def state_slots(
+        self, dims: Sequence[Dim], sizes: Mapping[str, int], specs: Sequence[TensorSpec]
     ) -> tuple[StateSlot, ...]:
         """The states for the sizes of a session, by the names of the dims: as large as `specs`.
 

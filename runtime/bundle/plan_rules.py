@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import BundleMalformed
-from .native_plan import NativeLaunch, broken_native, broken_place
+from .native_plan import NativeLaunch, broken_native, broken_workspace
 from .plan_parts import (
     ALIGNMENT_BYTES,
     ARENA_LIMIT_BYTES,
@@ -168,7 +168,7 @@ def check_images(plan: LaunchPlan, image_bytes: int | None, path: str) -> None:
     refuse(_broken_images(plan.kernels, image_bytes), path)
     for index, step in enumerate(plan.steps):
         if isinstance(step, NativeLaunch):
-            refuse(broken_place(step, f"steps[{index}]", is_device), path)
+            refuse(broken_workspace(step, f"steps[{index}]", is_device), path)
     refuse(_broken_grids(plan) if is_device else _broken_maps(plan), path)
 
 

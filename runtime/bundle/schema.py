@@ -248,7 +248,11 @@ class List(Schema):
     def at(self, value: Any, number: Numbering) -> Any:
         if not self.has_numbers:
             return value
-        return _each(self.item.at, value, number)
+        found = _each(self.item.at, value, number)
+        for new, old in zip(found, value, strict=True):
+            if new is not old:
+                return found
+        return value  # so that what has no formulas is one object at all sizes
 
 
 def _each(verb: Callable[[Any, Any], Any], items: Any, context: Any) -> tuple[Any, ...]:
@@ -335,6 +339,14 @@ class Tagged(Schema):
         return [kind, *along([each.write for each in self.kinds[kind]], items)]
 
     def at(self, value: Any, number: Numbering) -> Any:
+        if len(value) == 2:  # nearly all
+            kind, item = value
+            if type(item) is int or type(item) is str:
+                return value
+            try:
+                return kind, self.kinds[kind][0].at(item, number)
+            except Refused as error:
+                raise error.inside("[1]") from None
         kind, *items = value
         return kind, *along([each.at for each in self.kinds[kind]], items, number, start=1)
 
@@ -358,10 +370,10 @@ class Fields(Schema):
     """
 
     __slots__ = (
+        "_ats",
         "_featured",
         "_is_named",
         "_names",
-        "_numbers",
         "_reads",
         "_tag",
         "fields",
@@ -378,10 +390,10 @@ class Fields(Schema):
         self._featured = {name: row for name, row in declared.items() if row.feature}
         self._reads = [(name, row.read) for name, row in self.fields.items()]
         self._names = {*self.fields, tag} - {""}
-        self._numbers = {name: row for name, row in self.fields.items() if row.has_numbers}
+        self._ats = [(name, row.at) for name, row in self.fields.items() if row.has_numbers]
         self._tag = tag
         self._is_named = bool(fields or self._featured)
-        self.has_numbers = bool(self._numbers)
+        self.has_numbers = bool(self._ats)
 
     @property
     def expected(self) -> str:  # type: ignore[override]
@@ -441,15 +453,22 @@ class Fields(Schema):
         return tree
 
     def at(self, value: Any, number: Numbering) -> Any:
-        if not self._numbers:
+        if not self._ats:
             return value
-        found = {name: getattr(value, name) for name in self.fields}
+        changed = {}
         name = ""
         try:
-            for name, schema in self._numbers.items():
-                found[name] = schema.at(found[name], number)
+            for name, verb in self._ats:
+                old = getattr(value, name)
+                new = verb(old, number)
+                if new is not old:
+                    changed[name] = new
         except Refused as error:
             raise error.inside(name) from None
+        if not changed:
+            return value
+        found = {name: getattr(value, name) for name in self.fields}
+        found.update(changed)
         return self._of(found)
 
 

@@ -1,7 +1,7 @@
 """Signatures whose shapes depend on the call: sizes read from the inputs, checked, put to use.
 
-A `Size` names a dim of the program and says where it is read: dim `axis` of input `input` has
-`scale` · size + `offset` elements. A `Condition` is what the exported model asks of sizes beside
+A `Dim` names a dim of the program and says where it is read: dim `axis` of input `input` has
+`scale` · size + `offset` elements. A `Guard` is what the exported model asks of sizes beside
 their ranges: a value (see `extent.py`) between `low` and `high`.
 
 A size that only states show is read nowhere: a session fixes it when it is opened, as it does all
@@ -68,7 +68,7 @@ class TensorSpec(Record):
         return f"{self.dtype}{list(self.shape)}"
 
 
-class Size(Record):
+class Dim(Record):
     """A dim of the program: its name, its range (both ends included), and where it is read.
 
     input: None where no input shows it, and the session has it.
@@ -86,7 +86,7 @@ class Size(Record):
         return f"{self.name} = {self.low}..{self.high}"
 
 
-class SessionSize(Record):
+class SessionDim(Record):
     """A size of states: its name, its range (both ends included), and what a session has that was
     not asked for another one."""
 
@@ -102,7 +102,7 @@ class SessionSize(Record):
 class SessionSizes(Record):
     """The states of a program, with what their shapes are made of: `dims`, and rows over them."""
 
-    dims: tuple[SessionSize, ...]
+    dims: tuple[SessionDim, ...]
     rows: tuple[Row, ...]
     states: tuple[TensorSpec, ...]
 
@@ -141,7 +141,7 @@ class SessionSizes(Record):
         return tuple([spec.at(values) for spec in self.states])
 
 
-class Condition(Record):
+class Guard(Record):
     """What sizes must meet: value number `index` lies from `low` to `high`; `text` says it."""
 
     index: int = field(INDEX)
@@ -149,15 +149,19 @@ class Condition(Record):
     high: int = field(Integer(-VALUE_LIMIT, VALUE_LIMIT))
     text: str = field(Text(1024))
 
+    def holds(self, values: Sequence[int]) -> bool:
+        """Whether the sizes whose values these are meet it."""
+        return self.low <= values[self.index] <= self.high
+
 
 class Signature(Record):
     """The inputs and outputs of a program whose shapes depend on the call."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    dims: tuple[Size, ...]
+    dims: tuple[Dim, ...]
     rows: tuple[Row, ...]
-    guards: tuple[Condition, ...]
+    guards: tuple[Guard, ...]
 
     def broken(self) -> Broken:
         """Every relation between the dims, rows, guards and shapes that does not hold."""
@@ -201,7 +205,7 @@ class Signature(Record):
                 if wanted != found:
                     raise self._mismatch(spec, axis, found, wanted)
         for guard in self.guards:
-            if not guard.low <= values[guard.index] <= guard.high:
+            if not guard.holds(values):
                 sizes = zip(self.dims, values, strict=False)
                 listing = ", ".join(f"{dim.name} = {value}" for dim, value in sizes)
                 raise SizeGuard(guard=guard.text, sizes=listing)
@@ -211,7 +215,7 @@ class Signature(Record):
         """All values for sizes of the dims."""
         return evaluate(self.rows, sizes)
 
-    def _read(self, dim: Size, shapes: Sequence[Sequence[int]], session: Mapping[str, int]) -> int:
+    def _read(self, dim: Dim, shapes: Sequence[Sequence[int]], session: Mapping[str, int]) -> int:
         """The size of a dim, from the input that has it, else from the session."""
         if dim.input is None:  # of the session's states, or of other entries alone
             return min(max(session.get(dim.name, dim.low), dim.low), dim.high)
@@ -223,10 +227,15 @@ class Signature(Record):
             raise SizeMismatch(
                 role="input", name=name, axis=dim.axis, found=found, expected=expected
             )
-        kept = session.get(dim.name, size)
-        if size != kept:
+        expected_size = session.get(dim.name, size)
+        if size != expected_size:
             raise SessionSizeDiffers(
-                size=dim.name, found=size, role="input", name=name, axis=dim.axis, expected=kept
+                size=dim.name,
+                found=size,
+                role="input",
+                name=name,
+                axis=dim.axis,
+                expected=expected_size,
             )
         if not dim.low <= size <= dim.high:
             raise SizeOutOfRange(

@@ -62,9 +62,11 @@ def _depth(text: str) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
-        raise NotStrict(f"the key {twin[:40]!r} twice")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise NotStrict(f"the key {name[:40]!r} twice")
+            seen.add(name)
     return found
 
 

@@ -128,11 +128,11 @@ class TorchCall(Record):
         """(space, value) of all that it names."""
         return tuple(each.memory for each in self.tensors())
 
-    def moved(self, place: Callable[[str, int | str], tuple[str, Any]]) -> TorchCall:
-        """The call on the memory that `place` gives for each tensor's."""
+    def moved(self, to: Callable[[str, int | str], tuple[str, Any]]) -> TorchCall:
+        """The call on the memory that `to` gives for each tensor's."""
 
         def tensor(each: CallTensor) -> CallTensor:
-            return CallTensor(each.dtype, place(*each.memory), each.shape)
+            return CallTensor(each.dtype, to(*each.memory), each.shape)
 
         results = tuple(each and tensor(each) for each in self.results)
         return TorchCall(self.op, tuple(map(tensor, self.operands)), results, self.arguments)

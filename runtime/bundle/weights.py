@@ -222,10 +222,6 @@ class MappedFile:
         to = (self.address, self.nbytes, mmap.PROT_READ, flags, self._descriptor, 0)
         _require(_libc().mmap(*to) == self.address)
 
-    def forget_pages(self) -> None:
-        """Let the system take the pages that were read out of this process."""
-        self._map.madvise(mmap.MADV_DONTNEED)
-
     def __del__(self) -> None:
         descriptor = getattr(self, "_descriptor", -1)
         if descriptor >= 0:

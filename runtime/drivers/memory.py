@@ -75,14 +75,14 @@ class HostStates:
     """The states of one session, in a block of their own, not the arena; `addresses` has one entry
     each. For one thread at a time."""
 
-    __slots__ = ("_block", "_is_lent", "_slots", "_weights", "addresses", "nbytes")
+    __slots__ = ("_block", "_has_views", "_slots", "_weights", "addresses", "nbytes")
 
     def __init__(self, slots: tuple[StateSlot, ...], weights: Mapping[str, int]) -> None:
         """Initial values, in memory that is there: a session that is open never fails for want of
         it. Raises `HostMemoryFull`, OSError or ValueError where the system has no room."""
         self._slots = slots
         self._weights = weights
-        self._is_lent = False
+        self._has_views = False
         offsets, self.nbytes = offsets_of(slots, ALIGNMENT_BYTES)
         self._block = _states_block(self.nbytes) if slots else None
         base = self._block.address if self._block is not None else 0
@@ -115,14 +115,14 @@ class HostStates:
 
     def view(self, index: int, dtype: str, shape: tuple[int, ...]) -> HostView:
         """A state's own memory, which lives as long as the view and what was made of it."""
-        self._is_lent = True
+        self._has_views = True
         address = self.addresses[index]
         return HostView(dtype, shape, address, (CPU_DEVICE, 0), self._block, lambda: None)
 
     def close(self) -> None:
         """Free the memory, unless views still have it; idempotent."""
         block, self._block = self._block, None
-        if block is not None and not self._is_lent:
+        if block is not None and not self._has_views:
             block.close()
 
 

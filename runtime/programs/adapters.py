@@ -35,19 +35,41 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 }
 
 
+class Factor:
+    """A matrix of an adapter where it lies: element [i, j] is element i · strides[0] + j ·
+    strides[1] from the address on; scale: what each element is multiplied with, as f32."""
+
+    __slots__ = ("scale", "shape", "strides", "tensor")
+
+    def __init__(
+        self, tensor: GivenTensor, shape: tuple[int, int], strides: tuple[int, int], scale: float
+    ) -> None:
+        self.tensor, self.shape, self.strides, self.scale = tensor, shape, strides, scale
+
+    def singles(self) -> Any:
+        """The elements as f32 in the order of rows, in memory of their own, not scaled."""
+        values = _singles(self.tensor)
+        rows, columns = self.shape
+        return values if self.strides == (columns, 1) else _transposed(values, columns, rows)
+
+
 class Change:
-    """What an adapter adds to one weight: A [r, k] and B [n, r] of f32, and the scale."""
+    """What an adapter adds to one weight: left [n, r] times right [r, k]; keep: holds both."""
 
-    __slots__ = ("a", "b", "inner", "rank", "rows", "scale")
+    __slots__ = ("keep", "left", "right")
 
-    def __init__(self, a: Any, b: Any, sizes: tuple[int, int, int], scale: float) -> None:
-        self.a, self.b, self.scale = a, b, scale
-        self.rows, self.inner, self.rank = sizes
+    def __init__(self, left: Factor, right: Factor, keep: Any) -> None:
+        self.left, self.right, self.keep = left, right, keep
 
     @property
-    def addresses(self) -> tuple[int, int]:
-        """Those of A and of B."""
-        return buffer_address(self.a), buffer_address(self.b)
+    def shape(self) -> tuple[int, int]:
+        """That of the weight."""
+        return self.left.shape[0], self.right.shape[1]
+
+    @property
+    def rank(self) -> int:
+        """Columns of left, rows of right."""
+        return self.left.shape[1]
 
 
 def read_adapter(path: str | os.PathLike[str], scale: float) -> dict[str, Change]:
@@ -62,7 +84,7 @@ def read_adapter(path: str | os.PathLike[str], scale: float) -> dict[str, Change
         raise _mismatch(folder, "no LoRA adapter", [str(config.get("peft_type"))[:40]])
     found = given(os.path.join(folder, WEIGHTS_NAME), {})
     pairs = _pairs(folder, found)
-    is_turned, is_rooted = bool(config.get("fan_in_fan_out")), bool(config.get("use_rslora"))
+    is_transposed, is_rooted = bool(config.get("fan_in_fan_out")), bool(config.get("use_rslora"))
     changes = {}
     for module, (a, b) in pairs.items():
         is_product = len(a.shape) == len(b.shape) == 2 and a.shape[0] == b.shape[1]
@@ -71,11 +93,12 @@ def read_adapter(path: str | os.PathLike[str], scale: float) -> dict[str, Change
             raise _mismatch(folder, "sizes that are no product", [shapes])
         rank, inner, rows = *a.shape, b.shape[0]
         factor = scale * alpha / (rank**0.5 if is_rooted else rank)
-        left, right = _singles(a), _singles(b)
-        if is_turned:  # the weight is [k, n]: Aᵀ · Bᵀ is added
-            left, right = _transposed(right, rows, rank), _transposed(left, rank, inner)
-            rows, inner = inner, rows
-        changes[module] = Change(left, right, (rows, inner, rank), factor)
+        left = Factor(b, (rows, rank), (rank, 1), factor)
+        right = Factor(a, (rank, inner), (inner, 1), 1.0)
+        if is_transposed:  # the weight is [k, n]: Aᵀ · Bᵀ is added
+            left = Factor(a, (inner, rank), (1, inner), factor)
+            right = Factor(b, (rank, rows), (1, rank), 1.0)
+        changes[module] = Change(left, right, found)
     return changes
 
 
@@ -117,7 +140,7 @@ def _singles(tensor: GivenTensor) -> Any:
 
 def _transposed(values: Any, rows: int, columns: int) -> Any:
     """The elements of [rows, columns] as [columns, rows]."""
-    turned = array.array("f", bytes(4 * len(values)))
-    to, source = buffer_address(turned), buffer_address(values)
+    found = array.array("f", bytes(4 * len(values)))
+    to, source = buffer_address(found), buffer_address(values)
     copy_strided(to, source, 4, (columns, rows), (4, 4 * columns))
-    return turned
+    return found

@@ -1,4 +1,4 @@
-"""Programs on a device and their sessions: asynchronous, in the order of a stream.
+"""Sessions on a device: asynchronous, in the order of a stream.
 
 A call writes the device addresses of inputs and outputs, launches the program's graph on the
 stream and returns. Host arrays among the inputs are copied in on the way; where outputs are host
@@ -26,7 +26,6 @@ from ..drivers.cuda.exchange import (
 from ..drivers.cuda.streams import LEGACY, current, handle_of
 from ..errors import InputNotContiguous, ProgramClosed
 from .arguments import places
-from .program import Loaded, Program, Turns
 from .session import Bound, Session, refuse_overlap
 
 TYPE_CHECKING = False
@@ -35,14 +34,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..arrays.port import Port
-    from ..bundle.manifest import Manifest, Target, TensorSpec
-    from ..bundle.plan import Plan
+    from ..bundle.manifest import TensorSpec
     from ..drivers.cuda.exchange import DeviceKind
-    from .entry import Entry
-    from .session import Called
+    from .entry import LoadedEntry
+    from .session import Called, Ports
 
-# Loans are kept in two halves. When the newer one is beyond a limit, the calls of the older one
-# have ended or are waited for, and it is given back; the newer one becomes the older one.
+# Borrowed arrays are held in two halves. When the newer one is beyond a limit, the calls of the
+# older one have ended or are waited for, and it is released; the newer one becomes the older one.
 BORROWED_BYTES_LIMIT = 64 << 20
 BORROWED_LIMIT = 128
 
@@ -50,7 +48,10 @@ BORROWED_LIMIT = 128
 class DeviceSession(Session):
     """One caller's arena and graphs; for one host thread at a time. Called like the program.
 
-    Calls follow each other on the device, also from shape to shape and from stream to stream.
+    Calls follow each other on the device, also from shape to shape and from stream to stream. A
+    bound call runs on `stream`, or on the stream that is current then, on what its arrays hold;
+    host arrays are copied at each call. Arrays of libraries other than torch must be ready on that
+    stream.
 
     To the kinds of arrays it is the call: stream: its CUstream handle; has_own_stream: whether the
     caller named it; hold: copies that must live until the launch; borrowed: arrays of other
@@ -60,6 +61,28 @@ class DeviceSession(Session):
     __slots__ = ("_borrowed_bytes", "_chosen", "_copies_in", "_copies_out", "_finish",
                  "_is_plain", "_older_borrowed", "_ordinal", "_own_stream", "borrowed",
                  "has_own_stream", "hold", "memory")  # fmt: skip
+
+    @staticmethod
+    def _on(executable: Any, stream: Any) -> tuple[int, DeviceMemory, int | None]:
+        """Where sessions of the code run: the device's number, memory for outputs, and the handle
+        of the stream that all of them take; raises `StreamUnreadable` and `StreamForeign`."""
+        ordinal: int = executable.device
+        handle = None if stream is None else handle_of(stream, ordinal)
+        return ordinal, DeviceMemory(ordinal), handle
+
+    @staticmethod
+    def _ports(
+        executable: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> Ports:
+        """The ports of inputs and of outputs."""
+        return ports(inputs, outputs, copier(copy_strided), executable.device)
+
+    @classmethod
+    def _of(cls, program: Any, sizes: dict[str, Any]) -> DeviceSession:
+        """A session of a program; `sizes` may have `stream`, for all of its calls."""
+        stream = sizes.pop("stream", None)
+        handle = program._stream if stream is None else handle_of(stream, program.ordinal)
+        return cls(program, handle, program.memory, sizes)
 
     def __init__(
         self,
@@ -85,7 +108,7 @@ class DeviceSession(Session):
         self._is_plain = True  # none of the lists above holds anything
 
     def _call(
-        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
+        self, entry: LoadedEntry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Any:
         """One call of an entry; `named` may have `stream`, a stream object or handle to run on."""
         stream = named.pop("stream", None)
@@ -114,13 +137,11 @@ class DeviceSession(Session):
     def _another(self) -> DeviceSession:
         return DeviceSession(self._program, self._own_stream, self.memory, self.sizes)
 
-    def _bind(
-        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
-    ) -> Bound:
-        """A bound call of an entry; `named` may have `stream`."""
+    def _bound(self, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]) -> Bound:
+        """A bound call of the entry in use; `named` may have `stream`."""
         stream = named.pop("stream", None)
-        if entry is not self._entry:
-            self._select(entry or find_entry(self._program._entries, None))
+        if not self._is_plain:
+            self._forget()
         if stream is None and self._own_stream is None:
             self._chosen = current(self._ordinal)
         else:
@@ -134,14 +155,18 @@ class DeviceSession(Session):
         if self.has_own_stream:
             self._record(given, values)
         outputs = self._entry.give(values) if out is None else out
-        return Bound(self, self._replay(), outputs, (given, tuple(self.hold), values))
+        copies = tuple(self._copies_in), tuple(self._copies_out)
+        fixed = self._chosen if self.has_own_stream else None
+        keep = given, tuple(self.hold), values
+        staged = tuple(index for each in copies for index, _ in each)
+        return Bound(self, lambda: self._replay_on(fixed, *copies), outputs, keep, staged)
 
     def _complete(self, arrays: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
         """What a call has to do after its launch; returns its outputs in order."""
         if self._copies_out:
             for index, host_address in self._copies_out:
-                self._native.copy_out(index, host_address)
-            self._native.synchronize()
+                self._on_driver.copy_out(index, host_address)
+            self._on_driver.synchronize()
         if self._finish is not None:
             values = tuple(map(self._finish, values))
         if self.has_own_stream:
@@ -151,11 +176,15 @@ class DeviceSession(Session):
         self.hold.clear()
         return values
 
-    def _replay(self) -> Callable[[], None]:
-        """What a bound call runs."""
-        run, ordinal, native = self._run, self._ordinal, self._native
-        fixed = self._chosen if self.has_own_stream else None
-        copies_in, copies_out = tuple(self._copies_in), tuple(self._copies_out)
+    def _replay_on(
+        self,
+        fixed: int | None,
+        copies_in: tuple[tuple[int, int], ...],
+        copies_out: tuple[tuple[int, int], ...],
+    ) -> Callable[[], None]:
+        """What a bound call runs, of the instance in use. fixed: its stream, else the current one;
+        copies: (index, host address) of arrays on the host."""
+        run, ordinal, on_driver = self._run, self._ordinal, self._on_driver
 
         def replay() -> None:
             run((current(ordinal) or LEGACY) if fixed is None else fixed)
@@ -165,11 +194,11 @@ class DeviceSession(Session):
 
         def replay_copied() -> None:
             for index, host_address in copies_in:
-                native.copy_in(index, host_address)
+                on_driver.copy_in(index, host_address)
             replay()
             for index, host_address in copies_out:
-                native.copy_out(index, host_address)
-            native.synchronize()
+                on_driver.copy_out(index, host_address)
+            on_driver.synchronize()
 
         return replay_copied
 
@@ -187,7 +216,7 @@ class DeviceSession(Session):
                 answer = DEVICE_KINDS[type(arrays[0])].answer(arrays[0])
             values = self._make_on_device(answer, addresses)
         else:
-            values = self._place(out, addresses)
+            values = self._take_outputs(out, addresses)
         if addresses != self._last:  # a caller that keeps its arrays pays for this once
             if out is not None:  # fresh outputs meet nothing
                 refuse_overlap(ports, self._outputs, addresses)
@@ -207,23 +236,20 @@ class DeviceSession(Session):
         self.finish_with(kind.finish)
         return values
 
-    def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
+    def _take_outputs(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         ports = self._outputs
         values = places(self._entry.structure.outputs, self._entry.outputs, out)
         for index, value in enumerate(values):
             port = ports[index]
             kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
-            addresses.append(kind.place(port, value, self))
+            addresses.append(kind.output(port, value, self))
         return values
 
     def synchronize(self) -> None:
         """Wait for the work of the last call; raises what went wrong in it."""
-        waits = self._native if self._shared is None else self._shared
-        waits.synchronize()
-
-    def _rest(self) -> None:
-        if self._native is not None or self._shared is not None:
-            self.synchronize()
+        waits = self._on_driver if self._shared is None else self._shared
+        if waits is not None:  # a closed one waited when it was closed
+            waits.synchronize()
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
         if getattr(value, "shape", None) is None:  # torch takes long to describe its interface
@@ -278,7 +304,7 @@ class DeviceSession(Session):
         """Copy host memory to the session's own; its device address."""
         self._is_plain = False
         if port.nbytes:
-            self._native.copy_in(port.index, host_address)
+            self._on_driver.copy_in(port.index, host_address)
             self._copies_in.append((port.index, host_address))
         return self._staged(port)
 
@@ -290,7 +316,7 @@ class DeviceSession(Session):
         return self._staged(port)
 
     def _staged(self, port: Port) -> int:
-        address: int = self._native.stage(port.index)
+        address: int = self._on_driver.stage(port.index)
         if self._last and self._last[port.index] != address:
             self._last = []  # the driver's addresses are others now, also if this call fails
         return address
@@ -321,13 +347,13 @@ class DeviceSession(Session):
         """The stream of this call: where only host arrays take part, the session's own."""
         if self._chosen is None:
             has_copies = self._copies_in or self._copies_out
-            self._chosen = self._native.stream if has_copies else LEGACY
+            self._chosen = self._on_driver.stream if has_copies else LEGACY
         return self._chosen
 
     def _give_back_older(self) -> None:
         """Let go of the older half of the borrowed arrays, once its calls have ended."""
-        self._native.reach_mark()
-        self._native.mark(self.stream)
+        self._on_driver.reach_mark()
+        self._on_driver.mark(self.stream)
         self._older_borrowed, self.borrowed = self.borrowed, []
         self._borrowed_bytes = 0
 
@@ -340,73 +366,3 @@ class DeviceSession(Session):
             self.borrowed.clear()
             self._older_borrowed.clear()
             self.memory = DeviceMemory(self._ordinal)  # the old one goes with the last output
-
-
-class DeviceProgram(Program):
-    """A bundle ready to run on a CUDA device; calls are asynchronous, in the order of a stream.
-
-    ordinal: the number of the device. A call runs on `stream=` where one is given (to the call, to
-    `session` or to `load`), else on torch's current stream where torch runs CUDA in this process,
-    else on the legacy default stream. Inputs may lie on the device or in host memory, which is
-    copied; outputs are new arrays of the kind of the first input, and where that one is a host
-    array, the call waits for its outputs. Nothing overwrites them later.
-
-    Threads that call the program take turns at its one session, so that no call allocates an arena;
-    `session()` gives a thread one of its own. An input of the name `out` or `stream` is given by
-    position.
-    """
-
-    _stateless = Turns
-
-    def __init__(
-        self,
-        manifest: Manifest,
-        target: Target,
-        digest: str,
-        plan: Plan,
-        loaded: Loaded,
-        stream: Any = None,
-    ) -> None:
-        """Made by `load` only."""
-        self.ordinal: int = loaded.executable.device
-        self.memory = DeviceMemory(self.ordinal)
-        self._stream = None if stream is None else handle_of(stream, self.ordinal)
-        super().__init__(manifest, target, digest, plan, loaded)
-        self.device = f"{target.device}:{self.ordinal}"
-
-    def _ports(
-        self, loaded: Loaded, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
-    ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        return ports(inputs, outputs, copier(copy_strided), self.ordinal)
-
-    def session(self, stream: Any = None, **sizes: int) -> DeviceSession:
-        """A session of one's own, with an arena of its own; `stream` is for all of its calls.
-
-        sizes: of its states, ints by name; those that are left out are the example's. Raises
-        `SessionSizeUnknown`, `SessionSizeInvalid`, `ProgramClosed` and `DeviceMemoryFull`.
-        """
-        chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
-        self._open()
-        return DeviceSession(self, chosen, self.memory, sizes)
-
-    def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:
-        """Fix the memory of inputs and outputs: the result is called without arguments.
-
-        Each call runs on `stream`, or on the stream that is current then, on what the arrays given
-        here hold; host arrays are copied at each call. Arrays of libraries other than torch must be
-        ready on that stream.
-        """
-        return super().bind(*arrays, out=out, **named)
-
-    def close(self) -> None:
-        """End the program and free its memory; see `Program.close`. Outputs stay."""
-        try:
-            super().close()
-        finally:
-            self.memory = DeviceMemory(self.ordinal)  # the old one goes with the last output
-
-    def synchronize(self) -> None:
-        """Wait for the work of the program's own session, with states that of the calling thread;
-        raises what went wrong in it."""
-        for session in self._sessions.idle():
-            session.synchronize()  # they are of a device

@@ -2,8 +2,9 @@
 
     program["decode"](token, position)     session.decode(token, position)
 
-What a program and its sessions know of an entry is an `Entry`; what a user holds is an
-`EntryPoint`, the entry of one program or of one session.
+A spec declares an `EntryPoint` (`aot/entry_points.py`); the manifest has an `Entry` of it, of which
+a program and its sessions make a `LoadedEntry`. What a user calls is an `EntryFunction`: the entry
+point of one program or of one session.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..arrays.port import Port
-    from ..bundle.manifest import Entry as ManifestEntry
-    from ..bundle.manifest import TensorSpec
-    from ..bundle.signature import Signature, Size
+    from ..bundle.manifest import Entry, TensorSpec
+    from ..bundle.signature import Dim, Signature
 
     Ports = tuple[tuple[Port, ...], tuple[Port, ...]]
 
 
-class Entry:
-    """An entry of a program as its sessions know it.
+class LoadedEntry:
+    """An entry point of a bundle as a program and its sessions know it.
 
     number: its place in the bundle; ports: those of fixed shapes; arity: how many arguments a call
     has where none is nested, else -1; give: makes a call's result of its outputs in order; shapes:
@@ -36,12 +36,12 @@ class Entry:
     __slots__ = ("arity", "dims", "give", "inputs", "name", "number", "outputs", "ports", "shapes",
                  "signature", "structure")  # fmt: skip
 
-    def __init__(self, number: int, row: ManifestEntry, ports: Ports) -> None:
+    def __init__(self, number: int, row: Entry, ports: Ports) -> None:
         self.number = number
         self.name: str = row.name
         self.inputs: tuple[TensorSpec, ...] = row.inputs
         self.outputs: tuple[TensorSpec, ...] = row.outputs
-        self.dims: tuple[Size, ...] = row.dims
+        self.dims: tuple[Dim, ...] = row.dims
         self.structure = row.structure
         self.signature: Signature = row.signature
         self.ports = ports
@@ -57,7 +57,7 @@ def _plain(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-class EntryPoint:
+class EntryFunction:
     """An entry point of a program or of a session; called like a program of its own.
 
     name, inputs, outputs, dims, signature: as of `Program`. Raises what a call of a program raises.
@@ -65,7 +65,7 @@ class EntryPoint:
 
     __slots__ = ("_entry", "_owner")
 
-    def __init__(self, owner: Any, entry: Entry) -> None:
+    def __init__(self, owner: Any, entry: LoadedEntry) -> None:
         """Made by programs and sessions only."""
         self._owner = owner
         self._entry = entry
@@ -86,7 +86,7 @@ class EntryPoint:
         return self._entry.outputs
 
     @property
-    def dims(self) -> tuple[Size, ...]:
+    def dims(self) -> tuple[Dim, ...]:
         """The sizes that its calls show, with their ranges."""
         return tuple(dim for dim in self._entry.dims if dim.input is not None)
 
@@ -113,18 +113,18 @@ class EntryPoint:
         return f"<aotc entry point {self.name} ({inputs}) -> ({outputs})>"
 
 
-class EntryPoints:
+class EntryFunctions:
     """The entry points of a program or of a session, by name and in the bundle's order."""
 
     __slots__ = ("_entries", "_owner")
 
-    def __init__(self, owner: Any, entries: Sequence[Entry]) -> None:
+    def __init__(self, owner: Any, entries: Sequence[LoadedEntry]) -> None:
         self._owner = owner
         self._entries = entries
 
-    def __getitem__(self, name: str) -> EntryPoint:
+    def __getitem__(self, name: str) -> EntryFunction:
         """Raises `EntryUnknown`."""
-        return EntryPoint(self._owner, find_entry(self._entries, name))
+        return EntryFunction(self._owner, find_entry(self._entries, name))
 
     def __iter__(self) -> Iterator[str]:
         return (entry.name for entry in self._entries)
@@ -139,11 +139,11 @@ class EntryPoints:
         """The names."""
         return list(self)
 
-    def values(self) -> list[EntryPoint]:
+    def values(self) -> list[EntryFunction]:
         """The entry points."""
-        return [EntryPoint(self._owner, entry) for entry in self._entries]
+        return [EntryFunction(self._owner, entry) for entry in self._entries]
 
-    def items(self) -> list[tuple[str, EntryPoint]]:
+    def items(self) -> list[tuple[str, EntryFunction]]:
         """Names and entry points."""
         return list(zip(self, self.values(), strict=True))
 

@@ -60,17 +60,17 @@ class Fallback:
     def step(
         self,
         call: TorchCall,
-        place: Callable[[str, int | str], int | None],
+        fixed_address: Callable[[str, int | str], int | None],
         device: tuple[str, int] = HOST,
     ) -> Step:
         """A call of a plan on the memory of one session, on the host or on a device.
 
-        `place` gives the address of memory that stays, and None for memory of one call.
+        `fixed_address` gives the address of memory that stays, and None for memory of one call.
         """
         host = self._hosts.get(device)
         if host is None:
             host = self._hosts[device] = OnDevice(self.torch, *device)
-        return Step(self, host, call, place)
+        return Step(self, host, call, fixed_address)
 
     def calls(self) -> dict[str, int]:
         """How often each op was called since the bundle was loaded."""
@@ -183,7 +183,7 @@ class Step:
         fallback: Fallback,
         host: Any,
         call: TorchCall,
-        place: Callable[[str, int | str], int | None],
+        fixed_address: Callable[[str, int | str], int | None],
     ) -> None:
         """See `Fallback.step`."""
         self._fallback = fallback
@@ -196,7 +196,7 @@ class Step:
         self._moving: list[tuple[list[Any], int, CallTensor, list[int]]] = []
         for tensors, specs in ((self._operands, call.operands), (self._results, call.results)):
             for spec in specs:
-                address = None if spec is None else place(*spec.memory)
+                address = None if spec is None else fixed_address(*spec.memory)
                 if spec is not None and address is None:
                     self._moving.append((tensors, len(tensors), spec, [-1]))
                     tensors.append(None)

@@ -4,7 +4,8 @@
 
 A call fills the addresses of inputs and outputs and makes one call into the driver. Nothing is
 compiled, measured or written here. Which session serves a call is the policy of a `Pool`; a session
-holds the shapes that it has met (`session.py`). What differs on a device is in `device.py`.
+holds the shapes that it has met (`session.py`). What differs on a device is its sessions
+(`device.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ import _thread
 import _weakref
 import sys
 
-from ..arrays.port import ports
-from ..arrays.strided import copier
 from ..bundle.manifest import find_entry, main_entry
 from ..errors import ProgramClosed, StateBusy
 from .arguments import places
-from .entry import Entry, EntryPoint, EntryPoints
+from .entry import EntryFunction, EntryFunctions, LoadedEntry
 from .session import Bound as Bound
 from .session import Session, close_each
 
@@ -26,20 +25,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Self
+    from typing import Any, Self, TypeVar, overload
 
-    from ..arrays.port import Port
     from ..bundle.manifest import Manifest, Target, TensorSpec
     from ..bundle.plan import LaunchPlan, Plan
+    from ..bundle.signature import Dim
     from ..bundle.signature import Signature as BundleSignature
-    from ..bundle.signature import Size
-    from ..bundle.weights import MappedFile, StagedMemory
+    from ..bundle.weights import MappedFile
     from .fallback import Fallback
     from .session import Ports, Session, Shapes
     from .state import States
+    from .statistics import Statistics, Stats
     from .weights import Weights
 
     Signature = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
+    Out = TypeVar("Out")  # the caller's own arrays, which a call writes and returns
 
 
 SHAPES_KEPT = 4096  # in each session, and at least LEAST_SHAPES_KEPT
@@ -151,7 +151,7 @@ class PerThread(Pool):
     def _there(self, session: Session | None) -> Session:
         if session is None:
             if self._is_closed:
-                self._make()  # which says so
+                raise ProgramClosed()
             raise StateBusy()
         return session
 
@@ -175,8 +175,8 @@ class Loaded:
     runs, where there are any; check: holds the plan of a call's shapes against the bundle.
     """
 
-    __slots__ = ("_lock", "_making", "_sessions", "_users", "check", "executable", "fallback",
-                 "file", "is_changing", "spans", "weights")  # fmt: skip
+    __slots__ = ("_ended", "_lock", "_making", "_sessions", "_users", "check", "executable",
+                 "fallback", "file", "is_changing", "spans", "weights")  # fmt: skip
 
     def __init__(
         self,
@@ -198,6 +198,8 @@ class Loaded:
         self.check = check
         self._users = 1  # the program
         self._lock = _thread.allocate_lock()
+        self._ended = _thread.allocate_lock()  # held while there are users
+        self._ended.acquire()
 
     def retain(self, session: Session | None = None) -> None:
         """Count a session; raises `ProgramClosed` where the code is unloaded."""
@@ -208,26 +210,21 @@ class Loaded:
             if session is not None:
                 self._sessions.add(_weakref.ref(session, self._sessions.discard))
 
-    def exchange(self, staged: StagedMemory | None, spans: Mapping[str, tuple[int, int]]) -> None:
-        """Have the weights in `staged` memory, where `spans` says, or the bundle's own where it is
-        None: at the same addresses, between two calls of each session."""
+    def exchange(self, put: Callable[[], None]) -> None:
+        """Have `put` make the weights others, at the same addresses, between two calls of each
+        session."""
         self.retain()
         held = []
         try:
             with self._making:
-                sessions = [session for each in list(self._sessions) if (session := each())]
+                sessions = self.sessions()
                 self.is_changing = True
                 for session in sessions:
                     session._turn.acquire()
                     held.append(session)
                 for session in sessions:
-                    session._rest()
-                if self.weights is None:
-                    self.executable.overwrite(self.spans if staged is None else spans)
-                elif staged is None:
-                    self.weights.restore()
-                else:
-                    self.weights.take(staged)
+                    session.synchronize()
+                put()
         finally:
             for session in held:
                 session._turn.release()
@@ -241,6 +238,19 @@ class Loaded:
             is_last = not self._users
         if is_last:
             self.executable.close()
+            self._ended.release()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until program and sessions have released it, for None without end; whether they
+        have."""
+        has_ended = self._ended.acquire(True, -1 if timeout_s is None else timeout_s)
+        if has_ended:
+            self._ended.release()
+        return has_ended
+
+    def sessions(self) -> list[Session]:
+        """Those that use it."""
+        return [session for each in list(self._sessions) if (session := each()) is not None]
 
     def __del__(self) -> None:
         # At the interpreter's end the process goes away, and so may what closing needs.
@@ -254,7 +264,7 @@ class Program:
     inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); dims: the dynamic
     sizes, each with its name and range; target: name of the target in use; device: where it
     runs, `cpu` or `cuda:0`; digest: hex SHA-256 of the bundle; threads: host threads that share
-    the work of one call.
+    the work of one call; of a device also ordinal, its number, and memory, for outputs.
 
     Calling it takes arrays in the order of `inputs` or by name, as torch tensors, numpy arrays,
     DLPack producers or plain buffers, nested as the model took them or as one flat list. The
@@ -265,43 +275,63 @@ class Program:
 
     Where it keeps states, a call continues where the last one of the same thread ended; a session
     of one's own starts with the bundle's values. `state` and `reset` are those of the thread.
+
+    On a device calls are asynchronous, in the order of a stream: on `stream=` where one is given
+    (to the call, to `session` or to `load`), else on torch's current stream where torch runs CUDA
+    in this process, else on the legacy default stream. Inputs may lie on the device or in host
+    memory, which is copied; where the first input is a host array, the call waits for its outputs.
+    Nothing overwrites them later. Threads that call the program take turns at its one session, so
+    that no call allocates an arena; `session()` gives a thread one of its own. An input of the name
+    `out` or `stream` is given by position.
     """
 
-    _stateless: type[Pool] = Pool  # the policy of programs that keep nothing
-
     def __init__(
-        self, manifest: Manifest, target: Target, digest: str, plan: Plan, loaded: Loaded
+        self,
+        manifest: Manifest,
+        target: Target,
+        digest: str,
+        plan: Plan,
+        loaded: Loaded,
+        kind: type[Session] = Session,
+        stream: Any = None,
+        statistics: Statistics | None = None,
     ) -> None:
-        """Made by `load` only."""
+        """Made by `load` only. kind: of sessions; stream: of all of them; statistics: what calls
+        are counted in, where they are."""
+        if statistics is not None:
+            from .statistics import counting
+
+            kind = counting(kind)
+        self._statistics = statistics
         self.manifest = manifest
         self.states: tuple[TensorSpec, ...] = manifest.states
         self.session_sizes = manifest.session
         self.target: str = target.name
+        self._kind = kind
         self.device: str = target.device
+        ordinal, memory, self._stream = kind._on(loaded.executable, stream)
+        self._is_host = ordinal is None
+        if not self._is_host:
+            self.ordinal, self.memory = ordinal, memory
+            self.device = f"{target.device}:{ordinal}"
         self.digest = digest
         self.plan = plan
         self._fallback = loaded.fallback
         self.refit: Mapping[str, bytes] = {}  # files of the weights program, by `load`
         self._changing: Weights | None = None
         self._entries = tuple(
-            Entry(number, row, self._ports(loaded, row.inputs, row.outputs))
+            LoadedEntry(number, row, kind._ports(loaded.executable, row.inputs, row.outputs))
             for number, row in enumerate(manifest.entries)
         )
         self._main = main_entry(self._entries)
         self._loaded: Loaded | None = loaded
         self._shapes: dict[tuple[int, ...], tuple[Any, Ports, int]] = {}
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
-        policy = PerThread if manifest.states else self._stateless
+        policy = PerThread if manifest.states else Pool if self._is_host else Turns
         self._sessions: Pool = policy(self.session)
         self.threads: int = loaded.executable.threads
 
-    def _ports(
-        self, loaded: Loaded, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
-    ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """The ports of inputs and of outputs."""
-        return ports(inputs, outputs, copier(loaded.executable.copy_strided))
-
-    def _at(self, loaded: Loaded, entry: Entry, values: list[int]) -> tuple[Any, Ports, int]:
+    def _at(self, loaded: Loaded, entry: LoadedEntry, values: list[int]) -> tuple[Any, Ports, int]:
         """For a call of an entry at these sizes, as `Signature.bind` gives them: the code with its
         plan, the ports, and how many such shapes a session keeps. What one session has met, all
         know.
@@ -319,29 +349,29 @@ class Program:
             code = loaded.executable.at(plan, *nbytes)
             rows = len(plan.steps) + STEPS_BESIDE
             limit = max(LEAST_SHAPES_KEPT, min(SHAPES_KEPT, code.steps_kept // rows))
-            found = code, self._ports(loaded, *shaped), limit
+            found = code, self._kind._ports(loaded.executable, *shaped), limit
             for oldest in list(known)[: max(0, len(known) + 1 - limit)]:
                 known.pop(oldest, None)  # another thread may have been here
             known[key] = found
         return found
 
     @property
-    def entries(self) -> EntryPoints:
+    def entries(self) -> EntryFunctions:
         """The entry points by name."""
-        return EntryPoints(self, self._entries)
+        return EntryFunctions(self, self._entries)
 
-    def entry(self, name: str | None = None) -> EntryPoint:
+    def entry(self, name: str | None = None) -> EntryFunction:
         """An entry point by name, for None the one that a call of the program itself runs.
 
         Raises `EntryUnknown` and `EntryNotNamed`.
         """
-        return EntryPoint(self, find_entry(self._entries, name))
+        return EntryFunction(self, find_entry(self._entries, name))
 
-    def __getitem__(self, name: str) -> EntryPoint:
+    def __getitem__(self, name: str) -> EntryFunction:
         """One of the entry points; raises `EntryUnknown`."""
         return self.entry(name)
 
-    def __getattr__(self, name: str) -> EntryPoint:
+    def __getattr__(self, name: str) -> EntryFunction:
         """The same, by attribute."""
         if name[:1] != "_" and any(entry.name == name for entry in self._entries):
             return self[name]
@@ -358,7 +388,7 @@ class Program:
         return find_entry(self._entries, None).outputs
 
     @property
-    def dims(self) -> tuple[Size, ...]:
+    def dims(self) -> tuple[Dim, ...]:
         """The dynamic sizes, each with its name and range; raises `EntryNotNamed`."""
         return find_entry(self._entries, None).dims
 
@@ -367,12 +397,24 @@ class Program:
         """Inputs and outputs with what their sizes obey; raises `EntryNotNamed`."""
         return find_entry(self._entries, None).signature
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, *arrays: Any, out: None = None, **arguments: Any) -> Any: ...
+
+        @overload
+        def __call__(self, *arrays: Any, out: Out, **arguments: Any) -> Out: ...
+
     def __call__(self, *arrays: Any, out: Any = None, **arguments: Any) -> Any:
         """Run once; see the class."""
         return self._call(self._main, arrays, out, arguments)
 
     def _call(
-        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, arguments: dict[str, Any]
+        self,
+        entry: LoadedEntry | None,
+        arrays: tuple[Any, ...],
+        out: Any,
+        arguments: dict[str, Any],
     ) -> Any:
         """One call of an entry."""
         sessions = self._sessions
@@ -381,7 +423,7 @@ class Program:
             return session._call(entry, arrays, out, arguments)
         finally:
             sessions.give(session)
-            if self._loaded is None:  # closed meanwhile
+            if not self._owned:  # closed meanwhile
                 sessions.close()
 
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
@@ -398,32 +440,35 @@ class Program:
             session.run_at(addresses, shapes)
         finally:
             sessions.give(session)
-            if self._loaded is None:
+            if not self._owned:
                 sessions.close()
 
     def _default(self) -> Session:
-        """The calling thread's session; one that nobody asked for keeps nothing."""
+        """The calling thread's session; else a new one, which nothing holds."""
         self._open()
         found = self._sessions.idle()
         return found[0] if found else self.session()
 
     @property
     def state(self) -> States:
-        """What the calling thread's calls of the program keep; see `Session.state`."""
+        """The states of the calling thread's calls; see `Session.state`."""
         return self._default().state
 
     def reset(self) -> None:
         """Give the calling thread's calls the initial state again."""
         self._default().reset()
 
-    def session(self, **sizes: int) -> Session:
+    def session(self, **sizes: Any) -> Session:
         """A session of one's own: a thread that keeps one never meets another's arena.
 
-        sizes: of its states, ints by name; those that are left out are the example's. Raises
-        `SessionSizeUnknown`, `SessionSizeInvalid`, `ProgramClosed` and, where memory does not
-        suffice, `DriverFault`s (`HostMemoryFull` for the states).
+        sizes: of its states, ints by name; those that are left out are the example's; on a device
+        also `stream`, for all of its calls. Raises `SessionSizeUnknown`, `SessionSizeInvalid`,
+        `ProgramClosed` and, where memory does not suffice, `DriverFault`s (`HostMemoryFull` for the
+        states, `DeviceMemoryFull`).
         """
-        return Session(self, sizes)
+        if not self._owned:  # closed, or it takes no new calls
+            raise ProgramClosed()
+        return self._kind._of(self, sizes)
 
     def bind(self, *arrays: Any, out: Any = None, **arguments: Any) -> Bound:
         """Fix the memory of inputs and outputs: the result is called without arguments.
@@ -435,7 +480,11 @@ class Program:
         return self._bind(self._main, arrays, out, arguments)
 
     def _bind(
-        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, arguments: dict[str, Any]
+        self,
+        entry: LoadedEntry | None,
+        arrays: tuple[Any, ...],
+        out: Any,
+        arguments: dict[str, Any],
     ) -> Bound:
         """A bound call of an entry, with a session of its own."""
         return self.session()._bind(entry, arrays, out, arguments)
@@ -493,24 +542,60 @@ class Program:
         where all ops are compiled."""
         return {} if self._fallback is None else self._fallback.calls()
 
+    def stats(self) -> Stats:
+        """What the program has done and holds; calls, errors and latencies where it was loaded
+        with `stats=True` or under `AOTC_STATS=1`."""
+        from .statistics import stats_of
+
+        return stats_of(self)
+
     def close(self) -> None:
         """End the program and free its memory; may be called again.
 
         Calls that run in other threads finish. Sessions and bound calls that the caller made
-        refuse to run from now on; code and weights go with the last of them that is closed.
+        refuse to run from now on; code and weights go with the last of them that is closed. Outputs
+        stay.
         """
         self._loaded = None
         try:
+            self._retire()
+        finally:
+            if not self._is_host:  # the old one goes with the last output
+                self.memory = type(self.memory)(self.ordinal)
+
+    def drain(self, timeout_s: float | None = None) -> bool:
+        """Take no new calls, wait until the calls that run have ended and the sessions and bound
+        calls of the callers are closed, then close.
+
+        timeout_s: the longest wait in seconds, None for no limit. Returns whether all ended in
+        time; those that had not refuse to run from then on, as after `close`. A new call raises
+        `ProgramClosed`; sessions that are open go on.
+        """
+        loaded = self._loaded
+        try:
+            self._retire()
+            return loaded is None or loaded.wait(timeout_s)
+        finally:
+            self.close()
+
+    def _retire(self) -> None:
+        """Give up code and weights, which sessions in use go on with; may be called again."""
+        try:
+            owned = self._owned.pop()
+        except IndexError:
+            owned = None
+        # A call that ends after this closes its session itself.
+        try:
             self._sessions.close()
         finally:
-            self._release()
+            if owned is not None:
+                owned.release()
 
-    def _release(self) -> None:
-        try:
-            loaded = self._owned.pop()
-        except IndexError:
-            return
-        loaded.release()
+    def synchronize(self) -> None:
+        """Wait for the work of the program's own session, with states that of the calling thread;
+        raises what went wrong in it."""
+        for session in self._sessions.idle():
+            session.synchronize()
 
     @property
     def closed(self) -> bool:

@@ -8,6 +8,8 @@ from operator import attrgetter
 
 from ..arrays.dlpack import Borrowed
 from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..arrays.port import ports
+from ..arrays.strided import copier
 from ..bundle.manifest import find_entry
 from ..bundle.signature import NO_SIZES
 from ..errors import (
@@ -18,7 +20,7 @@ from ..errors import (
     SessionBusy,
 )
 from .arguments import arrange, places, unfold
-from .entry import EntryPoint
+from .entry import EntryFunction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from ..bundle.manifest import TensorSpec
     from ..bundle.plan import Plan
     from ..bundle.signature import SessionSizes
-    from .entry import Entry
+    from .entry import LoadedEntry
     from .state import States
 
     Shapes = tuple[tuple[int, ...], ...]
@@ -52,16 +54,15 @@ if TYPE_CHECKING:
 
         plan: Plan
         session_sizes: SessionSizes
-        _entries: tuple[Entry, ...]
-        _main: Entry | None
+        _entries: tuple[LoadedEntry, ...]
+        _main: LoadedEntry | None
 
         @property
         def _loaded(self) -> object: ...
-        def _at(self, loaded: Any, entry: Entry, values: list[int]) -> tuple[Any, Ports, int]: ...
+        def _at(
+            self, loaded: Any, entry: LoadedEntry, values: list[int]
+        ) -> tuple[Any, Ports, int]: ...
         def _open(self) -> Code: ...
-        def _ports(
-            self, loaded: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
-        ) -> Ports: ...
 
 
 SHAPE = attrgetter("shape")
@@ -70,22 +71,22 @@ SHAPE = attrgetter("shape")
 class Instance:
     """A session at given shapes: the driver's session and the ports of inputs and outputs.
 
-    native: None once it is closed; last: the addresses that the driver's session holds.
+    on_driver: None once it is closed; last: the addresses that the driver's session holds.
     """
 
-    __slots__ = ("inputs", "last", "native", "outputs")
+    __slots__ = ("inputs", "last", "on_driver", "outputs")
 
-    def __init__(self, native: Any, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
-        self.native = native
+    def __init__(self, on_driver: Any, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
+        self.on_driver = on_driver
         self.inputs = inputs
         self.outputs = outputs
         self.last: list[int] = []
 
     def close(self) -> None:
         """Free what the driver holds for it; idempotent."""
-        native, self.native = self.native, None
-        if native is not None:
-            native.close()
+        on_driver, self.on_driver = self.on_driver, None
+        if on_driver is not None:
+            on_driver.close()
 
 
 class Session:
@@ -93,8 +94,8 @@ class Session:
 
     sizes: those of the states, by name, which it has from the beginning to its end.
 
-    With dynamic sizes, a session reads them from the inputs. For shapes that it has met
-    before, it makes the same one native call as for fixed ones; for new ones it checks them, makes
+    With dynamic sizes, a session reads them from the inputs. For shapes that it has met before, it
+    makes the same one call of the driver as for fixed ones; for new ones it checks them, makes
     their plan, and forgets those whose last use is the longest ago. All its shapes share one arena,
     which grows, and the states. So do its entry points: `session["decode"](…)` or
     `session.decode(…)` is a call of one, in the order of all calls of the session.
@@ -103,9 +104,26 @@ class Session:
     """
 
     __slots__ = ("__weakref__", "_addresses", "_all_known", "_arity", "_entry", "_inputs",
-                 "_instance", "_known", "_last", "_loaded", "_main", "_native", "_outputs",
+                 "_instance", "_known", "_last", "_loaded", "_main", "_on_driver", "_outputs",
                  "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
                  "sizes")  # fmt: skip
+
+    @staticmethod
+    def _on(executable: Any, stream: Any) -> tuple[Any, Any, Any]:
+        """Where sessions of the code run; see `DeviceSession._on`."""
+        return None, None, None
+
+    @staticmethod
+    def _ports(
+        executable: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> Ports:
+        """The ports of inputs and of outputs."""
+        return ports(inputs, outputs, copier(executable.copy_strided))
+
+    @classmethod
+    def _of(cls, program: Called, sizes: dict[str, Any]) -> Session:
+        """A session of a program; sizes: of its states, by name."""
+        return cls(program, sizes)
 
     def __init__(self, program: Called, sizes: Mapping[str, int] = NO_SIZES) -> None:
         """sizes: of the states, by name; those that are left out are the example's.
@@ -113,12 +131,12 @@ class Session:
         Raises `SessionSizeUnknown`, `SessionSizeInvalid` and what says that there is no memory.
         """
         self._loaded: Code | None = None
-        kept = program.session_sizes
-        self.sizes = kept.bind(sizes)
-        specs = kept.at(self.sizes)
+        of_states = program.session_sizes
+        self.sizes = of_states.bind(sizes)
+        specs = of_states.at(self.sizes)
         self._main = program._main
         self._entry = entry = program._main or program._entries[0]
-        self._slots = program.plan.kept_slots(entry.dims, self.sizes, specs)
+        self._slots = program.plan.state_slots(entry.dims, self.sizes, specs)
         self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
         loaded.retain(self)
@@ -134,7 +152,7 @@ class Session:
         self._shapes: Shapes | None = None  # those of the instance in use
         self._instance: Instance | None = None
         self._shared: Any = None  # what the instances share
-        self._native: Any = None
+        self._on_driver: Any = None
         self._last: list[int] = []  # what the driver's addresses hold
         try:
             if self._known is None:
@@ -157,7 +175,7 @@ class Session:
                 self._enter_shapes(entry.shapes or ())
         self._select(self._main or entries[0])
 
-    def _select(self, entry: Entry) -> None:
+    def _select(self, entry: LoadedEntry) -> None:
         """Have calls be of this entry."""
         self._entry = entry
         self._arity = entry.arity
@@ -170,9 +188,9 @@ class Session:
         if self._instance is not None:
             self._instance.last = self._last
         self._instance = instance
-        self._native = instance.native
-        self._addresses = instance.native.addresses
-        self._run: Callable[..., Any] = instance.native.run
+        self._on_driver = instance.on_driver
+        self._addresses = instance.on_driver.addresses
+        self._run: Callable[..., Any] = instance.on_driver.run
         self._inputs = instance.inputs
         self._outputs = instance.outputs
         self._last = instance.last
@@ -233,7 +251,7 @@ class Session:
         return Instance(code.session(shared), *ports)
 
     def _forget_shapes(self) -> None:
-        self._shapes = self._instance = self._native = None
+        self._shapes = self._instance = self._on_driver = None
         instances = [instance for known in self._all_known for instance in known.values()]
         for known in self._all_known:
             known.clear()
@@ -256,7 +274,7 @@ class Session:
         return self._call(self._main, arrays, out, named)
 
     def _call(
-        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
+        self, entry: LoadedEntry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Any:
         """One call of an entry."""
         if not self._turn.acquire(False):
@@ -285,19 +303,20 @@ class Session:
             raise SessionBusy()
         self._turn.acquire()
 
-    def _rest(self) -> None:
-        """Wait for work that goes on after a call: on the host there is none."""
+    def synchronize(self) -> None:
+        """Wait for the work of the last call; raises what went wrong in it. On the host it is done
+        when a call returns."""
 
-    def __getitem__(self, name: str) -> EntryPoint:
+    def __getitem__(self, name: str) -> EntryFunction:
         """One of its entry points; raises `EntryUnknown`."""
-        return EntryPoint(self, find_entry(self._program._entries, name))
+        return EntryFunction(self, find_entry(self._program._entries, name))
 
-    def __getattr__(self, name: str) -> EntryPoint:
+    def __getattr__(self, name: str) -> EntryFunction:
         """The same, by attribute."""
         if name[:1] != "_":
             entries = self._program._entries
             if any(entry.name == name for entry in entries):
-                return EntryPoint(self, find_entry(entries, name))
+                return EntryFunction(self, find_entry(entries, name))
         raise AttributeError(f"a session has no attribute or entry point `{name}`")
 
     @property
@@ -306,7 +325,7 @@ class Session:
         raises `ProgramClosed` once the session is closed."""
         from .state import States
 
-        return States(self._program.session_sizes.at(self.sizes), self._kept, self._turn)
+        return States(self._program.session_sizes.at(self.sizes), self._driver_states, self._turn)
 
     def fork(self) -> Session:
         """Another session of the same sizes, whose states hold now what this one's hold: a copy,
@@ -314,10 +333,10 @@ class Session:
         and, with nothing of the copy left behind, `HostMemoryFull` or `DeviceMemoryFull`.
         """
         with self._turn:
-            kept = self._kept()
+            states = self._driver_states()
             made = self._another()
             try:
-                made._kept().take(kept)
+                made._driver_states().take(states)
             except BaseException:
                 made.close()
                 raise
@@ -332,13 +351,13 @@ class Session:
         Raises `ProgramClosed`.
         """
         with self._turn:
-            self._kept().reset()
+            self._driver_states().reset()
 
-    def _kept(self) -> Any:
+    def _driver_states(self) -> Any:
         """The driver's states; raises `ProgramClosed`."""
         if self._loaded is None:
             raise ProgramClosed()
-        return (self._native if self._shared is None else self._shared).states
+        return (self._on_driver if self._shared is None else self._shared).states
 
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
         """Run once on memory at these addresses, inputs first; for callers that checked it all.
@@ -355,23 +374,50 @@ class Session:
         self._run()
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:
-        """This session with fixed memory; see `Program.bind`, which gives it to nobody else."""
+        """A call of this session with fixed memory; see `Program.bind`. Other calls of the session
+        may come between: the bound one then takes up its memory again."""
         return self._bind(self._main, arrays, out, named)
 
     def _bind(
-        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
+        self, entry: LoadedEntry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Bound:
-        """A bound call of an entry."""
-        if self._loaded is None:
-            raise ProgramClosed()
-        if entry is not self._entry:
-            self._select(entry or find_entry(self._program._entries, None))
+        """A bound call of an entry. Raises `SessionBusy` where a call runs."""
+        if not self._turn.acquire(False):
+            self._wait()
+        try:
+            if self._program._loaded is None or self._loaded is None:
+                raise ProgramClosed()
+            if entry is not self._entry:
+                self._select(entry or find_entry(self._program._entries, None))
+            return self._bound(arrays, out, named)
+        finally:
+            self._turn.release()
+
+    def _bound(self, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]) -> Bound:
+        """A bound call of the entry in use."""
         hold: list[Any] = []
         given = self._in_order(arrays, named)
         outputs = self._fill(given, out, hold)
         if not all(isinstance(each, Borrowed) for each in hold):  # a copy would go stale
             raise InputNotContiguous()
-        return Bound(self, self._run, outputs, (given, hold))
+        return Bound(self, self._replay, outputs, (given, hold))
+
+    def _replay(self) -> Callable[[], None]:
+        """What a bound call runs, of the instance in use."""
+        return self._run
+
+    def _take_up(self, bound: Bound) -> None:
+        """Have calls run on a bound call's memory again, as before other calls of the session."""
+        if bound._entry is not self._entry:
+            self._select(bound._entry)
+        if self._known is not None:
+            assert bound._shapes is not None
+            self._enter_shapes(bound._shapes)
+        addresses = list(bound._addresses)
+        for index in bound._staged:
+            addresses[index] = self._on_driver.stage(index)
+        self._addresses[:] = addresses
+        self._last = addresses
 
     def _fill(self, arrays: Sequence[Any], out: Any, hold: list[Any]) -> Any:
         """Write the addresses of all arrays, inputs in order; returns the outputs."""
@@ -388,7 +434,7 @@ class Session:
             result = self._make(first or BUFFER, addresses)
         else:
             result = out
-            self._place(out, addresses)
+            self._take_outputs(out, addresses)
         if addresses != self._last:  # a caller that keeps its arrays pays for this once
             if out is not None:  # fresh outputs meet nothing
                 refuse_overlap(ports, self._outputs, addresses)
@@ -424,14 +470,14 @@ class Session:
             addresses.append(address)
         return self._entry.give(values)
 
-    def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
+    def _take_outputs(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         """Append the addresses of the caller's outputs; returns these in order."""
         ports = self._outputs
         values = places(self._entry.structure.outputs, self._entry.outputs, out)
         for index, value in enumerate(values):
             port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses.append(kind.place(port, value))
+            addresses.append(kind.output(port, value))
         return values
 
     def close(self) -> None:
@@ -472,29 +518,47 @@ class Bound:
     It keeps its arrays alive. Two threads that call it at once take turns.
     """
 
-    __slots__ = ("_instance", "_keep", "_program", "_run", "_session", "_turn", "outputs")
+    __slots__ = ("_addresses", "_entry", "_keep", "_program", "_replay", "_run", "_session",
+                 "_shapes", "_staged", "_turn", "outputs")  # fmt: skip
 
-    def __init__(self, session: Session, run: Callable[..., Any], outputs: Any, keep: Any) -> None:
-        """Made by `Program.bind` only."""
+    def __init__(
+        self,
+        session: Session,
+        replay: Callable[[], Callable[[], Any]],
+        outputs: Any,
+        keep: Any,
+        staged: tuple[int, ...] = (),
+    ) -> None:
+        """Made by `bind` only. replay: gives what runs, of the session's instance in use; staged:
+        numbers of the arrays that lie in memory of the session's own."""
         self.outputs: Any = outputs
         self._keep = keep
         self._program = session._program
         self._session = session
-        self._instance = session._instance
-        self._run = run
+        self._entry = session._entry
+        self._shapes = session._shapes
+        self._addresses = session._last
+        self._staged = staged
+        self._replay = replay
+        self._run = replay()
         self._turn = session._turn
 
     def __call__(self) -> Any:
-        """Run on the bound memory."""
-        if self._program._loaded is None or self._instance.native is None:  # type: ignore[union-attr]
-            raise ProgramClosed()
+        """Run on the bound memory. Raises `ProgramClosed`."""
+        session = self._session
         with self._turn:
+            if self._program._loaded is None or session._loaded is None:
+                raise ProgramClosed()
+            if session._last is not self._addresses:  # other calls came between
+                session._take_up(self)
+                self._addresses = session._last
+                self._run = self._replay()
             self._run()
         return self.outputs
 
     @property
     def state(self) -> States:
-        """What its calls keep; see `Session.state`."""
+        """Its states; see `Session.state`."""
         return self._session.state
 
     def reset(self) -> None:

@@ -33,13 +33,15 @@ class States:
     the work of its last call.
     """
 
-    __slots__ = ("_kept", "_turn", "specs")
+    __slots__ = ("_driver_states", "_turn", "specs")
 
-    def __init__(self, specs: tuple[TensorSpec, ...], kept: Callable[[], Any], turn: Any) -> None:
-        """Made by `Session.state` only. specs: name, dtype and shape of each; kept: gives the
-        driver's states, or raises `ProgramClosed`; turn: the lock that calls hold."""
+    def __init__(
+        self, specs: tuple[TensorSpec, ...], driver_states: Callable[[], Any], turn: Any
+    ) -> None:
+        """Made by `Session.state` only. specs: name, dtype and shape of each; driver_states: gives
+        the driver's states, or raises `ProgramClosed`; turn: the lock that calls hold."""
         self.specs = specs
-        self._kept = kept
+        self._driver_states = driver_states
         self._turn = turn
 
     def __iter__(self) -> Iterator[str]:
@@ -66,16 +68,16 @@ class States:
         else:
             value, address = BUFFER.make(port)
         with self._turn:
-            self._kept().read(index, address)
+            self._driver_states().read(index, address)
         return value  # type: ignore[no-any-return]  # of one of the two kinds
 
     def read(self, name: str, out: Any) -> Any:
         """Copy a state into `out`, a contiguous array in host memory of the same dtype and shape,
         and return it; raises `StateUnknown` and `InputError`s."""
         port, index = self._find(name)
-        address = kind_of(port, out).place(port, out)
+        address = kind_of(port, out).output(port, out)
         with self._turn:
-            self._kept().read(index, address)
+            self._driver_states().read(index, address)
         return out
 
     def view(self, name: str) -> View:
@@ -87,7 +89,7 @@ class States:
         """
         port, index = self._find(name)
         with self._turn:
-            found: View = self._kept().view(index, port.dtype, port.shape)
+            found: View = self._driver_states().view(index, port.dtype, port.shape)
         return found
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -97,7 +99,7 @@ class States:
         hold: list[Any] = []  # a contiguous copy, alive until it is read
         address = kind_of(port, value).address(port, value, hold)
         with self._turn:
-            self._kept().write(index, address)
+            self._driver_states().write(index, address)
 
     def _find(self, name: str) -> tuple[Port, int]:
         for index, spec in enumerate(self.specs):

@@ -19,6 +19,7 @@ from ..arrays.buffers import buffer_address
 from ..arrays.dtypes import DTYPES
 from ..bundle.manifest import HEAD_NAME, TABLES_NAME
 from ..bundle.parameters import PARAMETERS_NAME, Parameters
+from ..bundle.placement import PLACEMENT_NAME, Placement
 from ..bundle.plan import Plan, split_library
 from ..bundle.plan_rules import check_steps
 from ..bundle.signature import TensorSpec
@@ -26,6 +27,7 @@ from ..bundle.weights import ALIGNMENT_BYTES, MappedFile, StagedMemory, read_hea
 from ..drivers import load as load_driver
 from ..errors import (
     BundleMalformed,
+    DriverFault,
     ProgramClosed,
     WeightsAbsent,
     WeightsMismatch,
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 
 HOST_DEVICE = "cpu"
 NAMES_SHOWN = 8
+NOT_HELD = (
+    "weights that are stored quantised or folded with others, so that no sum can be made of them"
+)
 
 
 class Weights:
@@ -61,8 +66,10 @@ class Weights:
         self._files, self._path = files, path
         self._turn = _thread.allocate_lock()
         self._parameters: Parameters | None = None
+        self._placement: Placement | None = None
         self._codes: dict[str, tuple[Any, Plan]] = {}  # what is loaded, by the plan's file
         self._current: StagedMemory | None = None  # what is on a device, where it is not the file's
+        self._is_on_device = False  # whether the device alone has the weights
 
     @property
     def parameters(self) -> Parameters:
@@ -74,12 +81,24 @@ class Weights:
             self._parameters = Parameters.from_bytes(self._files[PARAMETERS_NAME], where)
         return self._parameters
 
+    @property
+    def placement(self) -> Placement | None:
+        """Where stored tensors hold parameters as they are; None where the bundle does not say."""
+        if self._placement is None and PLACEMENT_NAME in self._files:
+            where = f"{self._path}/{PLACEMENT_NAME}"
+            found = Placement.from_bytes(self._files[PLACEMENT_NAME], where)
+            found.check(self.parameters, where)
+            self._placement = found
+        return self._placement
+
     def load(self, source: Any, loaded: Any) -> None:
         """See `Program.load_weights`."""
         with self._turn:
             addresses, _keep = self.match(source)
             staged = StagedMemory(loaded.file.nbytes)
             try:
+                if loaded.weights is None and self._load_on_device(addresses, staged, loaded):
+                    return
                 spans = staged.spans(loaded.spans, loaded.file.address)
                 head = min(address for address, _ in loaded.spans.values()) - loaded.file.address
                 ctypes.memmove(staged.address, loaded.file.address, head)
@@ -88,6 +107,30 @@ class Weights:
             finally:
                 if staged is not self._current:
                     staged.close()
+
+    def _load_on_device(self, addresses: Sequence[int], staged: StagedMemory, loaded: Any) -> bool:
+        """Copy rows of parameters from where they lie to the device, and what is computed of them
+        by way of staged memory; answers False where the bundle does not say which are which."""
+        from .device_weights import rows_of
+
+        rows, placement, executable = self.parameters, self.placement, loaded.executable
+        if placement is None or not executable.weights.keys() >= rows.made:
+            return False
+        computed = () if placement.rest is None else placement.rest.outputs
+        copied = rows.made.difference(computed)
+        if not copied <= {*placement.moved, *(row.stored for row in rows.parameters)}:
+            return False
+        parts = rows_of(rows, placement, copied, loaded.spans, addresses, executable.weights)
+        spans = dict(loaded.spans)
+        beside = staged.spans(loaded.spans, loaded.file.address)
+        spans |= {name: beside[name] for name in computed}
+        if placement.rest is not None:
+            self._run(placement.rest, rows.parameters, addresses, spans)
+        whole = [(executable.weights[name], *spans[name]) for name in computed]
+        loaded.exchange(lambda: executable.copy_in(whole, parts))
+        self._keep(None)
+        self._is_on_device = True
+        return True
 
     def match(self, source: Any) -> tuple[list[int], Given]:
         """The address of each parameter of a source, and what keeps them alive."""
@@ -195,11 +238,13 @@ class Weights:
                 raise WeightsNotReplaceable(reason="it was built without `--adapters`")
             changes = read_adapter(path, scale)
             targets = self._targets(changes, os.fspath(path))
+            if loaded.weights is None and self._apply_on_device(targets, loaded):
+                return
             nbytes = loaded.file.nbytes
             blocks = [StagedMemory(nbytes) for _ in range(2)]
             staged, discarded = blocks
             try:
-                base = loaded.file.address if self._current is None else self._current.address
+                base = self._base(loaded, blocks)
                 old = {
                     name: (base + address - loaded.file.address, size)
                     for name, (address, size) in loaded.spans.items()
@@ -212,7 +257,7 @@ class Weights:
                 affected, beside = self._affected(targets, raw)
                 if lost or beside:
                     names = sorted({*lost, *beside})
-                    raise _mismatch(os.fspath(path), "weights that are folded with others", names)
+                    raise _mismatch(os.fspath(path), NOT_HELD, names)
                 for number, address in adapted.items():
                     row = rows.parameters[number]
                     if row.stored:
@@ -236,27 +281,76 @@ class Weights:
 
     def _exchange(self, staged: StagedMemory | None, spans: Spans, loaded: Any) -> None:
         """Put staged memory, or the file's, in place; on a device keep what was copied there."""
-        loaded.exchange(staged, spans)
+
+        def put() -> None:
+            if loaded.weights is None:
+                loaded.executable.overwrite(loaded.spans if staged is None else spans)
+            elif staged is None:
+                loaded.weights.restore()
+            else:
+                loaded.weights.take(staged)
+
+        loaded.exchange(put)
+        self._is_on_device = False
         if loaded.weights is None:
-            old, self._current = self._current, staged
-            if old is not None:
-                old.close()
+            self._keep(staged)
+
+    def _keep(self, staged: StagedMemory | None) -> None:
+        """Keep what was copied to a device, if anything, and what was kept no longer."""
+        old, self._current = self._current, staged
+        if old is not None:
+            old.close()
+
+    def _apply_on_device(self, targets: Mapping[int, Change], loaded: Any) -> bool:
+        """Add the changes where the weights lie; answers False where they do not lie there as they
+        are, or the memory for their sums is not there."""
+        from .device_weights import DeviceSums
+
+        placement, sums = self.placement, None
+        if placement is not None:
+            sums = DeviceSums.of(self.parameters, placement, self._files, targets, loaded)
+        if sums is None:
+            return False
+        try:
+            try:
+                sums.compute()
+            except DriverFault as error:
+                if error.code != "device-memory-full":
+                    raise
+                return False
+            loaded.exchange(sums.put)
+            self._keep(None)
+            self._is_on_device = True
+        finally:
+            sums.close()
+        return True
+
+    def _base(self, loaded: Any, blocks: list[StagedMemory]) -> int:
+        """Where the weights that the program has lie on the host, as in its file."""
+        if not self._is_on_device:
+            return loaded.file.address if self._current is None else self._current.address
+        blocks.append(StagedMemory(loaded.file.nbytes))
+        base = blocks[-1].address
+        ctypes.memmove(base, loaded.file.address, loaded.file.nbytes)
+        loaded.executable.read_weights(blocks[-1].spans(loaded.spans, loaded.file.address))
+        return base
 
     def _targets(self, changes: Mapping[str, Change], path: str) -> dict[int, Change]:
         """Parameter → what is added to it; raises `AdapterMismatch`."""
         from .adapters import _mismatch
 
-        rows = self.parameters.parameters
-        numbers = {name: number for number, row in enumerate(rows) for name in row.names}
+        parameters = self.parameters.parameters
+        numbers = {name: number for number, row in enumerate(parameters) for name in row.names}
         dtypes = {each.dtype for each in self.parameters.adapters}
         other = [module for module in changes if f"{module}.weight" not in numbers]
         if other:
             raise _mismatch(path, "modules that the model has not", other)
         found: dict[int, Change] = {}
         for module, change in changes.items():
-            row = rows[numbers[f"{module}.weight"]]
-            if row.shape != (change.rows, change.inner) or row.dtype not in dtypes:
-                sizes = f"{module} ({change.rows} × {change.inner}, the weight is {row.dtype}"
+            row = parameters[numbers[f"{module}.weight"]]
+            if row.shape != change.shape or row.dtype not in dtypes:
+                rows, columns = change.shape
+                sizes = f"{module} ({rows} × {columns}, the weight is {row.dtype}"
                 raise _mismatch(path, "other sizes", [f"{sizes}{list(row.shape)})"])
             found[numbers[f"{module}.weight"]] = change
         return found
@@ -289,15 +383,16 @@ class Weights:
         sizes = [rows.parameters[number].nbytes for number in targets]
         found = dict(zip(targets, _laid_out(sizes, blocks), strict=True))
         for number, change in targets.items():
-            row, (a, b) = rows.parameters[number], change.addresses
-            scale = ctypes.c_float(change.scale)
+            row, (count, inner) = rows.parameters[number], change.shape
+            left, right = change.left.singles(), change.right.singles()
+            scale = ctypes.c_float(change.left.scale)
             inputs = [
                 (raw[number], row.nbytes),
-                (a, 4 * change.rank * change.inner),
-                (b, 4 * change.rows * change.rank),
+                (buffer_address(right), 4 * change.rank * inner),
+                (buffer_address(left), 4 * count * change.rank),
                 (ctypes.addressof(scale), 4),
             ]
-            dims = (change.inner, change.rows, change.rank)  # k, n, r: by name
+            dims = (inner, count, change.rank)  # k, n, r: by name
             outputs = [(found[number], row.nbytes)]
             self._call(codes[row.dtype], inputs, outputs, spans, dims)
         return found

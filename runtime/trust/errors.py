@@ -68,7 +68,7 @@ class SigningExtraMissing(EnvironmentFault):
     """Signatures are to be made or checked, and the extra `signing` is not installed."""
 
     template = "`cryptography` is not installed, which signatures need"
-    hint = 'pip install "aotc[signing]"'
+    hint = 'pip install "aotc[signing]"; in a checkout of aotc: pip install ".[signing]"'
 
 
 class KeyInvalid(AotcError):
@@ -92,3 +92,4 @@ class RevocationListInvalid(AotcError):
 
     exit_code = 2
     template = "`{path}`: {where} is {found}, expected {expected}"
+    hint = "one digest a line: `sha256:` and 64 hex digits; `#` begins a comment"

@@ -230,7 +230,7 @@ def test_a_library_of_the_digest_with_another_workspace(built, many, monkeypatch
             bind([other], libraries, "bundle")
 
 
-def test_incompatible_runtimes_are_told_by_the_feature(built):
+def test_incompatible_runtimes_refuse_by_the_feature(built):
     from aotc.runtime.bundle.manifest import Manifest
 
     bundle = built(models.FAILING)

@@ -11,6 +11,7 @@ from benchmarks.dynamic import DTYPES, PAGE, Figures, Settings, main, with_table
 TINY = ["--small", "--rounds", "1", "--seconds", "0.001", "--shapes", "2"]
 
 
+@pytest.mark.nightly
 def test_it_runs(capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("AOTC_CACHE_DIR", str(tmp_path))
     assert main([*TINY, "perceptron"]) in (0, 1)  # no figure of this machine counts

@@ -41,7 +41,7 @@ BY_HAND = "(q @ k.mT * SIZE**-0.5 + mask).softmax(-1) @ v"
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Few rows are several blocks; kernels of small blocks compile sooner."""
+    """Few rows are several blocks; kernels of small blocks compile faster."""
     monkeypatch.setattr(attention, "LARGEST_BLOCK", attention.SMALLEST_BLOCK)
 
 

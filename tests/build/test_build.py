@@ -223,7 +223,7 @@ def test_frozen_without_tuning_builds_from_the_cache_alone(aotc, build, spec, tm
 
 
 def test_every_command_says_the_same_of_frozen(aotc):
-    said = "measure nothing and compile nothing that is not in cache or record"
+    said = "measure nothing, and fail if a kernel is neither in cache nor record"
     _, out, _ = aotc("doctor", "--json")
     (row,) = [row for row in json.loads(out)["settings"] if row["name"] == "AOTC_FROZEN"]
     assert row["meaning"] == said

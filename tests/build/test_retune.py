@@ -1,6 +1,7 @@
 """`aotc tune BUNDLE`: a bundle holds enough, and the result is what a build would give."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -112,15 +113,71 @@ def test_without_sources_it_says_so(tune, bundle, tmp_path):
     assert "has no sources" in errors
 
 
-def test_torch_is_not_imported(bundle, cache, tmp_path):
-    words = ["tune", str(bundle), "-o", str(tmp_path / "out"), "--cache-dir", str(cache)]
-    code = (
-        "import sys; sys.modules['torch'] = None; "
-        "from aotc.aot.cli.program import run; "
-        f"print(run({[*words, '--quiet']!r}))"
+HOOKED = """
+import os, sys
+from pathlib import Path
+
+sys.modules["torch"] = None
+bundle, allowed, words = Path(sys.argv[1]), tuple(sys.argv[2].split(os.pathsep)), sys.argv[3:]
+texts = [path.read_text() for path in bundle.glob("sources/*.py")]
+assert texts
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "os.chmod", "os.link",
+           "os.symlink", "shutil.")
+NEVER = ("socket.__new__", "socket.connect", "socket.getaddrinfo", "os.system", "os.exec",
+         "os.fork", "os.posix_spawn", "pickle.", "urllib.")
+seen, workers = [], 0
+
+def is_outside(path):
+    if isinstance(path, int):  # of a descriptor that was opened
+        return False
+    path = os.path.abspath(os.fsdecode(path))
+    return not path.startswith((*allowed, "/dev/"))
+
+def hook(event, args):
+    global workers
+    if event == "open":
+        if args[2] & WRITES and is_outside(args[0]):
+            seen.append((event, args[0]))
+    elif event.startswith(CHANGES):
+        paths = [each for each in args[:2] if isinstance(each, (str, bytes))]
+        if any(os.path.isabs(os.fsdecode(path)) and is_outside(path) for path in paths):
+            seen.append((event, paths))
+    elif event == "subprocess.Popen":
+        workers += "confined" in args[1]
+        if args[0] != sys.executable or "confined" not in args[1]:
+            seen.append((event, args[1]))
+    elif event == "compile":
+        text = args[0].decode(errors="replace") if isinstance(args[0], bytes) else str(args[0])
+        if any(each in text or text in each for each in texts if len(text) > 200):
+            seen.append((event, args[1]))
+    elif event == "exec":
+        if args[0].co_filename.startswith((str(bundle), *allowed)):
+            seen.append((event, args[0].co_filename))
+    elif event.startswith(NEVER):
+        seen.append((event, args))
+
+sys.addaudithook(hook)
+from aotc.aot.cli.program import run
+
+code = run(words)
+print(code, seen, workers > 0)
+"""
+
+
+def test_the_process_of_tune_executes_nothing_of_the_bundle(bundle, tmp_path):
+    """Nor imports torch, opens a connection, or writes elsewhere: confined workers run sources."""
+    cache, temporary = tmp_path / "cache", tmp_path / "tmp"
+    temporary.mkdir()
+    words = ("tune", bundle, "-o", tmp_path / "out", "--cache-dir", cache, "--quiet")
+    done = subprocess.run(
+        [sys.executable, "-c", HOOKED, bundle, str(tmp_path), *words],
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0", done.stderr
+    assert done.stdout.splitlines()[-1] == "0 [] True", done.stderr
 
 
 def test_sources_are_read_as_they_were_written(bundle):

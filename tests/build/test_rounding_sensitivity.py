@@ -49,7 +49,7 @@ def made(tmp_path, cache):
     return lambda: build(str(spec), tmp_path / "out", ["cpu"], BuildOptions(cache, force=True))
 
 
-def test_decisions_of_the_last_bits_build_and_are_told(made):
+def test_decisions_of_the_last_bits_build_and_are_reported(made):
     """A sum of shares is 1 or its neighbour; which one, hangs on the order of the sum."""
     with pytest.warns(UserWarning, match="were not compared") as notes:
         report = made()

@@ -19,6 +19,7 @@ PROBE = [
     "-c",
     "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import torch'], check=True)",
 ]
+IMPOSSIBLE = "not possible here"
 # Variation → what differs: environment, options of `aotc build`, words before the command.
 VARIATIONS = {
     "as it is": {},
@@ -50,7 +51,7 @@ def build(folder: Path, name: str, spec: Path) -> Path | str:
     cwd.mkdir(exist_ok=True)
     words = row.get("words", ())
     if words and subprocess.run([*words, *PROBE], capture_output=True, check=False).returncode:
-        return "not possible here"
+        return IMPOSSIBLE
     if name == "another user":
         for path in (own, *own.rglob("*")):
             os.chown(path, 65534, 65534)
@@ -93,7 +94,7 @@ def main(folder: Path, specs: list[Path], names: list[str]) -> int:
         for name in names:
             made = build(folder / spec.stem, name, spec)
             if isinstance(made, str):
-                is_absent = made == "not possible here"
+                is_absent = made == IMPOSSIBLE
                 failed += not is_absent
                 print(f"{spec.stem}: {name}: {made}")
                 continue

@@ -97,7 +97,7 @@ def test_layers_are_asked_in_their_order(tmp_path, lower):
     assert store.get(KEY).files["k.o"] == b"code of the second"
 
 
-class Remembering:
+class Recording:
     """A layer that is far away: what it gives is kept above."""
 
     is_copied = True
@@ -114,7 +114,7 @@ class Remembering:
 
 
 def test_what_a_layer_that_is_copied_gives_is_asked_for_once(tmp_path):
-    layer = Remembering()
+    layer = Recording()
     store = Store(tmp_path / "own", [layer])
     assert dict(store.get(KEY).files) == dict(store.get(KEY).files) == FILES
     assert (layer.asked, store.counters.hits, store.counters.misses) == (1, 2, 0)

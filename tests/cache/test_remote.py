@@ -97,7 +97,7 @@ def test_an_entry_without_the_files_it_should_have_is_a_miss(filled, tmp_path):
         assert store.get(ENTRY, (frozenset({"kernel.o"}),)) is None
 
 
-def test_nothing_is_written_without_a_token_or_when_told_not_to(server, tmp_path):
+def test_nothing_is_written_without_a_token_or_when_set_to_read(server, tmp_path):
     for given in ({}, {"token": TOKEN, "is_writable": False}):
         store = reader(server, tmp_path / f"own{len(given)}", **given)
         store.get(ENTRY)
@@ -581,3 +581,14 @@ def test_the_address_of_a_record_tells_nothing_and_needs_the_key(filled):
     (path,) = (path for path in filled.files if path.startswith("/ac/"))
     assert ENTRY.digest not in path
     assert json.loads(filled.files[path].partition(b"\n")[2])["key"] == ENTRY.record()
+
+
+def test_without_another_thread_files_are_fetched_one_after_the_other(monkeypatch):
+    def refuse(*_arguments, **_named):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "_start_new_thread", refuse)
+    layer = RemoteLayer("http://127.0.0.1:1", KEY)
+    assert list(layer._parallel(lambda number: number + 1, range(40))) == list(range(1, 41))
+    with pytest.raises(ZeroDivisionError):
+        list(layer._parallel(lambda number: 1 // number, range(3)))

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -26,6 +27,11 @@ def files(number):
     return {"facts.json": b"{}", "kernel.code": b"%d " % number * 50_000, "kernel.texts": b""}
 
 
+def own_user():
+    """nginx's workers of root are another user, who cannot enter the folders of a test."""
+    return f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
+
+
 def command(name, config, folder):
     """How a server is run in the foreground; it need not be installed at its usual place."""
     program = shutil.which(name, path=PLACES)
@@ -41,7 +47,7 @@ def command(name, config, folder):
             "-e",
             folder / "error.log",
             "-g",
-            "daemon off;",
+            f"daemon off; {own_user()}",
         ]
     beside = Path(program).resolve().parent.parent / "lib" / "lighttpd"
     if not (beside / "mod_webdav.so").exists():
@@ -55,8 +61,6 @@ def url(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     for name in ("files/ac", "files/cas", "incoming"):
         (folder / name).mkdir(parents=True)
-    for path in (folder, *folder.parents[:2], *folder.rglob("*")):
-        path.chmod(0o777 if path.is_relative_to(folder) else 0o755)  # its workers are another user
     port = free_port()
     text = (HERE / f"{request.param}.conf").read_text()
     for word, value in (("PORT", str(port)), ("FOLDER", str(folder)), ("TOKEN", TOKEN)):

@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.export import Dim  # noqa: E402  needs torch
+
 from aotc.aot import errors  # noqa: E402
 from aotc.aot.capture.capture import WeightWarning, capture, warn_of_weights  # noqa: E402  needs torch
 from aotc.aot.capture.spec import spec_of  # noqa: E402
@@ -45,7 +47,7 @@ EXPORT = {
 
 
 @pytest.mark.parametrize("model", EXPORT, ids=lambda model: model.__name__)
-def test_what_export_refuses_has_reason_line_and_cure(model, capsys):
+def test_what_export_refuses_has_reason_line_and_remedy(model, capsys):
     meaning, line, remedy = EXPORT[model]
     with pytest.raises(errors.ExportFailed) as caught:
         capture(spec_of(model, (X,), "test_refusals.py"))
@@ -70,6 +72,46 @@ def test_all_places_that_read_data_are_named():
     for line in ("if x.sum() > 0:", "rows = int(x[0, 0])", "* float(x.max())"):
         assert caught.value.source.count(line) == 1
     assert caught.value.source.index("sum()") < caught.value.source.index("int(")
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(x)[0]
+
+
+ROWS = Dim("rows", min=2, max=64)
+SIZES = {
+    "a multiple": (
+        lambda x: x.view(-1, 4, 4).sum(1),
+        torch.ones(8, 4),
+        "suggests `_rows = Dim",
+        "2 * length",
+    ),
+    "a number": (lambda x: x.reshape(4, 4), X, "it needs `rows = 4`)", "another range"),
+    "a range": (
+        lambda x: x if x.shape[0] > 2 else -x,
+        X,
+        "Dim('rows', min=3, max=64)`)",
+        "Dim.AUTO",
+    ),
+    "a layer": (Recurrent(), X[None], "it needs `rows = 4`; `rnn` is a GRU)", "recurrent-models"),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_what_a_model_asks_of_sizes_is_said_by_their_names(name):
+    model, x, words, remedy = SIZES[name]
+    shapes = ({x.ndim - 2: ROWS},)
+    with pytest.raises(errors.ExportFailed) as caught:
+        capture(spec_of(model, (x,), "test_refusals.py", dynamic_shapes=shapes))
+    assert words in caught.value.message
+    assert remedy in caught.value.hint_text
+    assert not {"TORCH_LOGS", "L['", "guard"} & set(caught.value.message.split())
+    assert len(caught.value.message.splitlines()) == 2
 
 
 class Sparse(torch.nn.Module):

@@ -110,14 +110,14 @@ def test_a_change_shows_where_it_belongs(spec, change, expected):
 
 
 @pytest.mark.parametrize("name", ["fingerprinted.py", "fingerprinted_helper.py"])
-def test_a_file_is_told_by_its_bytes(spec, tmp_path, name):
+def test_a_file_is_hashed_by_its_bytes(spec, tmp_path, name):
     before = fingerprint(spec)
     with (tmp_path / name).open("a") as file:
         file.write("# another line\n")
     assert differing(spec, before) == {"files"}
 
 
-def test_torch_s_switches_are_told(spec):
+def test_torch_s_switches_are_hashed(spec):
     before = fingerprint(spec)
     torch.set_default_dtype(torch.float64)
     try:
@@ -126,7 +126,7 @@ def test_torch_s_switches_are_told(spec):
         torch.set_default_dtype(torch.float32)
 
 
-def test_shared_memory_is_told():
+def test_shared_memory_is_hashed():
     def model(is_tied):
         torch.manual_seed(0)
         pair = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
@@ -184,12 +184,24 @@ UNTOLD = {
         Holder(torch.ones(2).as_subclass(Wrapped)), (torch.ones(2),)
     ),
     "a sparse tensor": lambda: spec_of(Holder(torch.ones(2, 2).to_sparse()), (torch.ones(2),)),
-    "dims that vary": lambda: spec_of(
-        Holder(1), (torch.ones(2),), dynamic_shapes=({0: torch.export.Dim("n")},)
-    ),
 }
 
 
+def test_dims_that_vary_are_hashed_by_what_they_mean():
+    def of(*dims):
+        shapes = [{0: dim} for dim in dims] + [{}] * (2 - len(dims))
+        inputs = torch.ones(2, 2), torch.ones(2, 2)
+        spec = spec_of(torch.nn.PairwiseDistance(), inputs, dynamic_shapes=tuple(shapes))
+        return fingerprint(spec)["dims"]
+
+    dim = torch.export.Dim
+    equal = [(dim("n"), dim("n")), (dim("n", max=8), dim("n", max=8))]
+    assert [of(*each) for each in equal] == [of(*each) for each in equal]
+    others = [(dim("n"),), (dim("m"),), (dim("n", max=8),), (dim("n", min=2),), (2 * dim("n"),)]
+    others += [(dim("n"), dim("m")), (dim("n"), dim("n")), (dim("n"), dim.AUTO), (dim.STATIC,)]
+    assert len({of(*each) for each in others}) == len(others)
+
+
 @pytest.mark.parametrize("make", UNTOLD.values(), ids=UNTOLD)
-def test_what_cannot_be_told_has_none(make):
+def test_what_cannot_be_hashed_has_none(make):
     assert fingerprint(make()) is None

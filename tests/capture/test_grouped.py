@@ -66,27 +66,27 @@ def test_histograms_are_torchs():
     assert torch.equal(compiled(ranged, whole), ranged(whole))
 
 
-def products(data, turned, ends, gradient):
+def products(data, transposed, ends, gradient):
     """All that a layer of experts and its gradients ask for, by both libraries' ops."""
-    matrices, ops = turned.transpose(-2, -1), torch.ops.transformers
+    matrices, ops = transposed.transpose(-2, -1), torch.ops.transformers
     found = (
         ops.grouped_mm_fallback(data, matrices, ends),
         *ops.grouped_mm_fallback_backward(data, matrices, ends, gradient),
     )
     if data.dtype != torch.bfloat16:  # torch's own takes no other
         return found
-    columns = torch._grouped_mm(turned, data.t(), offs=ends)
+    columns = torch._grouped_mm(transposed, data.t(), offs=ends)
     both = torch._grouped_mm(data.t(), gradient, offs=ends)
     return *found, torch._grouped_mm(data, matrices, offs=ends), columns.t(), both
 
 
-def expected_products(data, turned, ends, gradient):
-    data, turned, gradient = data.double(), turned.double(), gradient.double()
-    rows = rows_by_group(data, turned.transpose(-2, -1), ends)
+def expected_products(data, transposed, ends, gradient):
+    data, transposed, gradient = data.double(), transposed.double(), gradient.double()
+    rows = rows_by_group(data, transposed.transpose(-2, -1), ends)
     starts = [0, *ends.tolist()[:-1]]
     parts = [slice(start, end) for start, end in zip(starts, ends.tolist(), strict=True)]
     depth = torch.stack([data[part].t() @ gradient[part] for part in parts])
-    return rows, rows_by_group(gradient, turned, ends), depth, rows, rows, depth
+    return rows, rows_by_group(gradient, transposed, ends), depth, rows, rows, depth
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
@@ -94,12 +94,14 @@ def test_products_in_groups_are_those_of_each_group(dtype):
     pytest.importorskip("transformers.integrations.moe")
     generator = torch.Generator().manual_seed(1)
     shapes = ((ROWS, DEPTH), (GROUPS, WIDTH, DEPTH), (ROWS, WIDTH))
-    data, turned, gradient = (torch.randn(each, generator=generator).to(dtype) for each in shapes)
+    data, transposed, gradient = (
+        torch.randn(each, generator=generator).to(dtype) for each in shapes
+    )
     for ends in ENDS.values():
         ends = torch.tensor(ends, dtype=torch.int32)
         last = int(ends[-1])
-        found = compiled(products, data, turned, ends, gradient)
-        expected = expected_products(data, turned, ends, gradient)
+        found = compiled(products, data, transposed, ends, gradient)
+        expected = expected_products(data, transposed, ends, gradient)
         for number, (left, right) in enumerate(zip(found, expected, strict=False)):
             rows = slice(last) if number in (3, 4) else slice(None)  # torch leaves the rest
             distance = (left.double() - right)[rows].abs().max() / right.abs().max()
@@ -111,12 +113,27 @@ def test_as_many_rows_as_a_call_decides():
     op = torch.ops.transformers.grouped_mm_fallback
     matrices, ends = torch.randn(GROUPS, DEPTH, WIDTH), torch.tensor(ENDS["short"])
     call = lambda *given: op(*given) * 2  # noqa: E731
-    for rows in (ROWS, 29):
+    for rows in (ROWS, 29, 300):
         data = torch.randn(rows, DEPTH)
         torch._dynamo.mark_dynamic(data, 0)
         found = compiled(call, data, matrices, ends, dynamic=None)
         expected = rows_by_group(data, matrices, ends).float() * 2
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_dynamic_rows_read_the_matrices_as_they_are_stored():
+    """Prefill and decode of a mixture of experts then store them once."""
+    from torch.export import Dim
+
+    from aotc.aot.capture.capture import capture
+    from aotc.aot.capture.spec import spec_of
+
+    example = {"input_ids": torch.arange(14).reshape(2, 7)}
+    length = {"input_ids": {1: Dim("length", min=2, max=30)}}
+    graph = capture(spec_of(experts(), example, dynamic_shapes=length)).graph
+    products = [node for node in graph.nodes() if node.op == "grouped_matmul"]
+    assert len(products) == 2
+    assert not any(isinstance(node.shape[0], int) for node in products)
 
 
 def experts():

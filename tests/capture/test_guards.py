@@ -1,4 +1,4 @@
-"""Guards of torch's as conditions on sizes: they hold where Python says that they do."""
+"""Guards of torch's as the runtime's conditions: they hold where Python says that they do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ torch = pytest.importorskip("torch")
 
 from aotc.aot.capture import sizes  # noqa: E402  needs torch
 from aotc.aot.errors import GuardUnsupported  # noqa: E402
-from aotc.aot.ir.size import Dim, fixed, size_of, substitute  # noqa: E402
+from aotc.aot.ir.size import Dim, size_of  # noqa: E402
+from aotc.aot.ir.size_table import SizeTable  # noqa: E402
+from aotc.runtime.bundle.extent import evaluate  # noqa: E402
 
 pytestmark = pytest.mark.torch
 DIMS = [Dim(name, 1, 40, 7) for name in "ab"]
@@ -37,16 +39,13 @@ def test_a_guard_holds_where_python_says_so(text, monkeypatch):
     monkeypatch.setattr(sizes, "extent_of", lambda size: size)
     comparisons = sizes._comparisons(text)
     found = [sizes._guard(each, text, [("x", Sized)]) for each in comparisons]
+    table = SizeTable(DIMS)
+    conditions = [table.condition(guard) for guard in found if guard is not None]
     code = text.replace(A, "a").replace(B, "b").replace("torch.sym_float", "float")
     for a in range(1, 41):
         for b in range(1, 41):
-            given = dict(zip(DIMS, (a, b), strict=True))
-            holds = True
-            for guard in found:
-                value = 0 if guard is None else fixed(substitute(guard.size, given))
-                if guard is not None:
-                    holds &= guard.low is None or value >= guard.low
-                    holds &= guard.high is None or value <= guard.high
+            values = evaluate(table.rows, [a, b])
+            holds = all(condition.holds(values) for condition in conditions)
             assert holds == eval(code, {"a": a, "b": b, "math": math, "float": float}), (a, b)
 
 
@@ -55,3 +54,17 @@ def test_other_guards_are_refused(text, monkeypatch):
     monkeypatch.setattr(sizes, "extent_of", lambda size: size)
     with pytest.raises(GuardUnsupported):
         [sizes._guard(each, text, [("x", Sized)]) for each in sizes._comparisons(text)]
+
+
+def test_a_dim_that_inputs_show_only_as_a_multiple():
+    from torch.export import Dim as TorchDim
+
+    from aotc.aot.capture.capture import capture
+    from aotc.aot.capture.spec import spec_of
+
+    twice = ({0: 2 * TorchDim("n", min=1, max=500)},)
+    spec = spec_of(torch.nn.ReLU(), (torch.zeros(64, 3),), dynamic_shapes=twice)
+    captured = capture(spec)
+    (dim,) = captured.dims
+    assert (dim.low, dim.high) == (1, 500)
+    assert captured.graph.inputs[0].shape == (2 * size_of(dim), 3)

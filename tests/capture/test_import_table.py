@@ -193,7 +193,7 @@ class Norms(nn.Module):
 
     def forward(self, x, image, ids):
         by_hand = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
-        spelled = (x - x.mean(-1, keepdim=True)) / torch.sqrt(
+        written_out = (x - x.mean(-1, keepdim=True)) / torch.sqrt(
             x.var(-1, keepdim=True, unbiased=False) + 1e-5
         )
         return (
@@ -205,7 +205,7 @@ class Norms(nn.Module):
             self.instance(image),
             self.table(ids),
             by_hand,
-            spelled,
+            written_out,
         )
 
 

@@ -18,6 +18,11 @@ def test_a_bundle_alone(aotc, bundle):
     assert ours["kind"] == "aotc"
     assert ours["calls"] >= 2
     assert 0 < ours["p50_us"] <= ours["p90_us"] <= ours["p99_us"]
+    quantiles = ours["quantiles_us"]
+    assert quantiles == sorted(quantiles)
+    assert len(quantiles) == 201
+    assert quantiles[100] == pytest.approx(ours["p50_us"], abs=1e-3)
+    assert quantiles[180] == pytest.approx(ours["p90_us"], abs=1e-3)
 
 
 def test_beside_eager(aotc, bundle, spec):

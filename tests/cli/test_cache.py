@@ -151,7 +151,7 @@ REFUSED = {
     "an age": (("prune", "--older-than", "soon"), 2, "usage", "30d"),
     "nothing to prune by": (("prune",), 2, "usage", "--older-than"),
     "no archive": (("import", "/nonexistent"), 2, "usage", "does not exist"),
-    "a lie": (("import", "/etc/passwd"), 6, "cache-archive", "nothing of it was imported"),
+    "a lie": (("import", "/etc/passwd"), 6, "cache-archive", "nothing was imported"),
     "an export to nowhere": (("export", "/nonexistent/a.tar"), 7, "environment", "/nonexistent"),
     "another command": (("verfy",), 2, "usage", "did you mean `verify`?"),
 }
@@ -186,3 +186,18 @@ def test_a_command_that_is_no_command_of_aotc_is_suggested_too(aotc):
     assert (code, out) == (2, "")
     assert "no such command `cach`" in errors
     assert "did you mean `cache`?" in errors
+
+
+def test_what_others_wrote_does_not_steer_the_terminal(aotc, tmp_path):
+    folder = tmp_path / "cache"
+    Store(folder).put(
+        Key.of("binaries", kernel="k", source="\x1b]0;title\x07\u202e\n"), {"a.o": b"1"}
+    )
+    code, out, _ = aotc("cache", "ls", "--cache-dir", folder)
+    assert code == 0
+    assert r"\x1b]0;title\x07\u202e\n" in out
+    assert all(letter.isprintable() or letter == "\n" for letter in out)
+    code, out, errors = aotc("inspect", "\x1b[31mno bundle")
+    assert code
+    assert r"\x1b[31mno bundle" in errors
+    assert "\x1b" not in errors

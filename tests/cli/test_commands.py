@@ -16,8 +16,10 @@ from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
 
 READING = {
     "inspect": ("inspect", "{bundle}"),
+    "report": ("report", "{bundle}", "-o", "/dev/null"),
     "run": ("run", "{bundle}"),
     "verify": ("verify", "{bundle}"),
+    "diff": ("diff", "{bundle}", "{bundle}"),
     "doctor": ("doctor",),
     "cache.size": ("cache", "size"),
     "cache.ls": ("cache", "ls"),
@@ -123,7 +125,9 @@ def test_explain_knows_every_code_of_the_sources_and_no_two_are_alike():
     from aotc.aot.cli.explain import error_classes
 
     root = Path(__file__).parent.parent.parent
-    files = [path for room in ("aot", "cache", "runtime") for path in (root / room).rglob("*.py")]
+    files = [
+        path for package in ("aot", "cache", "runtime") for path in (root / package).rglob("*.py")
+    ]
     classes = (
         node
         for path in files

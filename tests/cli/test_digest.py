@@ -15,6 +15,8 @@ READING = {
     "inspect": (),
     "bench": ("--rounds", "1", "--seconds", "0.01"),
     "profile": ("--repetitions", "1"),
+    "report": ("-o", "{out}"),
+    "stubs": ("-o", "{out}.py"),
     "tune": ("-o", "{out}"),
     "push": ("oci-layout:{out}:v1",),
     "sbom": ("-o", "{out}"),
@@ -68,7 +70,7 @@ def test_another_digest_is_refused(aotc, bundle, tmp_path, command):
     assert code == 2, errors
 
 
-@pytest.mark.parametrize("command", ["run", "verify", "inspect", "bench", "profile"])
+@pytest.mark.parametrize("command", ["run", "verify", "inspect", "bench", "profile", "report"])
 def test_its_own_digest_is_accepted(aotc, bundle, tmp_path, command):
     with Bundle(bundle) as opened:
         digest = opened.digest

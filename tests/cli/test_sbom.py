@@ -44,7 +44,7 @@ def test_what_made_a_bundle(aotc, bundle, spec, tmp_path):
 
 
 def test_a_gpu_s_bundle_says_which_assembler():
-    from aotc.aot.targets.versions import tool_versions
+    from aotc.aot.targets.families import tool_versions
 
     assert "ptxas" not in tool_versions(["cpu"])
     assert re.match(r"\d+\.\d+", tool_versions(["cpu", "cuda"])["ptxas"])

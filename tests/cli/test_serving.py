@@ -50,6 +50,10 @@ READING = (
     ("verify", "{bundle}", "--integrity"),
     ("inspect", "{bundle}", "--kernels", "--files"),
     ("inspect", "{bundle}", "--json"),
+    ("diff", "{bundle}", "{bundle}"),
+    ("diff", "{bundle}", "{bundle}", "--json"),
+    ("report", "{bundle}", "-o", "/dev/null"),
+    ("report", "{bundle}", "-o", "/dev/null", "--measure"),
     ("run", "{bundle}"),
     ("run", "{bundle}", "--seed", "1", "--json"),
     ("bench", "{bundle}", "--rounds", "1", "--seconds", "0.01"),
@@ -66,8 +70,8 @@ BUNDLES = {
     "absent": (2, {}),
     "a folder": (6, {}),
     "a file": (2, {}),
-    "foreign": (5, {"inspect": 0, "--integrity": 0}),
-    "of torch's ops": (5, {"inspect": 0, "--integrity": 0}),
+    "foreign": (5, {"inspect": 0, "diff": 0, "--measure": 5, "report": 0, "--integrity": 0}),
+    "of torch's ops": (5, {"inspect": 0, "diff": 0, "--measure": 5, "report": 0, "--integrity": 0}),
 }
 # What needs no bundle, or one that is good.
 OTHERS = {
@@ -75,6 +79,16 @@ OTHERS = {
     ("explain", "--json"): 0,
     ("explain", "native-op-invalid"): 0,
     ("explain", "nonsense"): 2,
+    ("completion", "zsh"): 0,
+    ("completion", "csh"): 2,
+    ("init", "{file}", "-o", "{folder}/made.py"): 7,
+    ("init", "{folder}", "-o", "{folder}/made.py"): 7,
+    ("init", "/nonexistent.py", "-o", "{folder}/made.py"): 2,
+    ("stubs", "{good}"): 0,
+    ("stubs", "{good}", "-o", "{file}"): 2,
+    ("stubs", "{good}", "-o", "{folder}/typed.txt"): 2,
+    ("stubs", "{good}", "-o", "/nonexistent/typed.py"): 7,
+    ("stubs", "{cut manifest}"): 6,
     ("doctor",): 0,
     ("doctor", "--json"): 0,
     ("cache", "size"): 0,
@@ -118,6 +132,14 @@ OTHERS = {
     ("pull", "oci-layout:{folder}/layout:v1", "-o", "{folder}/pulled"): 0,
     ("pull", "oci-layout:{folder}/layout:v2", "-o", "{folder}/pulled2"): 2,
     ("run", "oci-layout:{folder}/layout:v1"): 0,
+    ("diff", "{good}", "{foreign}"): 1,
+    ("diff", "{good}", "{foreign}", "--ignore", "nonsense"): 2,
+    ("diff", "{good}", "{altered code}"): 6,
+    ("diff", "{absent}", "{good}"): 2,
+    ("report", "{good}", "-o", "/nonexistent/report.html"): 7,
+    ("report", "{good}", "-o", "{folder}/report.html", "--json"): 0,
+    ("report", "{good}", "-o", "/dev/null", "--profile", "{file}"): 2,
+    ("report", "{good}", "-o", "/dev/null", "--bench", "/nonexistent"): 2,
     ("measure", "/nonexistent"): 2,
     ("measure", "{file}"): 2,
     ("cache", "gc"): 0,
@@ -220,7 +242,7 @@ def test_exit_codes_of_bundles(answers, places, name):
     wrong = []
     for command in READING:
         words = tuple(word.format(bundle=places[name]) for word in command)
-        special = [others[word] for word in command if word in others]
+        special = [others[word] for word in reversed(command) if word in others]
         expected = special[0] if special else code
         found, out, errors = answers[words]
         if found != expected or "Traceback" in errors or (expected and not out + errors):

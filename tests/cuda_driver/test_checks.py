@@ -1,4 +1,4 @@
-"""Checks of data on the fake device: asynchronous calls, told of at the next wait, run or close."""
+"""Checks of data on the fake device: asynchronous calls, raised at the next wait, run or close."""
 
 import ctypes
 
@@ -67,7 +67,7 @@ def test_a_run_is_asynchronous_and_the_next_wait_raises(executable, fake_cuda):
     with pytest.raises(IndexOutOfRange, match=r"index 9 in `gather` at m.py:7 in forward, .* 0 to"):
         session.synchronize()
     begin(session, GOOD)
-    session.synchronize()  # it is told once
+    session.synchronize()  # it is raised once
     session.close()
 
 
@@ -86,7 +86,7 @@ def test_the_next_run_raises_what_has_come_by_then(executable, fake_cuda):
     session.close()
 
 
-def test_closing_waits_and_raises_what_nobody_was_told(executable, fake_cuda):
+def test_closing_waits_and_raises_what_was_not_raised(executable, fake_cuda):
     session = executable.session()
     begin(session, BAD)
     with pytest.raises(IndexOutOfRange):

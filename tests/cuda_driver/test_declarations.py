@@ -10,6 +10,7 @@ import pytest
 from aotc.runtime.drivers.cuda import libcuda
 
 SCALARS = {
+    "CUmemorytype": ctypes.c_uint,
     "int": ctypes.c_int,
     "CUresult": ctypes.c_int,
     "CUdevice": ctypes.c_int,
@@ -30,6 +31,7 @@ SCALARS = {
     "CUdeviceptr": ctypes.c_uint64,
 }
 HANDLES = {
+    "CUarray",
     "CUcontext", "CUmodule", "CUfunction", "CUstream", "CUevent", "CUgraph", "CUgraphNode",
     "CUgraphExec", "CUkernel",
 }  # fmt: skip
@@ -47,6 +49,7 @@ POINTED = {
     "CUDA_KERNEL_NODE_PARAMS": ctypes.POINTER(libcuda.KernelNode),
     "CUgraphEdgeData": ctypes.POINTER(libcuda.Edge),
     "CUDA_MEMSET_NODE_PARAMS": ctypes.POINTER(libcuda.MemsetNode),
+    "CUDA_MEMCPY2D": ctypes.POINTER(libcuda.RowsCopy),
 }
 # Pointers that the table declares more narrowly than C does.
 TEXTS = {"const char**": ctypes.POINTER(ctypes.c_char_p)}
@@ -56,6 +59,7 @@ STRUCTURES = {
     "CUgraphEdgeData_st": libcuda.Edge,
     "CUDA_KERNEL_NODE_PARAMS_v2_st": libcuda.KernelNode,
     "CUDA_MEMSET_NODE_PARAMS_st": libcuda.MemsetNode,
+    "CUDA_MEMCPY2D_st": libcuda.RowsCopy,
 }
 
 

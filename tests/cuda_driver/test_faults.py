@@ -131,7 +131,7 @@ def test_an_error_of_a_kernel_comes_with_the_next_wait(weights, double):
     session.run()
     with pytest.raises(DeviceLost, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
         session.synchronize()
-    assert "start the process anew" in str(caught.value)
+    assert "restart the process" in str(caught.value)
     calls = sum(fake.calls.values())
     for refused in (session.run, executable.session, session.synchronize):
         with pytest.raises(DeviceLost):

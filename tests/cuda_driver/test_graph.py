@@ -101,3 +101,16 @@ def test_events_around_a_launch(device):
     graph.launch()
     device.synchronize()
     assert device.elapsed_ms(begin, end) == 0.5
+
+
+def test_nodes_that_are_added_together_ask_for_the_context_once(device, fake_cuda):
+    function, place = function_of(device), device.allocate(1)
+    counts = []
+    for nodes in (3, 30):
+        graph, before = device.graph(), fake_cuda.calls["cuCtxGetCurrent"]
+        with graph:
+            for _ in range(nodes):
+                graph.kernel(function, (1, 1, 1), 32, Arguments([place, place]))
+        counts.append(fake_cuda.calls["cuCtxGetCurrent"] - before)
+        graph.close()
+    assert counts[0] == counts[1]

@@ -314,7 +314,7 @@ def test_threads_with_sessions_of_their_own(program, fake_cuda):
     assert fake_cuda.live() == {}
 
 
-def test_a_forked_child_is_told(program):
+def test_a_forked_child_gets_an_error(program):
     executable = program()
     session = executable.session()
     session.addresses[:] = [place(executable, bytes(COUNT)) for _ in range(2)]

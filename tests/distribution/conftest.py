@@ -11,16 +11,25 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "pack"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "trust"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from aotc.aot.distribution import pulling, pushing, registry
+from aotc.aot.distribution import chunked, pushing, registry
 
 WEIGHTS_BYTES = 9 << 20  # three chunks
 
 
+@pytest.fixture(params=["mapped", "written"])
+def way(request):
+    """How a pull receives into a large file, which depends on the number of processors."""
+    return request.param
+
+
 @pytest.fixture(autouse=True)
-def quick(monkeypatch, tmp_path):
-    """Attempts follow at once, pieces are small, and nobody's credentials are read."""
+def quick(request, monkeypatch, tmp_path):
+    """Attempts follow at once, pieces are small, nobody's credentials are read; files are mapped
+    but where a test asks for both ways."""
+    is_written = "way" in request.fixturenames and request.getfixturevalue("way") == "written"
+    monkeypatch.setattr(chunked, "MANY_PROCESSORS", 1 << 30 if is_written else 1)
     monkeypatch.setattr(registry, "PAUSE_LIMIT_S", 0.0)
-    monkeypatch.setattr(pulling, "PIECE_BYTES", 4 << 20)
+    monkeypatch.setattr(chunked, "PIECE_BYTES", 4 << 20)
     monkeypatch.setattr(pushing, "PART_BYTES", 4 << 20)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
 

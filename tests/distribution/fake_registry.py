@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -26,6 +27,7 @@ class FakeRegistry:
         self.password = self.token = None  # asked for where they are set
         self.blob_host = None  # blobs are redirected there
         self.has_ranges = True
+        self.was_waited_for = False  # until an answer without an end was given up by the registry
         self.lock = threading.Lock()
         registry = self
 
@@ -68,6 +70,17 @@ class Handler(BaseHTTPRequestHandler):
             super().handle_one_request()
         except (ConnectionError, OSError):
             self.close_connection = True
+
+    def go_on_for(self, seconds, pause_s=0.02):
+        """Numbers until so much time is over; then the connection is closed."""
+        self.close_connection = True
+        end_s = time.monotonic() + seconds
+        number = 0
+        while time.monotonic() < end_s:
+            yield number
+            number += 1
+            time.sleep(pause_s)
+        self.state.was_waited_for = True
 
     def answer(self, status, data=b"", **headers):
         self.send_response(status)

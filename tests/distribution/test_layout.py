@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import small_bundle
 from aotc.aot.distribution.exchange import pull_bundle, push_bundle
 from aotc.runtime import check, load
 from aotc.runtime.bundle.layout import TAG
-from aotc.runtime.errors import AotcError, BundleNotFound
+from aotc.runtime.errors import AotcError, BundleNotFound, EnvironmentFault
 from aotc.runtime.trust.trust import Policy
 from aotc.runtime.verify import verify
 
@@ -234,3 +235,28 @@ def test_references():
     assert split_reference("oci-layout:a@b:v1") == ("a@b", "v1", None)
     with pytest.raises(BundleNotFound):
         load("oci-layout:")
+
+
+def test_a_system_that_starts_no_more_threads(layout, tmp_path, monkeypatch):
+    def refuse(*_arguments, **_named):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "_start_new_thread", refuse)
+    with pytest.raises(EnvironmentFault, match="cannot start `a thread`: can't start new thread"):
+        pull_bundle(f"oci-layout:{layout}:v1", tmp_path / "out", NOBODY)
+    assert {path.name for path in tmp_path.iterdir()} == {"layout"}
+
+
+@pytest.mark.parametrize("change", ["fifo", "link", "blobs"])
+def test_a_layout_that_leads_elsewhere_is_not_written(layout, bundle, tmp_path, change):
+    place = layout / ("blobs" if change == "blobs" else "index.json")
+    place.rename(tmp_path / "elsewhere")
+    if change == "fifo":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(tmp_path / "elsewhere")
+    before = sorted((tmp_path / "elsewhere").rglob("*"))
+    with pytest.raises(AotcError) as caught:
+        push_bundle(bundle, f"oci-layout:{layout}:v2")
+    assert caught.value.code in ("layout-foreign", "environment")
+    assert sorted((tmp_path / "elsewhere").rglob("*")) == before

@@ -15,12 +15,13 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from fake_registry import cut, flip, hang_up, lose_upload, status, take_part
 from small_bundle import names, snapshot
 
-from aotc.aot.distribution import registry
+from aotc.aot.distribution import chunked, registry
 from aotc.aot.distribution.exchange import pull_bundle
 from aotc.aot.distribution.reference import read_reference
 from aotc.runtime import load
@@ -44,7 +45,7 @@ def refusal(call, *arguments, **options):
     return caught.value
 
 
-def test_there_and_back(push, pull, bundle, fake, tmp_path):
+def test_there_and_back(way, push, pull, bundle, fake, tmp_path):
     sent = push()
     assert sent.reference == f"{fake.host}/team/model@{sent.digest}"
     report = pull(f"@{sent.digest}")
@@ -82,7 +83,7 @@ def test_what_is_there_is_not_sent_again(push, fake):
     assert fake.asked("POST") == []
 
 
-def test_downloads_go_on_where_they_were_cut_off(push, pull, bundle, fake, tmp_path):
+def test_downloads_go_on_where_they_were_cut_off(way, push, pull, bundle, fake, tmp_path):
     push()
     for _ in range(3):
         fake.fault("GET", weights_digest(bundle), cut(1_500_000))
@@ -91,7 +92,7 @@ def test_downloads_go_on_where_they_were_cut_off(push, pull, bundle, fake, tmp_p
     assert fake.sent_bytes < LARGE + (2 << 20)  # not again from the beginning
 
 
-def test_the_next_pull_goes_on(push, pull, bundle, fake, tmp_path):
+def test_the_next_pull_goes_on(way, push, pull, bundle, fake, tmp_path):
     push()
     fake.fault("GET", weights_digest(bundle), cut(100_000), always=True)
     error = refusal(pull, jobs=1)
@@ -165,7 +166,7 @@ def test_a_partial_folder_that_others_may_write_is_not_used(push, pull, bundle, 
     assert len(left_beside(tmp_path / "out")) == 1
 
 
-def test_wrong_bytes_are_fetched_again(push, pull, bundle, fake, tmp_path):
+def test_wrong_bytes_are_fetched_again(way, push, pull, bundle, fake, tmp_path):
     push()
     fake.fault("GET", weights_digest(bundle), flip(70_000))
     fake.fault("GET", "blobs", flip(20))
@@ -175,7 +176,7 @@ def test_wrong_bytes_are_fetched_again(push, pull, bundle, fake, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "manifest.msgpack", "sources/copy.py"])
-def test_bytes_that_are_always_wrong(push, pull, bundle, fake, tmp_path, name):
+def test_bytes_that_are_always_wrong(way, push, pull, bundle, fake, tmp_path, name):
     push()
     digest = "sha256:" + hashlib.sha256((bundle / name).read_bytes()).hexdigest()
     fake.fault("GET", digest, flip(3), always=True)
@@ -185,7 +186,7 @@ def test_bytes_that_are_always_wrong(push, pull, bundle, fake, tmp_path, name):
     assert names(tmp_path) == []
 
 
-def test_a_registry_without_ranges(push, pull, bundle, fake, tmp_path):
+def test_a_registry_without_ranges(way, push, pull, bundle, fake, tmp_path):
     push()
     fake.has_ranges = False
     pull()
@@ -229,19 +230,64 @@ def test_a_registry_that_is_not_there(pull, fake):
     assert refusal(pull).code == "registry-failed"
 
 
-def test_a_disk_that_fills_up(push, pull, bundle, tmp_path, monkeypatch):
+FULL = """
+import sys
+from pathlib import Path
+from robustness.disk import mount
+from aotc.aot.distribution import chunked, pulling
+from aotc.aot.distribution.exchange import pull_bundle
+from aotc.runtime.errors import AotcError
+from aotc.runtime.trust.trust import Policy
+
+folder, reference, is_mapped = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "True"
+try:
+    mount(folder)  # 8 MiB
+except OSError:
+    raise SystemExit("no mount")
+pulling._check_room = lambda *_: None
+chunked.MANY_PROCESSORS = 1 if is_mapped else 1 << 30
+try:
+    pull_bundle(reference, folder / "out", Policy((), None))
+except AotcError as error:
+    print(error.code, error.exit_code, [path.name for path in folder.iterdir()])
+"""
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_a_disk_that_fills_up(push, fake, tmp_path, is_mapped):
     push()
-    write = os.pwrite
+    tests = Path(__file__).parents[1]
+    search = os.pathsep.join(map(str, (tests, tests / "pack", tests.parent)))
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path, f"{fake.host}/team/model:v1", str(is_mapped)],
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "no mount" in ran.stderr:
+        pytest.skip("this user may not mount a tmpfs here")
+    assert ran.stdout == "disk-full 7 []\n", ran.stderr
 
-    def full(descriptor, data, place):
-        if place > 2 << 20:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(descriptor, data, place)
 
-    monkeypatch.setattr(os, "pwrite", full)
-    error = refusal(pull)
-    assert (error.code, error.exit_code) == ("disk-full", 7)
-    assert names(tmp_path) == []
+def test_a_file_system_that_maps_no_files(push, pull, bundle, fake, tmp_path, monkeypatch):
+    push()
+
+    def refuse(*_arguments, **_named):
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    monkeypatch.setattr(chunked.mmap, "mmap", refuse)
+    fake.fault("GET", weights_digest(bundle), flip(70_000))
+    pull()
+    monkeypatch.undo()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+
+
+def test_a_system_that_makes_no_pages_on_request(push, pull, bundle, tmp_path, monkeypatch):
+    push()
+    monkeypatch.setattr(chunked, "POPULATE_WRITE", 999)
+    pull()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
 
 
 def test_another_range_than_asked_for(push, pull, bundle, fake, tmp_path):
@@ -265,6 +311,45 @@ def test_a_registry_that_is_silent(push, pull, fake, monkeypatch):
     error = refusal(pull)
     assert error.code == "registry-failed"
     assert "no answer within" in str(error)
+
+
+def trickle(handler):
+    """A byte now and then: no wait is long, and there is no end."""
+    for _ in handler.go_on_for(5):
+        handler.wfile.write(b"x")
+    return True
+
+
+def continue_without_end(handler):
+    for _ in handler.go_on_for(5, pause_s=0.001):
+        handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    return True
+
+
+def trailers_without_end(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+    for _ in handler.go_on_for(5, pause_s=0.001):
+        handler.wfile.write(b"a: b\r\n")
+    return True
+
+
+def body_by_bytes(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n")
+    return trickle(handler)
+
+
+@pytest.mark.parametrize(
+    "fault", [trickle, continue_without_end, trailers_without_end, body_by_bytes]
+)
+@pytest.mark.parametrize("what", ["manifests", "weights"])
+def test_an_answer_that_never_ends(push, pull, bundle, fake, monkeypatch, tmp_path, fault, what):
+    push()
+    monkeypatch.setattr(registry, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(registry, "ATTEMPTS", 2)
+    part = weights_digest(bundle) if what == "weights" else what
+    fake.fault("GET", part, fault, always=True)
+    assert refusal(pull).code == "registry-failed"
+    assert not fake.was_waited_for
 
 
 def test_a_certificate_that_nobody_vouches_for(tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ class Builder:
     """Performs stages below `root`; `context` is the folder that COPY reads."""
 
     def __init__(self, root, context, ignored, after_run, environment, given):
-        """`ignored`: names that COPY leaves out. `after_run(stage, command, root)` is told of
+        """`ignored`: names that COPY leaves out. `after_run(stage, command, root)` is called after
         every RUN that ended well. `environment` is all that the steps see, beside ARGs, whose
         values `given` may replace."""
         self.root = root

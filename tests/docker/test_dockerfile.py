@@ -118,7 +118,7 @@ def test_all_steps_end_well_and_the_image_answers(stages, tmp_path):
     def lend_packages(stage, command, root):
         if command == "python -m venv /opt/build":
             (target,) = (root / "opt" / "build" / "lib").glob("python*/site-packages")
-            (target / "lent.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+            (target / "host.pth").write_text("\n".join(site.getsitepackages()) + "\n")
 
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -1,4 +1,4 @@
-"""Bundles whose shapes a call decides: right at every size, and what does not fit is named."""
+"""Bundles of dynamic shapes: right at every size, and what does not fit is named."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ AUTO = """
 """
 
 
-def test_what_the_model_asks_of_sizes_is_checked_and_what_it_fixes_is_told(built):
+def test_what_the_model_asks_of_sizes_is_checked_and_what_it_fixes_is_reported(built):
     path, report = built("auto", AUTO)
     assert report.specialised == ("input `y` dim 0 is 3",)
     with load(path) as program:

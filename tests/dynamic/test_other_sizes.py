@@ -10,6 +10,8 @@ import torch
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.errors import GoldenMismatch
+from aotc.runtime.bundle.plan import Plan
+from aotc.runtime.errors import SizeInvalid
 
 GUARDED = """
     import torch
@@ -81,6 +83,21 @@ def test_the_record_says_at_which_sizes(built):
     (target,) = report.targets
     assert len(target.checks) == 4  # the example, random inputs, and both ends of the ranges
     assert any("batch = 1, seq = 1" in check.name for check in target.checks)
+
+
+def test_sizes_that_a_call_would_refuse_are_not_checked(built, monkeypatch):
+    """`attention 20261154003`: more programs than a GPU starts, at the largest sizes only."""
+    at = Plan.at
+
+    def refusing(plan, dims=(), entry=0):
+        if max(dims, default=0) > 15:
+            raise SizeInvalid(found="70000 programs of a kernel along y", expected="at most 65535")
+        return at(plan, dims, entry)
+
+    monkeypatch.setattr(Plan, "at", refusing)
+    with pytest.warns(UserWarning, match=r"not checked \(.*70000 programs"):
+        _, report = built("large", SPECIAL.replace("x.shape[0] == 1", "False"))
+    assert len(report.targets[0].checks) == 3  # the example, random inputs, the smallest sizes
 
 
 def test_a_dim_that_torch_fixed_is_reported(built):

@@ -1,4 +1,4 @@
-"""Fourier transforms of a length that a call decides: one bundle, right at every length."""
+"""Fourier transforms of a dynamic length: one bundle, right at every length."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TOLERANCES = {torch.float32: 5e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 
 
 @pytest.fixture(autouse=True)
-def untold(fresh):
+def uncached(fresh):
     """Graphs are made anew, so that every test looks at its own."""
     with functorch_config.patch(enable_autograd_cache=False):
         yield
@@ -45,7 +45,7 @@ def calls(monkeypatch):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Few rows are several blocks; kernels of small blocks compile sooner."""
+    """Few rows are several blocks; kernels of small blocks compile faster."""
     monkeypatch.setattr(attention_price, "LARGEST_BLOCK", FEWEST)
 
 

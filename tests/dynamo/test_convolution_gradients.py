@@ -74,6 +74,50 @@ def test_of_all_shapes(sizes, reach, stride, padding, dilation, channels, mask, 
         torch.testing.assert_close(torch.from_numpy(found.copy()), one.permute(memory_order(one)))
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    sizes=some.lists(some.integers(2, 6), min_size=1, max_size=2),
+    reach=some.integers(1, 3),
+    stride=some.integers(1, 4),
+    padding=some.integers(0, 1),
+    dilation=some.integers(1, 3),
+    groups=some.sampled_from([1, GROUPS, 4]),
+    is_transposed=some.booleans(),
+    more=some.integers(0, 2),
+)
+@example([5, 5], 3, 3, 1, 2, 4, True, 2)
+@example([6], 2, 1, 0, 3, 1, False, 0)
+def test_what_no_position_sees_is_not_read(
+    sizes, reach, stride, padding, dilation, groups, is_transposed, more
+):
+    """An element on which no gradient depends may be NaN."""
+    rank = len(sizes)
+    assume(all(size + 2 * padding > dilation * (reach - 1) for size in sizes))
+    assume(not is_transposed or all((s - 1) * stride >= 2 * padding for s in sizes))
+    assume(more < max(stride, dilation))
+    extra = [more if is_transposed else 0] * rank
+    rows = ([stride] * rank, [padding] * rank, [dilation] * rank, is_transposed, extra, groups)
+    data = torch.randn(2, 4, *sizes, dtype=torch.float64)
+    weight = torch.randn(4, 4 // groups, *[reach] * rank, dtype=torch.float64, requires_grad=True)
+    ones = torch.ones_like(data, requires_grad=True)
+    result = aten.convolution(ones, torch.ones_like(weight), None, *rows)
+    gradient = torch.randn_like(result)
+    if is_transposed:
+        gradient[result == 0] = torch.nan
+    else:
+        (reached,) = torch.autograd.grad(result.sum(), ones)
+        data[reached == 0] = torch.nan
+    operands, rest = (gradient, data, weight.detach()), ([4], *rows, [False, True, False])
+    # 0 in its place gives the same.
+    made = aten.convolution_backward(*(each.nan_to_num() for each in operands), *rest)
+    graph = imported(aten.convolution_backward.default, operands, rest, made)
+    seen = [operands[int(name[-1])] for name in graph.input_names]
+    inputs = [each.permute(memory_order(each)).numpy() for each in seen]
+    (found,) = interpret(graph, inputs)
+    expected = made[1].permute(memory_order(made[1]))
+    torch.testing.assert_close(torch.from_numpy(found.copy()), expected)
+
+
 @pytest.mark.parametrize("groups", [1, GROUPS, 8])
 def test_as_native_code(groups):
     weight = torch.randn(8, 8 // groups, 3, 2, requires_grad=True)

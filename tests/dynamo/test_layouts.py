@@ -131,9 +131,9 @@ def test_results_with_gaps_in_their_memory(dynamic, fresh):
     def model(x):
         alike = torch.empty_strided(x.size(), x.stride())
         alike[:] = x + x
-        turned = torch.empty_strided((x.size(1), x.size(0)), (1, 2 * x.size(1) + 1))
-        turned.copy_(x.t())
-        return alike, alike + 1, turned, turned * 2
+        transposed = torch.empty_strided((x.size(1), x.size(0)), (1, 2 * x.size(1) + 1))
+        transposed.copy_(x.t())
+        return alike, alike + 1, transposed, transposed * 2
 
     compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=dynamic)
     for columns in (8, 5):

@@ -93,21 +93,21 @@ def _grouped(q, k, v):
     return (scores.softmax(-1) @ v[:, :, None]).reshape(2, 4, 6, 8)
 
 
-@pytest.mark.parametrize("spelling", [_flat, _summed, _grouped])
-def test_attention_of_model_libraries(rewriting, spelling):
-    heads = 2 if spelling is _grouped else 4
-    agree(spelling, rewriting, *[torch.randn(2, count, 6, 8) for count in (4, heads, heads)])
+@pytest.mark.parametrize("form", [_flat, _summed, _grouped])
+def test_attention_of_model_libraries(rewriting, form):
+    heads = 2 if form is _grouped else 4
+    agree(form, rewriting, *[torch.randn(2, count, 6, 8) for count in (4, heads, heads)])
     assert rewriting.done[0]["attention"] == 1
 
 
-@pytest.mark.parametrize("spelling", [_by_tensors, _filled])
-def test_scores_that_a_number_replaces_pass_no_gradient(rewriting, spelling):
+@pytest.mark.parametrize("form", [_by_tensors, _filled])
+def test_scores_that_a_number_replaces_pass_no_gradient(rewriting, form):
     """Attention that adds the number would pass one in rows that see nothing."""
     inputs = (*[torch.randn(2, 4, 6, 8) for _ in range(3)], _seen(6))
-    agree(spelling, rewriting, *inputs)
+    agree(form, rewriting, *inputs)
     with torch.no_grad():
-        found = torch.compile(spelling, backend=rewriting)(*inputs)
-    torch.testing.assert_close(found, spelling(*inputs))
+        found = torch.compile(form, backend=rewriting)(*inputs)
+    torch.testing.assert_close(found, form(*inputs))
     assert [done.get("attention", 0) for done in rewriting.done] == [0, 1]
 
 

@@ -23,11 +23,13 @@ from aotc.runtime.errors import (  # noqa: E402
     EntryNotNamed,
     EntryUnknown,
     InputShape,
+    ProgramClosed,
     SessionBusy,
 )
 from aotc.runtime.extras import read_golden  # noqa: E402
 
 pytestmark = pytest.mark.torch
+ENTRIES = ("prefill", "decode", "peek")  # of DECODER
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,34 @@ def test_bound_calls_and_outputs_of_ones_own(decoder):
         assert result == (out,)
 
 
+def test_bound_calls_among_other_calls_of_their_session(decoder):
+    """Other arrays of the same shapes, other entries, and more shapes than are kept."""
+    path, model = decoder
+    draw = torch.Generator().manual_seed(0)
+    with load(path) as program, program.session() as session, torch.no_grad():
+        model.cache.zero_()
+        inputs = {rows: torch.randn(rows, 8, generator=draw) for rows in (2, 5, 9)}
+        bound = {rows: session.prefill.bind(x) for rows, x in inputs.items()}
+        token, place = torch.randn(1, 8, generator=draw), torch.tensor([1])
+        decode = session.decode.bind(token, place)
+        for step in range(40):
+            rows = (2, 5, 9)[int(torch.randint(3, (), generator=draw))]
+            inputs[rows].normal_(generator=draw)
+            torch.testing.assert_close(bound[rows](), model.prefill(inputs[rows]))
+            assert_follows(session, model, step % 4 + 1, step)
+            other = torch.randn(rows, 8, generator=draw)
+            torch.testing.assert_close(session.prefill(other), model.prefill(other))
+            if step % 3 == 0:
+                torch.testing.assert_close(decode(), model.decode(token, place))
+            if step % 10 == 9:
+                for rows in range(2, 17):  # all that the entry takes
+                    other = torch.randn(rows, 8, generator=draw)
+                    torch.testing.assert_close(session.prefill(other), model.prefill(other))
+        session.close()
+        with pytest.raises(ProgramClosed):
+            decode()
+
+
 def test_what_is_no_entry_is_named(decoder):
     path, _ = decoder
     with load(path) as program:
@@ -170,10 +200,39 @@ def test_commands_take_an_entry(decoder, capsys):
     assert run(["inspect", str(path)]) == 0
     assert capsys.readouterr().out.count("entry    decode") == 2
     assert run(["profile", str(path), "--entry", "peek", "--repetitions", "1"]) == 0
-    assert run(["bench", str(path), "--entry", "peek", "--rounds", "1", "--seconds", "0"]) == 0
+    assert run(["bench", str(path), "--entry", "peek", "--rounds", "1", "--seconds", "0.01"]) == 0
     assert read_golden(path, entry="peek").inputs.keys() == {"x"}
     with pytest.raises(EntryNotNamed):
         read_golden(path)
+
+
+def test_a_report_has_times_and_errors_of_all_entries(decoder, tmp_path, capsys):
+    path, _ = decoder
+    page = tmp_path / "report.html"
+    manifest = Manifest.from_bytes((path / "manifest.msgpack").read_bytes())
+    (target,) = (row.name for row in manifest.targets)
+    assert run(["report", str(path), "-o", str(page)]) == 0
+    text = page.read_text()
+    assert all(f">{target}: {name}</h2>" in text for name in ENTRIES)
+    assert text.count("estimated by the cost model, not measured") >= 3
+    assert "Ranges of sizes" in text
+    assert run(["report", str(path), "-o", str(page), "--measure"]) == 0
+    text = page.read_text()
+    assert "not measured" not in text
+    assert text.count("<dd>measured by aotc profile</dd>") == 3
+    capsys.readouterr()
+    files = []
+    for name in ENTRIES:
+        assert run(["profile", str(path), "--entry", name, "--repetitions", "1", "--json"]) == 0
+        out = capsys.readouterr().out
+        # Sizes of the example, where the entry's are dynamic.
+        assert all(row["nbytes"] for row in json.loads(out)["launches"]), out
+        assert json.loads(out)["entry"] == name
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(out)
+    words = [word for file in files[:2] for word in ("--profile", str(file))]
+    assert run(["report", str(path), "-o", str(page), *words]) == 0
+    assert page.read_text().count("<dd>measured by aotc profile</dd>") == 2
 
 
 def test_tuning_keeps_all_entries(decoder, tmp_path, cache):

@@ -32,12 +32,14 @@ OPS = {
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 
 
-@pytest.fixture(scope="module")
-def case():
+# Of the session, and after the build: whoever imports the file again registers its ops anew, and
+# torch forgets those that functions of the earlier module call.
+@pytest.fixture(scope="session")
+def case(torch_bundle):
     return import_code(str(SPEC))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def eager(case):
     with torch.no_grad():
         return {seed: case.model(*case.inputs(seed)) for seed in range(4)}

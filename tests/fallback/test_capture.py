@@ -1,4 +1,4 @@
-"""Which ops are left to torch, what is refused all the same, and what the user is told."""
+"""Which ops are left to torch, what is refused all the same, and what the user reads."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def _(x, count, low, *, high=9):
     return x.new_empty(count)
 
 
-def told(x):
+def reported(x):
     """A call that torch keeps in its place among others, since it may raise."""
     values, info = torch.linalg.inv_ex(x[:, :4])
-    torch.ops.aten._linalg_check_errors(info, "told", is_matrix=True)
+    torch.ops.aten._linalg_check_errors(info, "reported", is_matrix=True)
     return values
 
 
@@ -137,7 +137,7 @@ REFUSED = {
     "it is no op of torch's registry": lambda x: torch.cond(
         x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,)
     ),
-    "it has effects beside its results": lambda x: told(x),
+    "it has effects beside its results": lambda x: reported(x),
 }
 
 

@@ -136,53 +136,53 @@ def _guarded_native(executable: Any, shared: Any = None) -> Any:
     """A session of the driver with an arena of its own, whoever would share one."""
     plan = executable.plan
     if plan.calls or plan.natives or (shared is not None and plan.states):
-        native = _FIRST_NATIVE(executable, shared)
-        _FIXED[id(native)] = []
-        return native
+        on_driver = _FIRST_NATIVE(executable, shared)
+        _FIXED[id(on_driver)] = []
+        return on_driver
     wide, guards = spread(plan)
-    native = _FIRST_NATIVE(executable.at(wide))
-    base = native.arena_address
+    on_driver = _FIRST_NATIVE(executable.at(wide))
+    base = on_driver.arena_address
     ctypes.memset(base + plan.zeroed_bytes, VALUE, wide.arena_bytes - plan.zeroed_bytes)
     spans = [("in the arena", base + start, count) for start, count in guards]
-    scratch = native._blocks[0].scratch
+    scratch = on_driver._blocks[0].scratch
     stride = scratch.nbytes // executable.threads
     if plan.scratch_bytes:
         for number in range(executable.threads):
             first = scratch.address + number * stride + plan.scratch_bytes
             spans.append(("behind scratch memory", first, stride - plan.scratch_bytes))
-    for slot, address in zip(plan.states, native.states.addresses, strict=True):
+    for slot, address in zip(plan.states, on_driver.states.addresses, strict=True):
         spans.append(("behind a state", address + max(1, slot.nbytes), GUARD_BYTES))
     for _, address, count in spans:
         ctypes.memset(address, VALUE, count)
-    _FIXED[id(native)] = spans
-    return native
+    _FIXED[id(on_driver)] = spans
+    return on_driver
 
 
 def _guarded_enter(session: Any, instance: Any) -> None:
-    native = instance.native
-    if id(native) in _FIXED:
-        native.run = _guarded_run(instance, _FIXED.pop(id(native)))
+    on_driver = instance.on_driver
+    if id(on_driver) in _FIXED:
+        on_driver.run = _guarded_run(instance, _FIXED.pop(id(on_driver)))
     _FIRST_ENTER(session, instance)
 
 
 def _guarded_run(instance: Any, fixed: _Spans) -> Callable[[], None]:
     """A run on copies of inputs and outputs between guards."""
-    native, first = instance.native, instance.native.run
+    on_driver, first = instance.on_driver, instance.on_driver.run
     inputs = [Block.of(f"input `{each.name}`", each.nbytes) for each in instance.inputs]
     outputs = [Block.of(f"output `{each.name}`", each.nbytes) for each in instance.outputs]
     blocks = [*inputs, *outputs]
     guards = [*fixed, *(span for block in blocks for span in block.spans())]
 
     def run() -> None:
-        given = native.addresses[:]
+        given = on_driver.addresses[:]
         for block, address in zip(inputs, given, strict=False):
             if block.nbytes and address:
                 ctypes.memmove(block.address, address, block.nbytes)
-        native.addresses[:] = [block.address for block in blocks]
+        on_driver.addresses[:] = [block.address for block in blocks]
         try:
             first()
         finally:
-            native.addresses[:] = given
+            on_driver.addresses[:] = given
         for block, address in zip(outputs, given[len(inputs) :], strict=True):
             if block.nbytes:
                 ctypes.memmove(address, block.address, block.nbytes)

@@ -26,6 +26,7 @@ from aotc.aot.capture.rounding_sensitivity import (
     parts_near_limits,
     span_of,
 )
+from fuzz import bent
 from fuzz.generate import levels
 from fuzz.program import DTYPES, NAMES, Program
 from fuzz.rows.table import ROWS
@@ -98,6 +99,7 @@ class Judge:
         self._comparisons = Comparisons()
         self._met: list[list[torch.Tensor]] | None = None
         self._taken: list[list[torch.Tensor]] | None = None
+        self._bent: list[list[torch.Tensor]] | None = None
 
     def verdict(self, found: Sequence[torch.Tensor]) -> Verdict:
         """The verdict on all outputs."""
@@ -136,6 +138,8 @@ class Judge:
             wrong, undecided = wrong & ~first, undecided | (wrong & first)
         if bool(wrong.any()):
             wrong &= ~self._may_be_taken(place, found, expected)
+        if bool(wrong.any()) and self.program.has_gradients:
+            wrong &= ~self._may_bend(place, found, expected)
         for excuse in (self._may_underflow, self._may_meet):
             if bool(wrong.any()):
                 is_open = excuse(place, found, expected)
@@ -228,6 +232,13 @@ class Judge:
                 mode = Mode(turn=turn)
                 self._taken.append(Session(self.program, self.environment, mode).outputs())
         return self._is_near(self._taken, place, found, expected)
+
+    def _may_bend(self, place: int, found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+        """Where what was found is near to what eager gives by vectors alone, or by none."""
+        if self._bent is None:
+            modes = [Mode(bent=way) for way in bent.WAYS]
+            self._bent = [Session(self.program, self.environment, m).outputs() for m in modes]
+        return self._is_near(self._bent, place, found, expected)
 
     def _is_near(
         self,

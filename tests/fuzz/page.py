@@ -103,6 +103,6 @@ def short(reason: str) -> str:
     """A reason without the places and numbers of one program."""
     text = " ".join(reason.split())
     text = re.sub(r",? ?(at )?program_\d+\.py:\d+( in \w+)?(: .*)?", "", text)
-    text = re.sub(r"the model holds what aotc cannot compile: ?", "", text)
+    text = re.sub(r"the model (?:holds what|has operations that) aotc cannot compile: ?", "", text)
     text = re.sub(r"\bv\d+\b", "v", text)
     return text.replace("|", "\\|")[:200]

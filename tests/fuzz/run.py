@@ -27,6 +27,7 @@ from aotc.aot.capture.rounding_sensitivity import (
     small,
 )
 from fuzz.apart import apart
+from fuzz.bent import Bent
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.row import Op
 from fuzz.rows.table import ROWS
@@ -46,7 +47,8 @@ class Mode:
     large: what is put in place of operands whose sums or products may pass the largest number in
     some order; overflowed: what elements of such sums come to; small: how operands whose squares
     are no normal numbers are taken, as "zeros", or as numbers whose squares are ("squared"); turn:
-    by how much equal elements are turned before one of them is taken (`ties.py`).
+    by how much equal elements are turned before one of them is taken (`ties.py`);
+    bent: how gradients of functions that bend are computed (`bent.py`).
     """
 
     is_wide: bool = False
@@ -58,6 +60,7 @@ class Mode:
     overflowed: float | None = None
     small: str = ""
     turn: int | None = None
+    bent: str = ""
 
     @property
     def hides_scores(self) -> bool:
@@ -142,7 +145,7 @@ def _rounded(
             value = eval(code, {**NAMESPACE, **given, name: operand})
     if row.level in ("bits", "values"):
         return value
-    if value.requires_grad and not row.accumulates:
+    if value.requires_grad and (row.slope_cancels or not row.accumulates):
         value = _with_moved_slopes(step, value, code, given, mode, generator)
     value = _perturbed(value, mode, generator)
     if row.cancels:
@@ -171,7 +174,9 @@ def _with_moved_slopes(
 ) -> torch.Tensor:
     """The value with gradients as of operands that are moved: where a slope passes through 0 it is
     a difference, whose roundings are as large as its terms."""
-    changed = _all_perturbed(step, given, mode, generator)
+    is_moved = ROWS[step.op].accumulates  # its operands are, before it is run
+    changed = {each: given[each] for each in step.refs()} if is_moved else {}
+    changed = changed or _all_perturbed(step, given, mode, generator)
     if ROWS[step.op].slope_cancels:
         name = next(step.refs())
         operand = changed[name] = changed[name].view_as(changed[name])
@@ -282,7 +287,8 @@ class Session:
         generator = torch.Generator().manual_seed(self.mode.seed or 0)
         found: Tensors = []
         moving = MovedRoundings(self.mode.seed or 0, self.mode.roundings, self.comparisons)
-        with moving if self.mode.is_by_op else nullcontext(), ExactRests():
+        bending = Bent(self.mode.bent) if self.mode.bent else nullcontext()
+        with moving if self.mode.is_by_op else nullcontext(), bending, ExactRests():
             for _ in range(CALLS_WITH_STATE if states else 1):
                 found += self._call([each.clone() for each in inputs], states, generator)
         return found

@@ -319,6 +319,7 @@ def test_sums_near_0_round_at_the_size_of_their_terms(name):
 
 SLOPES = {  # of rows that softmax makes 0 and 1: a difference of two sums that are equal
     "softmax": (("30 * torch.eye(8)",), {"axis": 1}),
+    "log_softmax": (("torch.tensor([0.0, 14.0]).repeat(8, 1)",), {"axis": 1}),
     "attention to itself": (
         ("30 * torch.randn(2, 2, 2, 2, generator=torch.Generator().manual_seed(7372))",),
         {"causal": False},
@@ -337,6 +338,8 @@ def test_slopes_of_softmax_round_at_the_size_of_their_terms(name):
         slopes = (torch.arange(value.numel()) % 7 - 2).reshape(value.shape) / 4
         if name == "softmax":
             return value * (slopes - (1 + change) * (slopes * value).sum(1, keepdim=True))
+        if name == "log_softmax":
+            return slopes - (1 + change) * value.exp() * slopes.sum(1, keepdim=True)
         scale = x.shape[-1] ** -0.5
         weights = F.softmax(x @ x.mT * scale, -1)
         apart = slopes @ x.mT - (1 + change) * (slopes * value).sum(-1, keepdim=True)
@@ -384,6 +387,22 @@ def test_each_of_many_equal_elements_may_be_taken():
         for place in range(40):
             assert not judge.verdict([value, slope.sum() * torch.eye(40)[place : place + 1]]).wrong
         assert judge.verdict([value, slope + 9]).wrong == 40
+
+
+@pytest.mark.parametrize("name", ["hardtanh", "softshrink", "hardswish", "elu", "celu"])
+def test_gradients_at_nan_are_those_of_vectors_or_of_single_elements(name):
+    """`scans 20261124030`: which elements vectors hold hangs on where the operands lie."""
+    given = Input("x0", "f32", (1, 70), "torch.full({shape}, float('nan'))", 1)
+    step = Step("v0", name, ROWS[name].text, {"x": Ref("x0")})
+    judge = Judge(Program("", (given,), (), (step,), ("v0",), has_gradients=True), 0)
+    value, slope = judge.eager
+    passed = (torch.arange(70) % 7 - 2) / 4  # the judge's gradients of a result
+    for at in (0, 5, 69):
+        other = slope.clone()
+        other[0, at] = passed[at]
+        assert not judge.verdict([value, other]).wrong
+        other[0, at] = 17.0
+        assert judge.verdict([value, other]).wrong == 1
 
 
 def test_rows_of_attention_that_are_no_numbers_cannot_be_judged():
@@ -524,14 +543,14 @@ def test_what_lies_beside_memory_is_not_read(dtype, bench):
     text = "torch.randint(-9, 9, {shape}, generator={generator}).to({dtype})"
     shapes = ((1, 1, 2, 12), (3, 1, 3, 12))
     inputs = tuple(Input(f"x{at}", dtype, shape, text, at) for at, shape in enumerate(shapes))
-    turned = Step("v0", "transpose", ROWS["transpose"].text, {"x": Ref("x1"), "a": 2, "b": 3})
+    transposed = Step("v0", "transpose", ROWS["transpose"].text, {"x": Ref("x1"), "a": 2, "b": 3})
     product = Step(
         "v1",
         "matmul with batches",
         ROWS["matmul with batches"].text,
         {"x": Ref("x0"), "y": Ref("v0")},
     )
-    program = Program("", inputs, (), (turned, product), ("v1",))
+    program = Program("", inputs, (), (transposed, product), ("v1",))
     (found,), (expected,) = built(program, bench, "cpu-x86-64-v3")[0], Judge(program, 0).eager
     assert torch.equal(found, expected)
 

@@ -83,7 +83,9 @@ def _placed(*outputs):
 @case("cpu")
 def rows_added_at_places():
     data, places = operand("data", 50, 24), operand("places", 7, 1, dtype="i64")
-    return _placed(op("scatter_rows", data, places, operand("rows", 7, 24), axis=0, adds=True))
+    return _placed(
+        op("scatter_rows", data, places, operand("rows", 7, 24), axis=0, adds=True, distinct=1)
+    )
 
 
 @case("cpu", kernel=1)
@@ -91,7 +93,9 @@ def rows_added_at_places():
 def elements_written_at_places():
     """Places of each element; the copy of what is updated is the kernel before."""
     data, places = operand("data", 5, 30, 8), operand("places", 5, 7, 8, dtype="i32")
-    written = op("scatter_rows", data, places, operand("rows", 5, 7, 8), axis=1, adds=False)
+    written = op(
+        "scatter_rows", data, places, operand("rows", 5, 7, 8), axis=1, adds=False, distinct=1
+    )
     return _placed(op("mul", written, 2.0))
 
 
@@ -145,3 +149,23 @@ def grouped_depth():
     left = b.permute(operand("x", 70, 48, dtype="bf16"), (1, 0))
     right, ends = operand("y", 70, 36, dtype="bf16"), operand("ends", 5, dtype="i64")
     return _placed(make("grouped_matmul", (left, right, ends)))
+
+
+def _in_order(rows: int, extent: int, wanted: int, dtype: str = "f32"):
+    how = {"wanted": wanted, "descending": dtype == "f32"}
+    return _placed(op("order_rows", operand("x", rows, extent, dtype=dtype), **how))
+
+
+@case("cpu")
+def rows_in_order():
+    return _in_order(40, 3000, 3000, "i64")
+
+
+@case("cpu")
+def first_of_long_rows():
+    return _in_order(3, 5000, 50)
+
+
+@case("cpu")
+def first_of_short_rows():
+    return _in_order(512, 64, 4)

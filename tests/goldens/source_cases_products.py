@@ -7,6 +7,7 @@ from source_cases_rows import dim
 from source_table import case
 
 from aotc.aot.ir import build as b
+from aotc.aot.ir.float8 import E4M3, E5M2, widened
 from aotc.aot.ir.graph import Node, make
 
 
@@ -292,8 +293,8 @@ def attention(shape: tuple[int, ...], keys, dtype: str = "f16", mask: Node | Non
     given = [operand(name, *each, dtype=dtype) for name, each in zip("qkv", shapes, strict=True)]
     row = {"scale": 0.25, "causal": False, "offset": 0, "is_safe": False} | attrs
     result = make("attention", tuple(given + ([mask] if mask else [])), row)
-    turned = b.permute(result, (0, 2, 1, 3))
-    return [b.reshape(turned, (batch * rows, heads * size))]
+    transposed = b.permute(result, (0, 2, 1, 3))
+    return [b.reshape(transposed, (batch * rows, heads * size))]
 
 
 @case("sm_90", "plain", "descriptor", "overlapped")
@@ -362,3 +363,62 @@ def attention_of_padded_and_repeated_operands():
     value = b.concat([operand("v", 1, 2, 40, 8), operand("w", 1, 2, 40, 16)], 3)
     attrs = {"scale": 1.0, "causal": False, "offset": 0, "is_safe": False}
     return [make("attention", (query, key, value), attrs)]
+
+
+# -- quantised weights -----------------------------------------------------------------------------
+
+
+def dequantised(codes: Node, columns: int, depth: int, group: int) -> Node:
+    """(codes - zero) · scale of groups, in bf16, as the right operand."""
+    groups = b.reshape(codes, (columns, depth // group, group))
+    scaled = groups * weight("scale", columns, depth // group, 1)
+    return b.permute(b.cast(b.reshape(scaled, (columns, depth)), "bf16"), (1, 0))
+
+
+def halves(columns: int, depth: int) -> Node:
+    """Numbers of 4 bits less 8, the low half of a byte first."""
+    pairs = b.reshape(weight("q", columns, depth // 2, dtype="u8"), (columns, depth // 2, 1))
+    shifts = b.cast(b.counter(3, 2, 2) * 4, "u8")
+    both = b.pointwise("bitwise_and", b.pointwise("shift_right", pairs, shifts), 15)
+    return b.cast(b.reshape(both, (columns, depth)), "f32") - 8.0
+
+
+@case("sm_90", "decoding")
+def matmul_of_nibbles():
+    x = operand("x", 1, 256, dtype="bf16")
+    result = op("matmul", x, dequantised(halves(64, 256), 64, 256, 64))
+    return [op("relu", op("add", result, weight("bias", 1, 64, dtype="bf16")))]
+
+
+@case("sm_90", "swapped_codes_n", "plain_m")
+def matmul_of_rows_and_nibbles():
+    return [
+        op("matmul", operand("x", 6, 256, dtype="bf16"), dequantised(halves(64, 256), 64, 256, 64))
+    ]
+
+
+@case("sm_90", "swapped_codes_split_mnk")
+def matmul_of_rows_and_bytes():
+    codes = b.cast(weight("q", 90, 576, dtype="i8"), "f32")
+    return [op("matmul", operand("x", 5, 576, dtype="bf16"), dequantised(codes, 90, 576, 576))]
+
+
+@case("sm_90", "decoding_mnk", "swapped_split_mnk")
+def matmul_of_bytes():
+    zeros = b.cast(weight("zeros", 33, 11, 1, dtype="i8"), "f32")
+    codes = b.cast(weight("q", 33, 352, dtype="i8"), "f32")
+    groups = b.reshape(codes, (33, 11, 32)) - zeros
+    scaled = b.reshape(groups * weight("scale", 33, 11, 1), (33, 352))
+    return [op("matmul", operand("x", 3, 352), b.permute(scaled, (1, 0)))]
+
+
+@case("sm_90", "decoding")
+def matmul_of_e4m3_floats():
+    codes = widened(weight("q", 64, 128, dtype="u8"), E4M3)
+    return [op("matmul", operand("x", 1, 128, dtype="bf16"), dequantised(codes, 64, 128, 128))]
+
+
+@case("sm_90", "decoding")
+def matmul_of_e5m2_floats():
+    codes = widened(weight("q", 64, 128, dtype="u8"), E5M2)
+    return [op("matmul", operand("x", 2, 128, dtype="bf16"), dequantised(codes, 64, 128, 32))]

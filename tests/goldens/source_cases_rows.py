@@ -26,7 +26,7 @@ def arithmetic_of_rows():
 
 @case("sm_90")
 def arithmetic_of_halves():
-    """Shortened functions, and stores that round."""
+    """Approximate functions, and stores that round."""
     x = operand("x", 64, 256, dtype="bf16")
     return [op("mul", op("gelu", x), 2.0), op("gt", x, 0.5)]
 
@@ -80,8 +80,8 @@ def places():
 def pooling_of_few_elements():
     """A reduction of so few elements that it is written out."""
     x = b.pad(operand("x", 2, 12, 13, 5), [0, 1, 1, 0], [0, 1, 1, 0], float("-inf"))
-    taps = op("window", x, axes=(1, 2), sizes=(2, 2), strides=(2, 2), dilations=(1, 1))
-    return [b.drop(b.reduce("max", taps, [4, 5]), [4, 5])]
+    offsets = op("window", x, axes=(1, 2), sizes=(2, 2), strides=(2, 2), dilations=(1, 1))
+    return [b.drop(b.reduce("max", offsets, [4, 5]), [4, 5])]
 
 
 @case("cpu")

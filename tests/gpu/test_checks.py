@@ -57,7 +57,7 @@ def test_the_next_wait_raises(bundle, name):
                 program.synchronize()
             assert caught.value.operation == site.operation
             program(*given("", None))
-            program.synchronize()  # told once; the device is as it was
+            program.synchronize()  # raised once; the device is as it was
     torch.cuda.synchronize()
 
 
@@ -86,7 +86,7 @@ def test_bound_calls_replay_their_graph(bundle):
             bound()
 
 
-def test_closing_raises_what_nobody_was_told(bundle):
+def test_closing_raises_what_was_not_raised(bundle):
     program = load(bundle)
     program(*given("embedding", -1))
     with pytest.raises(IndexOutOfRange):

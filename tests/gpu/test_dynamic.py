@@ -1,4 +1,4 @@
-"""Bundles whose shapes a call decides on a real device, compared with eager torch at many sizes."""
+"""Bundles of dynamic shapes on a real device, compared with eager torch at many sizes."""
 
 from __future__ import annotations
 

@@ -365,7 +365,7 @@ def test_too_little_memory_is_said_when_a_session_opens(path, torch):
         check(program(*data(1)), data(1))
 
 
-def test_a_forked_child_is_told(path):
+def test_a_forked_child_gets_an_error(path):
     code = (
         "import os, sys\n"
         "import aotc.runtime as runtime\n"

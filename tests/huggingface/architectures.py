@@ -54,11 +54,13 @@ ARCHITECTURES = {
 }
 
 
-def make(name):
+def make(name, positions=64):
     """A model in eval mode whose logits are far apart."""
     config_class, model_class, fields = ARCHITECTURES[name]
     torch.manual_seed(0)
-    config = getattr(transformers, config_class)(**{**SIZES, **fields})
+    longest = dict.fromkeys(("max_position_embeddings", "n_positions"), positions)
+    longest = {each: longest[each] for each in {**SIZES, **fields} if each in longest}
+    config = getattr(transformers, config_class)(**{**SIZES, **fields, **longest})
     config.pad_token_id, config.bos_token_id, config.eos_token_id = 0, None, None
     model = getattr(transformers, model_class)(config).eval()
     with torch.no_grad():

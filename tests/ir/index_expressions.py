@@ -16,8 +16,8 @@ from types import CodeType
 import numpy as np
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.index import Index, Quotient, Symbol
-from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent, size_of, substitute
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent, Quotient, size_of, substitute
 
 Values = np.ndarray
 Calls = Mapping[Dim, int]

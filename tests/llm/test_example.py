@@ -29,8 +29,8 @@ from aotc.runtime import load  # noqa: E402
 
 pytestmark = pytest.mark.torch
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llm"
-SLOTS, MAX_LENGTH, MAX_PROMPT = 3, 48, 16
-PROMPTS = ["a", "# Title\n\nsome", "a longer prompt, of two parts"]
+SLOTS, MAX_LENGTH = 3, 48
+PROMPTS = ["a", "# Title\n\nsome", "a longer prompt than the others"]
 WITHOUT = """
 import runpy, sys
 sys.modules.update(dict.fromkeys(("torch", "transformers", "triton", "numpy")))
@@ -63,7 +63,6 @@ def bundle(model, tmp_path_factory, cache):
     for name, wanted, small in (
         ("max_length", 512, MAX_LENGTH),
         ("batch", 16, SLOTS),
-        ("max_prompt", 64, MAX_PROMPT),
     ):
         assert f"{name}={wanted}" in text
         text = text.replace(f"{name}={wanted}", f"{name}={small}")
@@ -101,7 +100,7 @@ def without_path():
 
 
 def test_generate_prints_what_transformers_generates(model, bundle):
-    """Several prompts of different lengths; one of them in two parts, as it is over a call's."""
+    """Several prompts of different lengths, and one that is streamed."""
     done = generate(bundle, *PROMPTS, "--max-tokens", "8")
     assert done.returncode == 0, done.stderr
     expected = [prompt + eager(model, prompt, 8) for prompt in PROMPTS]
@@ -189,7 +188,7 @@ def test_a_folder_may_have_a_tokenizer(tmp_path):
 
 
 HAS_SERVER = all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn"))
-needs_server = pytest.mark.skipif(not HAS_SERVER, reason="needs fastapi and uvicorn")
+needs_server = pytest.mark.skipif(not HAS_SERVER, reason="needs aotc[serve]: fastapi, uvicorn")
 
 
 @pytest.fixture

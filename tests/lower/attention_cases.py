@@ -76,10 +76,10 @@ def graph_of(case: Case) -> Graph:
         operands.append(inputs[-1])
     attrs = {"causal": case.causal, "offset": case.offset, "is_safe": case.is_safe}
     result = make("attention", tuple(operands), {"scale": case.size**-0.5, **attrs})
-    turned = build.permute(result, (0, 2, 1, 3))
+    transposed = build.permute(result, (0, 2, 1, 3))
     rows_of = (case.batch * case.queries, case.heads * case.elements)
     names = tuple(str(node.attr("name")) for node in inputs)
-    return Graph(tuple(inputs), (build.reshape(turned, rows_of),), names, ("out",), {})
+    return Graph(tuple(inputs), (build.reshape(transposed, rows_of),), names, ("out",), {})
 
 
 def arrays_of(graph: Graph) -> list[numpy.ndarray]:

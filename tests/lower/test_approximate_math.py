@@ -1,4 +1,4 @@
-"""Shortened functions of 16-bit epilogues: as exact as their results, also far out."""
+"""Approximate functions of 16-bit epilogues: as exact as their results, also far out."""
 
 import sys
 from math import erfc, tanh
@@ -63,6 +63,6 @@ def test_only_16_bit_results_on_a_gpu_are_approximate():
     assert "gelu_approximate" not in text("f32", GPUS[90]) + text("bf16", CPU)
 
 
-def test_every_spelling_has_its_function():
+def test_every_form_has_its_function():
     called = [row.approximate.partition("(")[0] for row in OPS.values()]
     assert set(called_functions(APPROXIMATE)) <= set(called)

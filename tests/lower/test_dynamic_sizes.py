@@ -77,7 +77,7 @@ def batches(n):
 
 
 def depth(n):
-    """A sum over what the call decides."""
+    """A sum over a dynamic extent."""
     return [op("matmul", operand("x", 18, n), operand("y", n, 24))]
 
 

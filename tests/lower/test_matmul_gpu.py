@@ -25,7 +25,7 @@ from case_graphs import graph_of, op, operand, values, weight
 from schedule_runner import Job
 
 TRAITS = GPUS[90]
-TOLERANCES = {"f32": 3e-5, "bf16": 2e-2, "f16": 3e-3}
+TOLERANCES = {"f64": 1e-14, "f32": 3e-5, "bf16": 2e-2, "f16": 3e-3}
 
 
 def product(rows: int, columns: int, depth: int, dtype: str = "bf16") -> Node:
@@ -80,7 +80,16 @@ def normed(depth: int, columns: int, dtype: str, is_centred: bool) -> list[Node]
     return [op("gelu", op("matmul", row, b.permute(right, (1, 0))))]
 
 
+def narrow(kind: str, rows: int = 40) -> list[Node]:
+    """A product of f64 whose left operand is chosen by elements of a narrower type."""
+    mask, x = operand("mask", rows, 70, dtype=kind), operand("x", rows, 70, dtype="f64")
+    is_kept = mask if kind == "bool" else op("lt", b.cast(mask, "f64"), 2.0)
+    chosen = b.where(is_kept, x, op("mul", x, -0.5))
+    return [op("matmul", chosen, weight("w", 70, 36, dtype="f64"))]
+
+
 CASES = {
+    "double_by_mask": lambda: narrow("bool"),
     "rms_norm_of_a_row": lambda: normed(100, 40, "bf16", is_centred=False),
     "layer_norm_of_a_row": lambda: normed(128, 40, "f32", is_centred=True),
     "odd_sizes": lambda: biased(33, 90, 70),
@@ -190,7 +199,12 @@ def test_the_cases_use_every_form():
     styles = {form.rstrip("mnk").rstrip("_") for name in CASES for form in _forms(name)}
     made_by_kernels = {"tensor", "persistent", "split_tensor"}  # descriptors, where no launch can
     of_varying_rows = {"gemv_rows"}  # see test_dynamic_sizes.py
-    assert set(STYLES) - made_by_kernels - of_varying_rows <= styles
+    of_codes = {
+        "decoding",
+        "swapped_codes",
+        "swapped_codes_split",
+    }  # see tests/quantised/test_products.py
+    assert set(STYLES) - made_by_kernels - of_varying_rows - of_codes <= styles
 
 
 def many_loads(parts: int = 4) -> Node:
@@ -209,6 +223,18 @@ def test_what_its_loads_would_stage_fits_or_is_no_candidate():
         bytes_of = 4 * config["num_stages"] * staged * config["BK"]
         assert config["num_stages"] == 1 or bytes_of <= TRAITS.shared_bytes
     assert dict(last.config)["num_stages"] == 1
+
+
+@pytest.mark.parametrize("kind", ["bool", "u8", "i16", "bf16", "i32", "f32"])
+def test_products_of_doubles_read_narrow_types(kind):
+    """Triton has no fragments of f64 as wide as those of narrow types; one case each way."""
+    found = schedule(graph_of(narrow(kind)), TRAITS)
+    (spec,) = lower(found, TRAITS)
+    form = spec.form(spec.candidates[0])
+    params = [(param.name, param.type) for param in spec.params_of(spec.candidates[0])]
+    compile_kernel(form.source, form.function, params, spec.candidates[0].config, "sm_90")
+    is_reduced = "tl.sum(" in form.source
+    assert is_reduced == (kind not in ("i32", "f32"))
 
 
 def test_every_matmul_has_a_form_that_always_fits():

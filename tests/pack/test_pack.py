@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import small_bundle
 
 from aotc.aot.errors import OutputExists
 from aotc.aot.pack import TensorData, pack
-from aotc.aot.pack.staging import OutputForeign
+from aotc.aot.pack.staging import OutputForeign, check_free
 from aotc.aot.pack.tensors import tensor_file
 from aotc.runtime import load
 from aotc.runtime.bundle.manifest import MAIN, Manifest
+from aotc.runtime.bundle.opened import read_bundle
 from aotc.runtime.bundle.weights import read_header
-from aotc.runtime.errors import BundleMalformed
+from aotc.runtime.errors import BundleMalformed, EnvironmentFault
 
 BESIDE = {"extras.msgpack", "golden.safetensors", "provenance.json", "sources/copy.py"}
 
@@ -124,6 +127,33 @@ def test_force_refuses_what_is_no_bundle(tmp_path):
     assert (tmp_path / "home" / "thesis.txt").read_text() == "years of work"
     (tmp_path / "empty").mkdir()
     small_bundle.write(tmp_path / "empty", force=True)
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_a_build(tmp_path, monkeypatch):
+    check_free(str(tmp_path / "made" / "by" / "pack"), force=False)
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    for name, problem in (("file", errno.ENOTDIR), ("loop", errno.ELOOP)):
+        with pytest.raises(EnvironmentFault, match=os.strerror(problem).lower()):
+            check_free(str(tmp_path / name / "out"), force=False)
+    with pytest.raises(OutputForeign):
+        check_free(str(tmp_path / "loop"), force=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(EnvironmentFault, match="permission denied"):
+        check_free(str(tmp_path / "folder" / "out"), force=False)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    with pytest.raises(EnvironmentFault, match="read-only"):
+        check_free(str(tmp_path / "folder" / "out"), force=False)
+
+
+def test_weights_may_stay_outside_and_are_digested_all_the_same(tmp_path):
+    pack(small_bundle.contents(), tmp_path / "whole")
+    pack(replace(small_bundle.contents(), has_weights=False), tmp_path / "without")
+    found = [read_bundle(tmp_path / name, lambda opened: opened.manifest.weights)
+             for name in ("whole", "without")]  # fmt: skip
+    assert found[0] == found[1]
+    assert not (tmp_path / "without" / "weights.safetensors").exists()
 
 
 def test_a_program_loaded_before_goes_on_after_replacement(bundle):

@@ -35,7 +35,7 @@ from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import PLAN, PLAN_ABI, Image, Kernel, Plan
 from aotc.runtime.bundle.plan_rules import features_of
-from aotc.runtime.bundle.signature import Size
+from aotc.runtime.bundle.signature import Dim
 from aotc.runtime.programs import fallback
 from tests.backends.conftest import compile_library  # noqa: F401  a fixture
 
@@ -133,7 +133,7 @@ def write(path, features, library):
         outputs=(TensorSpec("y", "f32", (rows, 6)), TensorSpec("s", "f32", (6,))),
         targets=(TargetContents("cuda-sm_90", "cuda", ("sm_90",), plan, image),),
         weights={"w": TensorData("f32", (6,), WEIGHT)},
-        dims=(Size("n", 1, MOST_ROWS, 0, 0),) if is_dynamic else (),
+        dims=(Dim("n", 1, MOST_ROWS, 0, 0),) if is_dynamic else (),
         backends=(BackendContents(entry, data),) if has_native else (),
         states=(TensorSpec("last", "f32", (6,)),) if "state" in features else (),
     )

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotc.aot.plan.arena import Lifetime, _Placed, aligned, place
+from aotc.aot.plan.arena import Lifetime, _Assigned, aligned, assign_offsets
 from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
 
 lifetimes = st.lists(
@@ -24,7 +24,7 @@ lifetimes = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(lifetimes)
 def test_buffers_that_live_together_never_overlap(rows: list[Lifetime]) -> None:
-    offsets, arena_bytes = place(rows)
+    offsets, arena_bytes = assign_offsets(rows)
     spans = list(zip(offsets, rows, strict=True))
     for offset, row in spans:
         assert offset % ALIGNMENT_BYTES == 0
@@ -38,7 +38,7 @@ def test_buffers_that_live_together_never_overlap(rows: list[Lifetime]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(lifetimes)
 def test_buffers_that_meet_are_found(rows: list[Lifetime]) -> None:
-    placed = _Placed(rows)
+    placed = _Assigned(rows)
     for at, row in enumerate(rows):
         assert placed.met(at) == {other for other in range(at) if row.meets(rows[other])}
         placed.add(at)
@@ -46,7 +46,7 @@ def test_buffers_that_meet_are_found(rows: list[Lifetime]) -> None:
 
 def test_a_dead_buffer_is_used_again() -> None:
     chain = [Lifetime(f"b{at}", 1000, at, at + 1) for at in range(10)]
-    _, arena_bytes = place(chain)
+    _, arena_bytes = assign_offsets(chain)
     assert arena_bytes == 2 * aligned(1000)
 
 
@@ -56,10 +56,10 @@ def test_the_smallest_gap_that_fits_is_taken() -> None:
         Lifetime("wall", 6400, 0, 9),
         Lifetime("small", 64, 1, 2),
     ]
-    offsets, arena_bytes = place(rows)
+    offsets, arena_bytes = assign_offsets(rows)
     assert offsets[2] == offsets[0]
     assert arena_bytes == 6400 + 640
 
 
 def test_nothing_needs_no_arena() -> None:
-    assert place([]) == ([], 0)
+    assert assign_offsets([]) == ([], 0)

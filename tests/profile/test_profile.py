@@ -6,6 +6,9 @@ import shutil
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trace_rules import check_trace
 
 from aotc.aot.profile import ptx
 from aotc.aot.profile.report import LaunchRow, Limits, Profile
@@ -42,11 +45,33 @@ def test_kernels_are_listed_by_what_they_take_together():
     assert next(iter(profile.by_kernel())) == "b"
 
 
-def test_a_trace_has_one_event_a_launch_one_after_the_other():
+def test_a_trace_has_one_slice_a_launch_one_after_the_other():
     events = trace(profile_of(row(0, 2.0), row(1, 4.0)))["traceEvents"]
-    kernels = [event for event in events if event["ph"] == "X"]
+    kernels = [event for event in events if event["ph"] == "X" and event["cat"] == "kernel"]
     assert [(event["ts"], event["dur"]) for event in kernels] == [(0.0, 2.0), (2.0, 4.0)]
     assert kernels[0]["args"]["percent_of_limit"] == 50.0
+
+
+TIMES = st.floats(0, 1e7, allow_subnormal=False)
+
+
+@given(st.lists(TIMES, max_size=12), TIMES, st.none() | TIMES, st.text(max_size=8))
+def test_traces_keep_the_rules_of_their_format(times_us, call_us, host_us, name):
+    rows = tuple(
+        LaunchRow(at, f"{name} {at}", "symbol", (8, 1, 1), time_us, 4_000, 100)
+        for at, time_us in enumerate(times_us)
+    )
+    made = trace(Profile("cuda-sm_90", name, rows, call_us, LIMITS, host_us), name)
+    found = check_trace(json.loads(json.dumps(made, allow_nan=False)))
+    launches = {(each["pid"], each["tid"]) for each in found.slices if each["cat"] == "kernel"}
+    assert len(launches) == bool(rows)
+    if host_us is None:
+        assert not found.arrows
+    else:
+        # One from the host's slice to each launch, which is another process's.
+        assert [end["name"] for _, end in found.arrows] == [each.name for each in rows]
+        assert all(start["pid"] != end["pid"] for start, end in found.arrows)
+    assert found.processes[1].endswith("on the host")
 
 
 def test_a_bundle_of_the_processor(aotc, bundle, tmp_path):
@@ -59,8 +84,10 @@ def test_a_bundle_of_the_processor(aotc, bundle, tmp_path):
     assert [each["index"] for each in launches] == list(range(len(launches)))
     assert all(each["time_us"] > 0 and each["nbytes"] > 0 for each in launches)
     assert record["call_us"] > 0
-    names = [event["name"] for event in json.loads(file.read_text())["traceEvents"]]
-    assert set(names) > {each["name"] for each in launches}
+    found = check_trace(json.loads(file.read_text()))
+    names = [each["name"] for each in found.slices]
+    assert names == ["call", *(each["name"] for each in launches)]
+    assert {name for _, name in found.threads.items()} == {"caller", "launches, each by itself"}
 
 
 def test_the_table_has_a_line_a_kernel_or_a_launch(aotc, bundle):
@@ -71,6 +98,12 @@ def test_the_table_has_a_line_a_kernel_or_a_launch(aotc, bundle):
     assert len(lines) == len(out.splitlines())  # the tiny model launches each kernel once
 
 
+def test_columns_of_which_nothing_is_known_are_left_out(aotc, bundle):
+    heads = aotc("profile", bundle, "--repetitions", "1")[1].splitlines()[0].split()
+    assert heads[:5] == ["kernel", "launches", "time", "share", "each"]
+    assert not {"registers", "shared", "spills"} & set(heads)  # of GPUs
+
+
 def test_a_bundle_of_a_device(fake_cuda, aotc, tmp_path, monkeypatch):
     import device_bundle
 
@@ -79,9 +112,14 @@ def test_a_bundle_of_a_device(fake_cuda, aotc, tmp_path, monkeypatch):
     fake_cuda.kernels["copy"] = device_bundle.copy
     monkeypatch.setattr(peaks, "measure_limits", lambda device: LIMITS)
     bundle = device_bundle.write(tmp_path / "bundle")
-    code, out, errors = aotc("profile", bundle, "--json", "--repetitions", "2")
+    file = tmp_path / "trace.json"
+    code, out, errors = aotc("profile", bundle, "--json", "--repetitions", "2", "--trace", file)
     assert code == 0, errors
     record = json.loads(out)
+    found = check_trace(json.loads(file.read_text()))
+    assert len(found.arrows) == 3
+    assert set(found.processes) == {1, 2}
+    assert record["host_us"] > 0
     assert (record["target"], record["limits"]["bytes_per_s"]) == ("cuda-sm_90", 4e12)
     assert [each["name"] for each in record["launches"]] == ["copy"] * 3
     assert fake_cuda.live() == {}

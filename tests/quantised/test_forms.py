@@ -12,7 +12,10 @@ from aotc.aot.capture.spec import spec_of
 from aotc.aot.errors import OpsUnsupported
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.reference import interpret
+from aotc.aot.lower.matmul.decoding import decoding_of
+from aotc.aot.lower.matmul.operands import product_of
 from aotc.aot.rewrites.rewrite import rewrite
+from aotc.aot.schedule import schedule
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 
@@ -196,6 +199,19 @@ def test_forms_are_right_and_stored_as_small_as_they_come(form) -> None:
             found = (found.astype(numpy.uint32) << 16).view(numpy.float32)
         tolerance = 2e-2 if form is Int8Pack else 2e-5
         assert numpy.abs(found - expected).max() <= tolerance * numpy.abs(expected).max()
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form is not Embedded])
+def test_products_on_a_gpu_read_codes_however_a_model_widens_them(form) -> None:
+    torch.manual_seed(7)
+    dtype = torch.bfloat16 if form is Int8Pack else torch.float32
+    model = form().eval()
+    if form is Int8Pack:
+        model = model.to(dtype)
+    graph, _log = rewrite(capture(spec_of(model, (torch.randn(2, K).to(dtype),))).graph, GPUS[90])
+    products = [group for group in schedule(graph, GPUS[90]).groups if group.kind == "matmul"]
+    assert products
+    assert all(decoding_of(product_of(group), GPUS[90]) is not None for group in products)
 
 
 def test_every_float8_is_widened_and_rounded_as_torch_does() -> None:

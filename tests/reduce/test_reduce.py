@@ -116,3 +116,37 @@ def test_the_command(spec, tmp_path):
     assert report["path"] == str(out)
     again = CliRunner().invoke(program, [*arguments, "--quiet"])
     assert getattr(again.exception, "code", "") == "output-exists"
+
+
+OWN_OP = """
+import torch
+
+@torch.library.custom_op("aotc_reduce::softsign", mutates_args=())
+def softsign(x: torch.Tensor) -> torch.Tensor:
+    return x / (1 + x.abs())
+
+@softsign.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return softsign(x.relu() + 1).softmax(-1)
+
+model = Model()
+example_inputs = (torch.randn(4, 8),)
+"""
+WRONG = "decompositions = {softsign: lambda x: x / (1 + 2 * x.abs())}\n"
+
+
+@pytest.mark.parametrize("code", ["golden-mismatch", "ops-unsupported"])
+def test_an_op_of_the_user_s_comes_with_the_file_that_registers_it(code, options, tmp_path):
+    whole, out = tmp_path / "own.py", tmp_path / "elsewhere" / "reduced.py"
+    out.parent.mkdir()
+    whole.write_text(OWN_OP + (WRONG if code == "golden-mismatch" else ""))
+    report = reduce(str(whole), out, ["cpu"], options, 50, silent)
+    assert (report.operations, report.failure.code) == (1, code)
+    assert str(whole) in out.read_text()
+    with pytest.raises(AotcError) as caught:
+        build(str(out), tmp_path / "bundle", ["cpu"], options)
+    assert caught.value.code == code

@@ -108,6 +108,18 @@ def test_adapters_that_do_not_fit_are_named_and_nothing_changes(bundle, tmp_path
     assert torch.equal(program(X), before)
 
 
+def test_inspect_says_what_second_layouts_take(bundle):
+    from aotc.aot.cli.inspect import inspect_bundle
+    from aotc.aot.facts.layouts import more_bytes
+
+    rows = inspect_bundle(bundle)["layouts"]
+    twice = {row["parameter"]: row for row in rows}["head.weight"]  # looked up, and multiplied with
+    assert twice["bytes"] == 50 * 32 * 4
+    assert sorted(each["bytes"] for each in twice["tensors"])[-2:] == [50 * 32 * 4, 64 * 32 * 4]
+    assert all(each["read_by"] == ["forward"] for each in twice["tensors"])
+    assert more_bytes(rows) >= twice["bytes"]
+
+
 def test_a_bundle_without_the_option_says_so(bundle, tmp_path, build, spec):
     folder, _ = adapter(tmp_path / "one", ("q",))
     build(tmp_path / "plain")

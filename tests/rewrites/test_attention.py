@@ -194,7 +194,7 @@ def rotary(x, angle):
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
-class Turned(torch.nn.Module):
+class Rotary(torch.nn.Module):
     """Queries and keys of one product, turned by angles that depend on the place alone."""
 
     def __init__(self):
@@ -210,7 +210,7 @@ class Turned(torch.nn.Module):
 
 def test_rotary_embeddings_of_neighbours_become_one(random_inputs):
     example = (torch.randn(ROWS, 5), torch.randn(ROWS, SIZE))
-    graph = capture(spec_of(Turned(), example)).graph
+    graph = capture(spec_of(Rotary(), example)).graph
     plain, _ = rewrite(graph, skip=frozenset({"rotary"}), traits=GPUS[90])
     result, count = join_rotaries(plain)
     assert count == 2

@@ -14,6 +14,7 @@ from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.text import parse_graph, print_graph
 from aotc.aot.rewrites.memory import join_gradients, place_all, place_ops
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite
+from aotc.aot.schedule.calls import call_group
 from aotc.aot.traits import TargetTraits
 
 torch = pytest.importorskip("torch")
@@ -66,7 +67,7 @@ def scatters(adds):
         rows[axis] = 5
         index = [5 if at == axis else rows[at] if index else 1 for at in range(len(shape))]
         operands = (data, leaf(f"index{axis}", *index, dtype="i32"), leaf(f"source{axis}", *rows))
-        return make("scatter_rows", operands, {"axis": axis, "adds": adds})
+        return make("scatter_rows", operands, {"axis": axis, "adds": adds, "distinct": 1})
 
     return [make_rows((10, 3), False, 0), make_rows((2, 6, 3), True, 1)]
 
@@ -201,11 +202,15 @@ def test_scatter_goes_over_rows_in_order_and_leaves_out_what_is_outside(adds):
     numpy.testing.assert_array_equal(interpret(graph, [data, index, source])[0], expected)
 
 
+ROWS_ADDED = {"axis": 0, "adds": True, "distinct": 1}
+
+
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "reason"),
     [
-        ("scatter_rows", [(4, 3), (2, 2), (2, 3)], {"axis": 0, "adds": True}, "differ"),
-        ("scatter_rows", [(4, 3), (2, 1), (2, 4)], {"axis": 0, "adds": True}, "fit"),
+        ("scatter_rows", [(4, 3), (2, 2), (2, 3)], ROWS_ADDED, "differ"),
+        ("scatter_rows", [(4, 3), (2, 1), (2, 4)], ROWS_ADDED, "fit"),
+        ("scatter_rows", [(4, 3), (5, 1), (5, 3)], ROWS_ADDED | {"distinct": 2}, "parts of 2"),
         ("grouped_matmul", [(5, 3), (2, 4, 6), (2,)], {}, "K is 3 and 4"),
         ("grouped_matmul", [(5, 3), (2, 3, 6), (3,)], {}, "2 matrices, 3 groups"),
     ],
@@ -219,6 +224,25 @@ def test_operands_that_do_not_fit_are_named(op, shapes, attrs, reason):
     ]
     with pytest.raises(IllegalNodeError, match=reason):
         make(op, tuple(operands), attrs)
+
+
+SCORES = 2 * BATCH * HEADS * ROWS * KEYS
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("attention", {SCORES * (SIZE + WIDTH), SCORES * (3 * SIZE + 2 * WIDTH)}),
+        ("causal attention", {SCORES * (SIZE + WIDTH) // 2, SCORES * (3 * SIZE + 2 * WIDTH) // 2}),
+        ("grouped products", {2 * 12 * 4 * 6, 2 * 4 * 12 * 5}),
+        ("rows added", {10 * 3, 2 * 6 * 3}),
+    ],
+)
+def test_operations_on_memory_count_products(name, expected):
+    graph = place_all(graph_of(*CASES[name]()))[0] if "attention" in name else None
+    graph = graph or place_ops(graph_of(*CASES[name]()))[0]
+    calls = [node for node in graph.nodes() if node.op == "placed"]
+    assert {call_group([node]).operations for node in calls} == expected
 
 
 def test_places_lie_within_memory():

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from aotc.aot.ir.graph import Constant, Graph
+from aotc.aot.ir.build import cast, reshape
+from aotc.aot.ir.graph import Constant, Graph, make
 from aotc.aot.ir.legal import violations
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.rules import Applied, Rule, apply_rules
@@ -63,6 +64,25 @@ def test_rule_gives_the_expected_graph(table, rule, fill, is_blessing, expect_te
     assert violations(result) == []
     given = print_graph(graph) if is_blessing else given
     expect_text(path, f"{given}---\n{print_graph(result)}")
+
+
+def test_rules_that_round_otherwise_leave_what_an_integer_part_is_taken_of(fill):
+    tried = 0
+    for table, rule in ALL_RULES:
+        if rule.is_exact:
+            continue
+        graph, _, path = read_filetest(table, rule, fill)
+        if any(node.kind != "pointwise" for node in graph.outputs):
+            continue
+        moved = [reshape(node, node.shape[::-1]) for node in graph.outputs]
+        for read in (lambda node: make("floor", (node,)), lambda node: cast(node, "i64")):
+            ends = tuple(map(read, moved))
+            _, applied = rewritten(graph.with_outputs(ends), rule)
+            _, beside = rewritten(graph.with_outputs((*ends, *graph.outputs)), rule)
+            assert not applied.counts, path
+            assert not beside.counts, path
+        tried += 1
+    assert tried > 10
 
 
 @pytest.mark.parametrize(("table", "rule"), ALL_RULES, ids=NAMES)

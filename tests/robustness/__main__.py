@@ -1,4 +1,9 @@
-"""`scripts/robustness [-o P] [--jobs N] [--scale X] [--seconds S] [--only WORD]… [--folder F]`."""
+"""`scripts/robustness [-o P] [--jobs N] [--scale X] [--seconds S] [--only WORD]… [--folder F]`.
+
+With `-o P` the rows go into P's file with the suffix `.json` too, in place of the same parts of
+earlier runs; the page is of all of them. `--journal J` makes the killed builds go on where an
+earlier run ended.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import variations
 
 from aotc.aot.folders import owned
 
 from . import damage, disk, faults, inputs, kills
-from .page import Row, line_of, page
-from .spread import Found, Work, spread
+from .page import Row, describe_run, line_of, merge, page, read_rows, write_rows
+from .spread import Found, Work, spread, threads
+from .starter import BUILD_S
 
 RACERS = 32
+EXAMPLE = Path(__file__).parents[2] / "examples" / "black_scholes.py"
+ELSEWHERE_S = 3600.0
 RUN = 250  # kills, or loads, of one process
 
 
@@ -37,6 +47,7 @@ class Given:
     specs: list[Path]
     bundles: list[Path]  # built ones
     all: list[Path]  # and the small one
+    journal: Path | None = None
 
     def count(self, asked: int) -> int:
         """Pieces of work at this scale."""
@@ -84,8 +95,18 @@ def payload_bits(given: Given) -> tuple[int, Found, str]:
 def killed_builds(given: Given) -> tuple[int, Found, str]:
     """Builds ended by SIGKILL."""
     asked = 300
-    found = given.spread(kills.kill_builds(given.specs[0], given.folder), asked)
+    work = kills.kill_builds(given.specs[0], given.folder, given.journal)
+    found = spread(work, given.count(asked), given.jobs, given.seconds, BUILD_S)
     return asked, found, "then one `gc`"
+
+
+def surroundings(given: Given) -> tuple[int, Found, str]:
+    """The same model built in other surroundings."""
+    specs = [*given.specs, EXAMPLE]
+    work = kills.build_elsewhere(specs, given.folder)
+    found = spread(work, len(specs), min(given.jobs, len(specs)), given.seconds, ELSEWHERE_S)
+    note = f"{len(variations.VARIATIONS)} builds each, by `tests/build/variations.py`; `diff -r`"
+    return len(specs), found, note
 
 
 def full_disk(given: Given) -> tuple[int, Found, str]:
@@ -143,12 +164,15 @@ PARTS: dict[str, Part] = {
     "swapped bundles": swapped_bundles,
     "killed writers": killed_writers,
     "killed builds": killed_builds,
+    "models in other surroundings": surroundings,
 }
 
 
 def main() -> int:
     """Run every part, print or write the page; 1 where something was wrong."""
-    parser = argparse.ArgumentParser(prog="scripts/robustness", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="scripts/robustness", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--jobs", type=int, default=2, help="processes of one part; 0: this one")
     parser.add_argument("--scale", type=float, default=1.0, help="of the counts")
@@ -159,6 +183,7 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, help="a fast file system; the system's temporary one"
     )
+    parser.add_argument("--journal", type=Path, help="a file of the killed builds so far")
     options = parser.parse_args()
     chosen = {
         name: part
@@ -167,28 +192,33 @@ def main() -> int:
     }
     if not chosen:
         parser.error(f"no part is named {options.only}, expected a word of {list(PARTS)}")
-    rows = []
+    rows: list[Row] = []
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    run = describe_run(shlex.join(["scripts/robustness", *sys.argv[1:]]), date)
     tempfile.tempdir = str(options.folder) if options.folder else None
     with owned("robustness") as made:
         folder = Path(made)
         bundles = damage.build_bundles(folder)
         specs = [path.with_suffix(".py") for path in bundles]
         rest = (specs, bundles, [damage.small(folder), *bundles])
-        given = Given(options.jobs, options.scale, options.seconds, folder, *rest)
+        given = Given(options.jobs, options.scale, options.seconds, folder, *rest, options.journal)
         for name, part in chosen.items():
-            rows.append(run_part(name, part, given))
+            rows.append(replace(run_part(name, part, given), run=run))
             print(line_of(rows[-1]), file=sys.stderr, flush=True)
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    text = page(rows, shlex.join(["scripts/robustness", *sys.argv[1:]]), date)
     if options.output:
-        options.output.write_text(text)
+        data = options.output.with_suffix(".json")
+        shown = merge(read_rows(data), rows, list(PARTS))
+        write_rows(data, shown)
+        options.output.write_text(page(shown, data))
     else:
-        print(text)
+        print(page(rows, Path("nowhere.json")))
     return 1 if any(row.found is not None and row.found.counts["wrong"] for row in rows) else 0
 
 
 def run_part(name: str, part: Part, given: Given) -> Row:
     """A part, with its time."""
+    if threads() > 1:
+        raise RuntimeError(f"{threads()} threads, expected one: parts are forks of this process")
     started_s = time.monotonic()
     try:
         asked, found, note = part(given)

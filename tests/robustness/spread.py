@@ -16,6 +16,8 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 GRACE_S = 20.0  # after the deadline, for the piece that each process has begun
 WRONG_LIMIT = 20  # texts that one process sends; all are counted
@@ -48,16 +50,22 @@ class Found:
         for name, value in other.most.items():
             self.at_most(name, value)
 
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Found:
+        """What `vars` gave, after it was JSON."""
+        return cls(**{**fields, "counts": Counter(fields["counts"])})
+
 
 Work = Callable[[Iterator[int], Found], None]
 
 
-def spread(work: Work, count: int, jobs: int, seconds: float) -> Found:
+def spread(work: Work, count: int, jobs: int, seconds: float, grace_s: float = GRACE_S) -> Found:
     """Call `work` with the numbers below `count`, shared out over `jobs` forks of this process; 0:
     in this process, where a measure of coverage sees it.
 
     No number is begun after `seconds`. "done" counts the numbers that were given out. A process
-    that a signal ends, or that does not end, is something wrong, with its last number.
+    that a signal ends, or that has not ended `grace_s` later, is something wrong, with its last
+    number.
     """
     found, deadline = Found(), time.monotonic() + seconds
     is_here = not jobs
@@ -76,7 +84,7 @@ def spread(work: Work, count: int, jobs: int, seconds: float) -> Found:
             _work(work, _numbers(job, count, jobs, deadline, last), sender)
         os.close(sender)
         children[receiver] = (child, job)
-    for receiver, data in _answers(list(children), deadline + GRACE_S):
+    for receiver, data in _answers(list(children), deadline + grace_s):
         child, job = children[receiver]
         if data is None:
             os.kill(child, signal.SIGKILL)
@@ -89,7 +97,7 @@ def spread(work: Work, count: int, jobs: int, seconds: float) -> Found:
             name = signal.Signals(os.WTERMSIG(status)).name
             found.say(f"ended by {name} at number {number}")
         else:
-            found.add(Found(**{**json.loads(data), "counts": Counter(json.loads(data)["counts"])}))
+            found.add(Found.of(json.loads(data)))
     return found
 
 
@@ -139,3 +147,8 @@ def kill_group(leader: int) -> None:
     """Kill a process that leads a group, and all of the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
+
+
+def threads() -> int:
+    """The threads of this process."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())

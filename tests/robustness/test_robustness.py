@@ -1,8 +1,10 @@
 """What `scripts/robustness` tries, with small counts; and that it would find something."""
 
 import errno
+import json
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from aotc.cache.collect import collect, collect_all, rows
 from aotc.cache.errors import CacheUnreadable
 from aotc.runtime.errors import NotABundle
 
-from . import damage, disk, faults, inputs, page
+from . import damage, disk, faults, inputs, kills, page, starter
 from .spread import Found, spread
 
 
@@ -102,7 +104,49 @@ def test_what_is_wrong_is_counted():
     assert "not a typed error" in spread(raises, 1, 1, 60).wrong[0]
     row = page.Row("name", 8, died, "", 1.0)
     assert "**1**" in page.line_of(row)
-    assert "- name: ended by SIGKILL at number 3" in page.page([row], "x", "today")
+    assert "- name: ended by SIGKILL at number 3" in page.page([row], Path("rows.json"))
+
+
+def test_no_build_is_forked_from_a_process_with_threads():
+    held = threading.Event()
+    thread = threading.Thread(target=held.wait)
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="threads, expected one"):
+            starter._start({"after_s": None})
+    finally:
+        held.set()
+        thread.join()
+
+
+def test_a_process_that_starts_no_builds_is_waited_for_a_bounded_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(starter, "BUILD_S", 0.1)
+    monkeypatch.setattr(starter, "GRACE_S", 0.1)
+    with pytest.raises(starter.NoEnd, match="no answer within 0 s"):
+        starter.Starter(tmp_path / "spec.py", tmp_path)
+
+
+def test_numbers_of_a_journal_are_not_tried_again(tmp_path):
+    journal = tmp_path / "journal"
+    lines = ({"number": n, "counts": {"killed": 1}, "most": {}, "wrong": []} for n in range(3))
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = spread(kills.kill_builds(tmp_path / "no spec", tmp_path, journal), 3, 0, 60)
+    assert found.counts == {"killed": 3, "done": 3}
+
+
+def test_a_row_takes_the_place_of_an_earlier_one(tmp_path):
+    path = tmp_path / "rows.json"
+    found = Found(wrong=["one"])
+    page.write_rows(path, [page.Row("a", 1, found, "", 1.0, "old"), page.Row("b", 1, None, "", 0)])
+    old = page.read_rows(path)
+    assert old[0] == page.Row("a", 1, found, "", 1.0, "old")
+    new = page.Row("a", 2, Found(), "", 1.0, "new")
+    assert page.merge(old, [new], ["c", "b", "a"]) == [old[1], new]
+    page.put_text(tmp_path / "rows.md", "Title", ["text"])
+    page.write_rows(path, [new])
+    text = page.page([new], path)
+    assert "1. new" in text
+    assert "## Title\n\ntext" in text
 
 
 def test_an_input_is_judged():

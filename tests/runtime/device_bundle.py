@@ -128,14 +128,14 @@ class Lender:
         self.strides = changes.get("strides")
         self.flags = changes.get("flags", 0)
         self.streams: list[object] = []
-        self.lent = 0
+        self.borrowed = 0
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device
 
     def __dlpack__(self, *, stream=None, max_version=None):
         self.streams.append(stream)
-        self.lent += 1
+        self.borrowed += 1
         block = allocate_block(256)
         managed = describe(block, True, self.dtype, self.shape, self.block.address, self.device)
         managed.flags = self.flags
@@ -152,7 +152,7 @@ _lenders: dict[int, Lender] = {}
 
 
 def _give_back(block: int) -> None:
-    _lenders.pop(block).lent -= 1
+    _lenders.pop(block).borrowed -= 1
     free_block(block)
 
 

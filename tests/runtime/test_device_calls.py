@@ -48,10 +48,10 @@ def test_dlpack_on_the_device(program, cuda):
     assert type(y) is type(w) is DeviceArray
     assert numbers(y, cuda) == NUMBERS
     assert given.streams == [1]  # the legacy default stream by its name there
-    assert given.lent == 1  # kept until the work is known to be done
+    assert given.borrowed == 1  # kept until the work is known to be done
     program.session()
     program.close()
-    assert given.lent == 0
+    assert given.borrowed == 0
 
 
 def test_dlpack_with_a_stream(program, cuda):
@@ -115,13 +115,13 @@ def test_exported_arrays(program, cuda):
         y.__dlpack__(stream=0)
     with pytest.raises(BufferError, match="as it is"):
         y.__dlpack__(copy=True)
-    lent = borrow(y, 1)
-    assert (lent.address, lent.shape, lent.device) == (row["data"][0], SHAPE, "cuda")
+    borrowed = borrow(y, 1)
+    assert (borrowed.address, borrowed.shape, borrowed.device) == (row["data"][0], SHAPE, "cuda")
     with pytest.raises(BufferError, match="handed over"):
         y.__dlpack__()
     del y
-    assert cuda.live()["memory"] == memory  # it belongs to the loan now
-    del lent
+    assert cuda.live()["memory"] == memory  # it belongs to the borrower now
+    del borrowed
     assert cuda.live()["memory"] == memory - 1
     w.__dlpack__()  # nobody takes this capsule
     gc.collect()
@@ -139,10 +139,12 @@ def test_consumers_of_our_arrays_wait_for_the_work(program, cuda):
     given = Lender(DeviceBlock(NUMBERS))
     consumer = given.block.device.stream()
     y, _ = program(given)
-    lent = borrow(y, consumer.handle)
+    borrowed = borrow(y, consumer.handle)
     copy = DeviceBlock(bytes(96))
     with copy.device.current():
-        copy.device.call("cuMemcpyDtoDAsync_v2", copy.address, lent.address, 96, consumer.handle)
+        copy.device.call(
+            "cuMemcpyDtoDAsync_v2", copy.address, borrowed.address, 96, consumer.handle
+        )
     consumer.synchronize()
     assert copy.read() == NUMBERS
 
@@ -228,6 +230,20 @@ def test_bound_calls_on_host_arrays(program):
     numpy = pytest.importorskip("numpy")
     with pytest.raises(InputNotContiguous):
         program.bind(numpy.zeros((6, 4), "f4").T)
+
+
+def test_bound_calls_among_other_calls_of_their_session(program, cuda):
+    block, given = DeviceBlock(NUMBERS), bytearray(NUMBERS)
+    with program.session() as session:
+        on_device, on_host = session.bind(Lender(block)), session.bind(given)
+        for _ in range(2):
+            for other in (Lender(DeviceBlock(OTHERS)), bytearray(OTHERS)):
+                session(other)
+                y, w = on_device()
+                assert (numbers(y, cuda), numbers(w, cuda)) == (NUMBERS, WEIGHT)
+                session(other)
+                y, w = on_host()
+                assert (bytes(y), bytes(w)) == (NUMBERS, WEIGHT)
 
 
 def test_empty_arrays(tmp_path, cuda):

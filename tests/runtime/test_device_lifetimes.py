@@ -1,4 +1,4 @@
-"""How long things live on a device, over a fake CUDA driver: loans, sessions, programs, threads."""
+"""How long arrays, sessions, programs and threads live on a device, over a fake CUDA driver."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from aotc.runtime.programs import device
 from aotc.runtime.verify import verify
 
 
-def test_many_loans_are_given_back(program):
+def test_many_borrowed_arrays_are_released(program):
     given = [Lender(DeviceBlock(NUMBERS)) for _ in range(3)]
     for call in range(900):
         program(given[call % 3])
-    assert sum(each.lent for each in given) < 300
+    assert sum(each.borrowed for each in given) < 300
 
 
-def test_large_loans_are_given_back_without_waiting_for_the_last_call(program, cuda, monkeypatch):
+def test_large_borrowed_arrays_are_released_without_waiting_for_the_last_call(
+    program, cuda, monkeypatch
+):
     """Only the calls of the older half are waited for; the newer ones may still run."""
     monkeypatch.setattr(device, "BORROWED_BYTES_LIMIT", 96)
     given = [Lender(DeviceBlock(NUMBERS)) for _ in range(12)]
@@ -33,7 +35,7 @@ def test_large_loans_are_given_back_without_waiting_for_the_last_call(program, c
     weight = Interface(DeviceBlock(bytes(24)), shape=(6,))
     for lender, out in zip(given, outs, strict=True):
         program(lender, out=(Interface(out), weight))
-    assert sum(each.lent for each in given) < 6
+    assert sum(each.borrowed for each in given) < 6
     assert [out.read() == NUMBERS for out in outs[:6]] == [True] * 6
     assert outs[-1].read() == bytes(96)
     assert cuda.calls["cuCtxSynchronize"] == 0

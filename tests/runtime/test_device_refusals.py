@@ -175,7 +175,7 @@ def test_arrays_of_another_device(tmp_path, monkeypatch):
     fake.check()
 
 
-def test_a_forked_child_is_told(program):
+def test_a_forked_child_gets_an_error(program):
     program(NUMBERS)
     child = os.fork()
     if child == 0:

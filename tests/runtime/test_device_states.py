@@ -15,7 +15,7 @@ from aotc.runtime import load
 from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
-from aotc.runtime.bundle.signature import Condition, SessionSize, Size
+from aotc.runtime.bundle.signature import Dim, Guard, SessionDim
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.errors import SessionSizeDiffers, SessionSizeInvalid, SizeGuard
 
@@ -62,11 +62,11 @@ def program(tmp_path, cuda):
         targets=(TargetContents("cuda-sm_90", "cuda", ("sm_90",), plan(image), image),),
         weights={"state.kept": TensorData("f32", (1,), FIRST)},
         golden=Golden((golden,), (golden,), (0.0,)),
-        dims=(Size("m", 1, MOST, None, 0), Size("n", 1, MOST, 0, 0)),
+        dims=(Dim("m", 1, MOST, None, 0), Dim("n", 1, MOST, 0, 0)),
         sizes=(("number", -1, 0), ("mul", 2, 1), ("add", 0, 3)),
-        guards=(Condition(4, 0, MOST, "n <= m"),),
+        guards=(Guard(4, 0, MOST, "n <= m"),),
         states=(TensorSpec("kept", "f32", (Extent(0, "m"), 6)),),
-        session_dims=(SessionSize("m", 1, MOST, 4),),
+        session_dims=(SessionDim("m", 1, MOST, 4),),
     )
     pack(contents, tmp_path / "b")
     opened = load(tmp_path / "b")

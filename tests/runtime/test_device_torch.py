@@ -1,4 +1,4 @@
-"""torch tensors on a fake device: streams, copies, what torch's allocator is told, refusals."""
+"""torch tensors on a fake device: streams, copies, what torch's allocator learns, refusals."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_calls_follow_the_current_stream_of_torch(program, cuda, side):
         assert launched_on(cuda) == []  # the default stream has no handle of its own
 
 
-def test_a_named_stream_is_told_to_the_allocator(program, cuda, side, torch):
+def test_a_named_stream_is_recorded_by_the_allocator(program, cuda, side, torch):
     x, out = tensor(), (tensor(), Tensor(DeviceBlock(WEIGHT), (6,)))
     first = program(x)
     cuda.settle()

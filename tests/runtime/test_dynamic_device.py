@@ -15,11 +15,11 @@ from aotc.runtime import load
 from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
-from aotc.runtime.bundle.signature import Size
+from aotc.runtime.bundle.signature import Dim
 from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.errors import SizeInvalid, SizeOutOfRange
-from aotc.runtime.programs.device import DeviceProgram
+from aotc.runtime.programs.device import DeviceSession
 from aotc.runtime.programs.program import LEAST_SHAPES_KEPT
 
 ROW_BYTES = 24
@@ -90,7 +90,7 @@ def write(path, **named):
         targets=(target,),
         weights={"layer.weight": TensorData("f32", (6,), WEIGHT)},
         golden=Golden((zeros,), (zeros, TensorData("f32", (6,), WEIGHT)), (0.0, 0.0)),
-        dims=(Size("n", 1, high, 0, 0, 1, 0),),
+        dims=(Dim("n", 1, high, 0, 0, 1, 0),),
     )
     pack(contents, path)
     return path
@@ -108,14 +108,14 @@ def data(rows: int, start: int = 0) -> bytes:
     return struct.pack(f"<{rows * 6}f", *range(start, start + rows * 6))
 
 
-def lent(rows: int, start: int = 0) -> Lender:
+def foreign(rows: int, start: int = 0) -> Lender:
     return Lender(DeviceBlock(data(rows, start)), shape=(rows, 6))
 
 
 def test_each_shape_gives_its_numbers(dynamic, cuda):
-    assert isinstance(dynamic, DeviceProgram)
+    assert isinstance(dynamic.session(), DeviceSession)
     for rows in (1, 4, 5, 300, 4, 1):
-        y, w = dynamic(lent(rows, rows))
+        y, w = dynamic(foreign(rows, rows))
         assert y.shape == (rows, 6)
         assert numbers(y, cuda) == data(rows, rows)
         assert numbers(w, cuda) == WEIGHT
@@ -136,9 +136,9 @@ def test_the_memory_of_the_largest_shape_is_taken_at_once(tmp_path, cuda):
     program = load(write(tmp_path / "bundle"))
     needed = 256 + 64 * LARGEST
     assert any(block.nbytes == needed for block in cuda.blocks.values())
-    program(lent(5))
+    program(foreign(5))
     before = cuda.calls["cuMemAlloc_v2"]
-    arrays = [lent(rows) for rows in (7, LARGEST, 2)]
+    arrays = [foreign(rows) for rows in (7, LARGEST, 2)]
     for given in arrays:
         program(given, out=None)
     # Inputs and fresh outputs: no arena.
@@ -146,7 +146,8 @@ def test_the_memory_of_the_largest_shape_is_taken_at_once(tmp_path, cuda):
     program.close()
 
 
-def test_what_has_no_room_is_refused_when_loaded(tmp_path, cuda):
+def test_what_has_no_room_is_refused_when_loaded(tmp_path, cuda, monkeypatch):
+    monkeypatch.setenv("AOTC_DYNAMIC_ARENA", "maximum")
     cuda.total_bytes = 1 << 20
     path = write(tmp_path / "bundle")
     with pytest.raises(DeviceMemoryFull, match="the largest in their ranges"):
@@ -154,11 +155,71 @@ def test_what_has_no_room_is_refused_when_loaded(tmp_path, cuda):
     assert not cuda.blocks
 
 
+NEEDED = 256 + 64 * LARGEST  # bytes of the largest shape
+
+
+@pytest.mark.parametrize(("free_bytes", "is_taken"), [(3 * NEEDED, True), (NEEDED, False)])
+def test_the_largest_shape_is_taken_where_it_leaves_room(tmp_path, cuda, free_bytes, is_taken):
+    cuda.total_bytes = free_bytes
+    with load(write(tmp_path / "bundle")) as program:
+        assert is_taken == any(block.nbytes == NEEDED for block in cuda.blocks.values())
+        for rows in (2, 40, 3):
+            y, _ = program(foreign(rows))
+            assert numbers(y, cuda) == data(rows)
+
+
+def test_an_end_that_no_device_holds(tmp_path, cuda):
+    """Ranges whose ends are torch's own: the largest shape needs 2^37 bytes."""
+    cuda.total_bytes = 1 << 20
+    with load(write(tmp_path / "bundle", high=(1 << 31) - 2)) as program:
+        with program.session() as session:
+            for call in (program, session):
+                for rows in (2, 40, 3, 41):
+                    y, _ = call(foreign(rows, rows))
+                    assert numbers(y, cuda) == data(rows, rows)
+            with program.bind(foreign(9, 5)) as bound, session.fork() as fork:
+                program(foreign(400))  # the arena that grows is another
+                assert numbers(bound()[0], cuda) == data(9, 5)
+                assert numbers(fork(foreign(500))[0], cuda) == data(500)
+                assert numbers(bound()[0], cuda) == data(9, 5)
+        with pytest.raises(DeviceMemoryFull, match=r"those of this call.* needs .*free"):
+            program(foreign(1 << 14))
+        y, _ = program(foreign(6))
+        assert numbers(y, cuda) == data(6)
+
+
+def test_growing_in_small_steps_makes_few_arenas(tmp_path, cuda, monkeypatch):
+    """Each growth makes the graphs of all shapes anew."""
+    monkeypatch.setenv("AOTC_DYNAMIC_ARENA", "grow")
+    with load(write(tmp_path / "bundle")) as program:
+        shapes = 200
+        for rows in range(1, shapes + 1):
+            y, _ = program(foreign(rows))
+            assert numbers(y, cuda) == data(rows)
+        arenas = cuda.calls["cuMemAlloc_v2"] - 3 * shapes  # one input and two outputs a call
+        assert arenas < 20
+
+
+def test_growing_waits_for_calls_that_run(tmp_path, cuda, monkeypatch):
+    """Calls on other streams still read the old arena when it has to go."""
+    monkeypatch.setenv("AOTC_DYNAMIC_ARENA", "grow")
+    with load(write(tmp_path / "bundle")) as program:
+        arrays = [foreign(3, 10), foreign(900, 50), foreign(3, 70)]
+        streams = [arrays[0].block.device.stream() for _ in arrays]
+        found = [
+            program(given, stream=stream.handle)
+            for given, stream in zip(arrays, streams, strict=True)
+        ]
+        for stream in reversed(streams):
+            stream.synchronize()
+        assert [numbers(y, cuda) for y, _ in found] == [data(3, 10), data(900, 50), data(3, 70)]
+
+
 def test_a_range_without_an_end_takes_what_each_shape_needs(tmp_path, cuda):
     cuda.total_bytes = 1 << 20
     with load(write(tmp_path / "bundle", high=2**31 - 1)) as program:
         for rows in (2, 40, 3):
-            y, _ = program(lent(rows))
+            y, _ = program(foreign(rows))
             assert numbers(y, cuda) == data(rows)
 
 
@@ -167,17 +228,17 @@ def test_growing_instead(tmp_path, cuda, monkeypatch):
     cuda.total_bytes = 1 << 20
     with load(write(tmp_path / "bundle")) as program:
         for rows in (2, 40, 3):
-            y, _ = program(lent(rows))
+            y, _ = program(foreign(rows))
             assert numbers(y, cuda) == data(rows)
         with pytest.raises(DeviceMemoryFull):
-            program(lent(1 << 14))
-        y, _ = program(lent(6))  # as if nothing had been
+            program(foreign(1 << 14))
+        y, _ = program(foreign(6))  # as if nothing had been
         assert numbers(y, cuda) == data(6)
 
 
 def test_calls_of_other_shapes_and_streams_follow_each_other(dynamic, cuda):
     """Both use one arena: the second must not overwrite what the first still reads."""
-    arrays = [lent(3, 10), lent(9, 50)]
+    arrays = [foreign(3, 10), foreign(9, 50)]
     streams = [arrays[0].block.device.stream() for _ in range(2)]
     found = [
         dynamic(given, stream=stream.handle) for given, stream in zip(arrays, streams, strict=True)
@@ -204,7 +265,7 @@ def test_shapes_in_turn_on_one_stream_cost_no_events(dynamic, cuda):
 
 
 def test_a_stream_waits_for_another_shape_on_the_legacy_stream(dynamic, cuda):
-    arrays = [lent(3, 10), lent(9, 50), lent(3, 70), lent(9, 90)]
+    arrays = [foreign(3, 10), foreign(9, 50), foreign(3, 70), foreign(9, 90)]
     stream = arrays[0].block.device.stream()
     places = (0, stream.handle, stream.handle, 0)
     found = [dynamic(given, stream=each) for given, each in zip(arrays, places, strict=True)]
@@ -215,54 +276,69 @@ def test_a_stream_waits_for_another_shape_on_the_legacy_stream(dynamic, cuda):
 
 def test_only_so_many_shapes_are_kept(dynamic, cuda, monkeypatch):
     monkeypatch.setattr(Executable, "steps_kept", 16)
-    dynamic(lent(1))
+    dynamic(foreign(1))
     for rows in range(2, 3 * LEAST_SHAPES_KEPT):
-        dynamic(lent(1))  # used again and again: it stays
-        dynamic(lent(rows))
+        dynamic(foreign(1))  # used again and again: it stays
+        dynamic(foreign(rows))
     assert len(cuda.executions) <= LEAST_SHAPES_KEPT
     made = cuda.calls["cuGraphInstantiateWithFlags"]
-    dynamic(lent(1))
+    dynamic(foreign(1))
     assert cuda.calls["cuGraphInstantiateWithFlags"] == made
 
 
 def test_a_thousand_shapes_in_turn_are_made_once(dynamic, cuda):
     for rows in range(1, 1001):
-        dynamic(lent(rows))
+        dynamic(foreign(rows))
     made = cuda.calls["cuGraphInstantiateWithFlags"]
     for rows in range(1, 1001):
-        dynamic(lent(rows))
+        dynamic(foreign(rows))
     assert cuda.calls["cuGraphInstantiateWithFlags"] == made >= 1000
 
 
 def test_bound_calls_keep_their_shape(dynamic, cuda):
     block = DeviceBlock(data(7))
     bound = dynamic.bind(Lender(block, shape=(7, 6)))
-    dynamic(lent(2))
+    dynamic(foreign(2))
     y, _ = bound()
     assert numbers(y, cuda) == data(7)
     bound.close()
 
 
+def test_bound_calls_of_a_session_take_up_their_memory(dynamic, cuda):
+    """On the device and on the host, after calls of the same shape, and of more than are kept."""
+    block, given = DeviceBlock(data(7)), bytearray(data(3))
+    with dynamic.session() as session:
+        on_device = session.bind(Lender(block, shape=(7, 6)))
+        on_host = session.bind(memoryview(given).cast("f", [3, 6]))
+        for rows in (7, 3, *range(1, 1100)):
+            session(foreign(rows))
+            if rows in (3, 7, 500, 1099):
+                y, _ = on_device()
+                assert numbers(y, cuda) == data(7)
+                y, _ = on_host()
+                assert bytes(y) == data(3)
+
+
 def test_sizes_out_of_range(dynamic):
     with pytest.raises(SizeOutOfRange):
-        dynamic(lent(LARGEST + 1))
+        dynamic(foreign(LARGEST + 1))
 
 
 def test_grids_that_no_device_starts(tmp_path, cuda):
     """Along the second axis a device starts 65535 programs."""
     with load(write(tmp_path / "bundle", grid=(1, [0], 1), high=1 << 17)) as program:
         with pytest.raises(SizeInvalid, match="along y"):
-            program(lent(65536))
-        y, _ = program(lent(65535))
+            program(foreign(65536))
+        y, _ = program(foreign(65535))
         assert numbers(y, cuda) == data(65535)
 
 
 def test_nothing_is_left_behind(tmp_path, cuda):
     program = load(write(tmp_path / "bundle"))
     for rows in (1, 20, 6):
-        program(lent(rows))
+        program(foreign(rows))
     session = program.session()
-    session(lent(4))
+    session(foreign(4))
     session.close()
     program.close()
     assert cuda.live() == {} or set(cuda.live()) <= {"context"}

@@ -8,7 +8,7 @@ from plan_trees import with_uses
 from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
 from aotc.runtime.bundle.manifest import Entry, Manifest, Target, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
-from aotc.runtime.bundle.signature import Condition, Signature, Size
+from aotc.runtime.bundle.signature import Dim, Guard, Signature
 from aotc.runtime.errors import (
     BundleError,
     InputRank,
@@ -63,6 +63,15 @@ def test_values_of_a_plan():
     assert plan.buffers[0].nbytes == 448
     assert plan.launches[0].grid == (7, 1, 1)
     assert plan.launches[0].args == (("arena", 0), ("int", 7))
+
+
+def test_what_has_no_formula_is_one_object_at_all_sizes():
+    fixed, own = step(grid=[3, 1, 1], args=[["arena", 0]]), step(args=[["arena", 0], ["int", [0]]])
+    plan = Plan.from_map(tree(variant={"steps": [fixed, own]}))
+    one, other = plan.at([5]), plan.at([7])
+    assert one.steps[0] is other.steps[0]
+    assert (one.steps[1].grid, other.steps[1].grid) == ((5, 1, 1), (7, 1, 1))
+    assert one.steps[1].args[0] is other.steps[1].args[0]
 
 
 def test_a_launch_without_programs_is_left_out():
@@ -160,9 +169,9 @@ BATCH, TWICE = Extent(0, "batch"), Extent(2, "2*batch")
 SIGNATURE = Signature(
     (TensorSpec("x", "f32", (BATCH, 4)), TensorSpec("y", "f32", (TWICE,))),
     (TensorSpec("z", "f32", (TWICE, 4)),),
-    (Size("batch", 2, 9, 0, 0),),
+    (Dim("batch", 2, 9, 0, 0),),
     [("number", 2, 0), ("mul", 0, 1), ("number", -8, 0), ("add", 0, 3)],
-    (Condition(4, -(1 << 40), 0, "batch <= 8"),),
+    (Guard(4, -(1 << 40), 0, "batch <= 8"),),
 )
 
 
@@ -193,7 +202,7 @@ def test_shapes_that_do_not_fit_are_named(shapes, kind, words):
 
 def test_a_size_that_is_not_whole():
     odd = Signature(
-        (TensorSpec("y", "f32", (Extent(2, "2*n"),)),), (), (Size("n", 1, 9, 0, 0, 2),),
+        (TensorSpec("y", "f32", (Extent(2, "2*n"),)),), (), (Dim("n", 1, 9, 0, 0, 2),),
         [("number", 2, 0), ("mul", 0, 1)], (),
     )  # fmt: skip
     assert odd.bind([(6,)])[0] == 3
@@ -222,11 +231,11 @@ WRONG_MANIFESTS = {
     "a formula without dims": {"dims": (), "sizes": (), "guards": ()},
     "no name": {"name": ""},
     "a name that is none": {"name": "../up"},
-    "a dim of no input": {"dims": (Size("batch", 2, 9, 5, 0),)},
-    "a dim of no axis": {"dims": (Size("batch", 2, 9, 0, 2),)},
-    "a range that is empty": {"dims": (Size("batch", 9, 2, 0, 0),)},
+    "a dim of no input": {"dims": (Dim("batch", 2, 9, 5, 0),)},
+    "a dim of no axis": {"dims": (Dim("batch", 2, 9, 0, 2),)},
+    "a range that is empty": {"dims": (Dim("batch", 9, 2, 0, 0),)},
     "a shape of no value": {"outputs": (TensorSpec("z", "f32", (Extent(9, "9"),)),)},
-    "a guard of no value": {"guards": (Condition(9, 0, 1, "x"),)},
+    "a guard of no value": {"guards": (Guard(9, 0, 1, "x"),)},
     "rows that name later ones": {"sizes": (("add", 5, 5),)},
 }
 

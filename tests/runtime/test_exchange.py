@@ -142,15 +142,15 @@ def test_exported_arrays_reach_torch_and_numpy(dtype):
     gc.collect()
 
 
-def test_capsules_nobody_takes_and_loans_are_given_back():
+def test_capsules_nobody_takes_and_borrowed_arrays_are_released():
     torch = pytest.importorskip("torch")
     for _ in range(1000):
         Array("f32", (1 << 18,)).__dlpack__(max_version=(1, 0))  # 1 MiB each: a leak would be seen
         Array("f32", (1 << 18,)).__dlpack__()
     tensor = torch.zeros(8)
-    lent = borrow(tensor)
-    assert isinstance(lent, Borrowed)
-    assert (lent.address, lent.shape, lent.strides) == (tensor.data_ptr(), (8,), (4,))
+    borrowed = borrow(tensor)
+    assert isinstance(borrowed, Borrowed)
+    assert (borrowed.address, borrowed.shape, borrowed.strides) == (tensor.data_ptr(), (8,), (4,))
     with pytest.raises(BufferError):
         borrow(torch.zeros(2, requires_grad=True))
 
@@ -272,7 +272,7 @@ def refusals():
 def test_refusals_name_the_input(program_for, name):
     value, kind, text = refusals()[name]
     program = program_for()
-    for _ in range(2):  # the second time by the remembered kind
+    for _ in range(2):  # the second time by the kind found before
         with pytest.raises(kind, match=text) as caught:
             program(value)
         assert "`x`" in str(caught.value)

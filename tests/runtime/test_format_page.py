@@ -11,6 +11,7 @@ from aotc.runtime.bundle import (
     manifest,
     native_plan,
     parameters,
+    placement,
     plan,
     plan_parts,
     structure,
@@ -24,6 +25,7 @@ PARTS = {
     "manifest": (manifest.Manifest, manifest.Extras),
     "plan": (plan.Plan,),
     "parameters": (parameters.Parameters,),
+    "placement": (placement.Placement,),
 }
 NAMED = {
     id(schemas.NAME): "name",
@@ -66,7 +68,7 @@ class Page:
             for field, row in fields.fields.items():
                 feature = fields.type._fields[field].feature
                 since = f"    where `features` has `{feature}`" if feature else ""
-                tag.append(f"  {field}: {self.spelled(row)}{since}")
+                tag.append(f"  {field}: {self.described(row)}{since}")
             self.lines[name] = tag
         return name
 
@@ -76,12 +78,12 @@ class Page:
             self.known.add(name)
             self.lines[name] = []
             self.lines[name] = [
-                f'  ["{kind}", {", ".join(map(self.spelled, columns))}]'
+                f'  ["{kind}", {", ".join(map(self.described, columns))}]'
                 for kind, columns in kinds.items()
             ]
         return name
 
-    def spelled(self, row):  # noqa: C901 - one case a kind of schema
+    def described(self, row):  # noqa: C901 - one case a kind of schema
         """A schema on one line."""
         name = NAMED.get(id(row))
         if isinstance(row, schemas.Tagged):
@@ -94,16 +96,16 @@ class Page:
             case schemas.Union():
                 return " | ".join(self.record(Step(each.type)) for each in row.kinds.values())
             case structure._Tree():
-                return self.spelled(row.rows)
+                return self.described(row.rows)
             case schemas.List():
                 counts = dict.fromkeys((str(row.least), number(row.limit)))
-                return f"[{self.spelled(row.item)}] of {' to '.join(counts)}"
+                return f"[{self.described(row.item)}] of {' to '.join(counts)}"
             case schemas.Row():
-                return f"[{', '.join(map(self.spelled, row.columns))}]"
+                return f"[{', '.join(map(self.described, row.columns))}]"
             case extent.Apart():
-                return self.spelled(row.item)
+                return self.described(row.item)
             case schemas.Optional():
-                return f"{self.spelled(row.item)} | nil"
+                return f"{self.described(row.item)} | nil"
             case schemas.Choice():
                 return " | ".join(f'"{each}"' for each in row.choices)
             case schemas.Text():
@@ -117,8 +119,8 @@ class Page:
                 limits = dict.fromkeys(map(number, (row.low, row.high)))
                 return f"{' to '.join(limits)}{step}{more}"
             case torch_calls._Argument():
-                return f"[keyword or empty text, *{self.spelled(torch_calls.VALUE)}]"
-        raise AssertionError(f"no spelling for {row}")
+                return f"[keyword or empty text, *{self.described(torch_calls.VALUE)}]"
+        raise AssertionError(f"no description of {row}")
 
 
 class Step(schemas.Fields):

@@ -42,7 +42,8 @@ def test_import_brings_the_standard_library_alone():
 
 def test_import_brings_what_names_stand_for_at_their_first_use():
     added = modules_after("import aotc.runtime") - modules_after("")
-    assert added == {"aotc", "aotc.runtime", "aotc.runtime.alias"}
+    # An editable install may have brought the first one, or not.
+    assert added - {"__future__"} == {"aotc", "aotc.runtime", "aotc.runtime.alias"}
     assert "aotc.runtime.loading" not in modules_after("import aotc.runtime as r; r.check")
     modules_after("import aotc.runtime as r; r.load; r.check('/nowhere')")  # no module of that name
 

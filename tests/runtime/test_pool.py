@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("triton")
 
 from aotc.runtime.drivers.cpu import pool as pool_module
-from aotc.runtime.drivers.cpu.driver import NativeSession
+from aotc.runtime.drivers.cpu.driver import CpuSession
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "targets_cpu"))
 import native
@@ -22,7 +22,7 @@ import native
 TIMEOUT_SECONDS = 120
 
 
-def _call(session: NativeSession, start: int) -> None:
+def _call(session: CpuSession, start: int) -> None:
     """One checked call; the numbers differ from call to call."""
     given = array.array("q", range(start, start + native.PROGRAMS))
     result = array.array("q", bytes(8 * native.PROGRAMS))

@@ -55,10 +55,10 @@ def test_launches_reach_the_driver_in_order(bundle):
     with load(bundle) as program:
         session = program.session()
         session(ONES)
-        log = session._native.executable.log
-        arena = session._native.arena_address
-        x, y, w = session._native.addresses
-        weights = session._native.executable.weights
+        log = session._on_driver.executable.log
+        arena = session._on_driver.arena_address
+        x, y, w = session._on_driver.addresses
+        weights = session._on_driver.executable.weights
         assert [args for _, _, args in log] == [
             (arena, x, 24),
             (y, arena, 24),
@@ -89,7 +89,7 @@ def test_bind_refuses_what_it_would_have_to_copy(bundle):
 def test_close(bundle):
     program = load(bundle)
     session, bound = program.session(), program.bind(ONES)
-    executable = session._native.executable
+    executable = session._on_driver.executable
     program.close()
     program.close()
     assert program.closed
@@ -107,7 +107,7 @@ def test_close(bundle):
 
 def test_a_dropped_program_frees_its_code(bundle):
     program = load(bundle)
-    executable = program.session()._native.executable
+    executable = program.session()._on_driver.executable
     program(ONES)
     del program
     gc.collect()

@@ -147,8 +147,6 @@ def test_a_state_is_read_between_calls(tmp_path, request, in_a_call):
 def test_a_bound_call_and_its_session_take_turns(program, in_a_call):
     program, given = program
     session = program.session()
-    if type(session).__name__ == "DynamicDeviceSession":
-        pytest.skip("its bound calls are of one shape's session")
     bound = session.bind(given)
     let_go = in_a_call(session)
     ended = []

@@ -1,4 +1,4 @@
-"""Index expressions whose extents a call decides: simplified where every call agrees."""
+"""Index expressions of dynamic extents: simplified where every call agrees."""
 
 from __future__ import annotations
 

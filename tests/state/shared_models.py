@@ -14,7 +14,7 @@ class Views(nn.Module):
         self.part = self.a[2:6]
         self.register_buffer("table", torch.zeros(3, 4))
         self.register_buffer("column", self.table[:, 1])
-        self.turned = self.table.t()
+        self.transposed = self.table.t()
         keys, values = torch.zeros(2, 3, 4).unbind()  # in one storage, but apart
         self.register_buffer("keys", keys)
         self.register_buffer("values", values)
@@ -24,7 +24,7 @@ class Views(nn.Module):
         self.part.add_(x)
         self.twin[1:5] *= 2
         self.column.add_(x[:3])
-        self.turned[0].sub_(self.a[:3])
+        self.transposed[0].sub_(self.a[:3])
         self.keys[1] += x
         self.values.add_(self.keys)
         self.plain.mul_(x)

@@ -96,7 +96,7 @@ class Filled(nn.Module):
 
 
 class Written(nn.Module):
-    """Rows written at places, in every way that torch spells it; the old value is read or not."""
+    """Rows written at places, in every way that torch has for it; the old value is read or not."""
 
     def __init__(self):
         super().__init__()

@@ -43,8 +43,8 @@ def reductions():
 def shapes_kernel(x_ptr, out_ptr, B: tl.constexpr, C: tl.constexpr):
     i, j = tl.arange(0, B), tl.arange(0, C)
     x = tl.load(x_ptr + i[:, None] * C + j[None, :])
-    turned = tl.trans(x)
-    tl.store(out_ptr + j[:, None] * B + i[None, :], turned)
+    transposed = tl.trans(x)
+    tl.store(out_ptr + j[:, None] * B + i[None, :], transposed)
     flat = tl.reshape(x * 2, (B * C,))
     tl.store(out_ptr + B * C + tl.arange(0, B * C), flat)
     left, right = tl.split(tl.reshape(x, (B, C // 2, 2)))

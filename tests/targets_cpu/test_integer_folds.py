@@ -238,7 +238,7 @@ def check(workers: Workers, isa: str, kernel: Kernel) -> None:
     """Runs the kernel once and compares every lane that is specified."""
     target = f"{compile_library.__module__}:{compile_library.__name__}"
     (outcome,) = workers.map([Request("folds", target, (kernel.text(), isa, True))])
-    library, symbol, scratch_bytes = outcome.unwrap()
+    library, symbol, scratch_bytes, *_ = outcome.unwrap()
     given = np.array(kernel.data or [0], dtype=np.int64)
     found = np.zeros((len(kernel.rows), LANES), dtype=np.int64)
     slots = b"".join(x.ctypes.data.to_bytes(8, "little") for x in (given, found))

@@ -49,7 +49,7 @@ REFUSED = {
         "`math.cbrt`",
     ),
     "scalar operation": ('%0 = "arith.unknown"(%arg1) : (i32) -> i32', "`arith.unknown`"),
-    "print": ('"tt.print"(%arg1) <{prefix = "x"}> : (i32) -> ()', "`tt.print`"),
+    "print": ('"tt.print"(%arg1) <{prefix = "x"}> : (i32) -> ()', "`tt.print` in a bundle"),
     "call": ('"tt.call"(%arg1) <{callee = @h}> : (i32) -> ()', "`tt.call` of `@h`"),
     "unknown operation without results": (
         '"tt.fire_and_forget"(%arg1) : (i32) -> ()',
@@ -59,11 +59,7 @@ REFUSED = {
         '%0 = "tt.unheard_of"(%arg1) : (i32) -> tensor<4xi32>',
         "`tt.unheard_of`",
     ),
-    "assertion": ('"tt.assert"(%arg1) <{message = "x > 0"}> : (i32) -> ()', "`x > 0`"),
-    "histogram": (
-        '%0 = "tt.histogram"(%arg1) : (i32) -> tensor<4xi32>',
-        "`tt.histogram`",
-    ),
+    "assertion": ('"tt.assert"(%arg1) <{message = "x > 0"}> : (i32) -> ()', "`x > 0`) in a bundle"),
     "device function": (
         stored(
             '%y = "tt.extern_elementwise"(%x) <{symbol = "__nv_j0f"}>'
@@ -76,11 +72,6 @@ REFUSED = {
         " : (!tt.ptr<f32>, i32) -> i32",
         "atomic operation 99",
     ),
-    "offset of i16": (
-        '%0 = "arith.trunci"(%arg1) : (i32) -> i16\n'
-        '    %1 = "tt.addptr"(%arg0, %0) : (!tt.ptr<f32>, i16) -> !tt.ptr<f32>',
-        "pointer offsets of type `i16`",
-    ),
     "combine function": (
         """%0 = "tt.reduce"(%xs) <{axis = 0 : i32}> ({
     ^bb0(%a: f32, %b: f32):
@@ -89,7 +80,7 @@ REFUSED = {
     }) : (tensor<8xf32>) -> f32""",
         "`math.cbrt` in a combine function",
     ),
-    "blocks that do not just return": (
+    "loop of blocks": (
         """%0 = "arith.cmpi"(%arg1, %arg1) <{predicate = 0 : i64}> : (i32, i32) -> i1
     "cf.cond_br"(%0)[^bb1, ^bb2] : (i1) -> ()
   ^bb1:
@@ -97,7 +88,7 @@ REFUSED = {
   ^bb2:
     "cf.br"()[^bb1] : () -> ()
   ^bb3:""",
-        "control flow of the kernel",
+        "a loop of `cf` branches",
     ),
 }
 
@@ -112,3 +103,20 @@ def test_what_is_not_supported_is_named(name: str) -> None:
         lowered(body)
     assert said in str(caught.value)
     assert "support" in str(caught.value)
+
+
+def test_an_error_names_the_line_of_the_source() -> None:
+    unknown = '%y = "math.cbrt"(%x) : (tensor<8xf32>) -> tensor<8xf32> loc(#loc2)'
+    text = f"""
+#loc1 = loc("/home/me/kernels.py":12:4)
+#loc2 = loc("y"(#loc1))
+"builtin.module"() ({{
+  "tt.func"() <{{sym_name = 1 : i32}}> ({{
+  ^bb0({ARGUMENTS.replace(",", ' loc("a"(#loc1)),')} loc("a"(#loc1))):
+    {stored(unknown)}
+    "tt.return"() : () -> ()
+  }}) : () -> () loc(#loc1)
+}}) : () -> () loc(#loc1)
+"""
+    with pytest.raises(CompileError, match=r"`math.cbrt`.*at /home/me/kernels.py:12"):
+        lower(text, ISAS["x86-64-v3"], no_alias=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import pty
+import resource
+import sys
 
 import pytest
 
@@ -42,6 +46,65 @@ def test_calls_that_reach_other_processes_are_refused(outcomes):
     script += f" for n in {sorted(REFUSED_CALLS.values())})"
     ((code, reason),) = outcomes(("subprocess:call", (["python3", "-c", script],)))
     assert (code, reason) == (0, "")
+
+
+def test_modes_owners_and_times_of_files_stay(outcomes, tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("x")
+    kept.chmod(0o600)
+    before = kept.stat()
+    calls = [
+        ("os:chmod", (str(kept), 0o666)),
+        ("os:chown", (str(kept), -1, -1)),
+        ("os:utime", (str(kept),)),
+        ("os:setxattr", (str(kept), "user.a", b"b")),
+    ]
+    for value, reason in outcomes(*calls):
+        assert value is None
+        assert "Permission denied" in reason
+    assert kept.stat() == before
+
+
+def test_limits_of_other_processes_stay(outcomes):
+    ((value, reason),) = outcomes(("resource:prlimit", (os.getpid(), resource.RLIMIT_NOFILE)))
+    assert value is None
+    assert "Permission denied" in reason
+    ((value, reason),) = outcomes(("resource:getrlimit", (resource.RLIMIT_NOFILE,)))
+    assert (value, reason) == (resource.getrlimit(resource.RLIMIT_NOFILE), "")
+
+
+def test_nothing_is_typed_into_the_terminal():
+    """In a process that has one: the worker has none, and may not type into one that it opens."""
+    script = """
+import os
+from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.workers import Workers
+
+calls = [
+    ("os:open", ("/dev/tty", os.O_RDONLY)),
+    ("os:open", (os.ttyname(0), os.O_RDONLY | os.O_NOCTTY)),
+    ("fcntl:ioctl", (0, 0x5412, b"x")),
+    ("fcntl:ioctl", (0, 0x541C, b"x")),
+]
+with Workers(1, is_confined=True) as pool:
+    found = pool.map([Request(f, f, arguments) for f, arguments in calls])
+for each in found:
+    print(each.value, repr(str(each.error)))
+"""
+    child, terminal = pty.fork()
+    if not child:
+        os.execv(sys.executable, [sys.executable, "-c", script])
+    text = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while part := os.read(terminal, 4096):
+            text += part
+    os.close(terminal)
+    assert os.waitpid(child, 0)[1] == 0, text
+    own, opened, typed, linux = text.decode().splitlines()[-4:]
+    assert "No such device" in own
+    assert opened.endswith("'None'")
+    assert "Permission denied" in typed
+    assert "Permission denied" in linux
 
 
 def landlock_version():

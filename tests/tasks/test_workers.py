@@ -12,7 +12,7 @@ import pytest
 
 from aotc.aot.errors import KernelFailed
 from aotc.aot.targets.toolchain import CodeGenerationError, ToolchainError
-from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.task import Request, keep_text
 from aotc.aot.tasks.workers import Workers
 
 COMPILE = "aotc.aot.targets.toolchain:compile_object"
@@ -94,7 +94,7 @@ def test_close_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
 
 PARENT = """
 import sys
-from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.task import Request, keep_text
 from aotc.aot.tasks.workers import Workers
 
 say = "import os, time; os.write(2, b''); open({mark!r}, 'w').close(); time.sleep(60)"
@@ -158,3 +158,93 @@ def test_workers_do_without_torch(workers: Workers) -> None:
     (outcome,) = workers.map([Request("k", "native_calls:modules_after_compile", (GOOD,))])
     assert "triton" in outcome.unwrap()
     assert "torch" not in outcome.unwrap()
+
+
+HEAD = """
+import os, struct, tempfile
+from aotc.aot.tasks.task import pack
+
+folder = tempfile.gettempdir()
+pipes = [n for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")]
+pipes = [int(n) for n in pipes if os.readlink(f"/proc/self/fd/{n}").startswith("pipe:")]
+
+def send(data):
+    os.write(max(pipes), data)
+
+def answer(value):
+    send(struct.pack("<Q", len(pack(value))) + pack(value))
+
+"""
+
+
+@pytest.fixture
+def liar(tmp_path):
+    """Runs one text of Python in a confined worker, which answers whatever it writes itself."""
+
+    def run(text, timeout_seconds=5):
+        with Workers(
+            1, keep=tmp_path / "kept", timeout_seconds=timeout_seconds, is_confined=True
+        ) as pool:
+            (outcome,) = pool.map([Request("kernel", "builtins:exec", (HEAD + text, {}))])
+        assert outcome.value is None
+        return outcome.error
+
+    return run
+
+
+def test_an_answer_deletes_and_reads_nothing_outside_the_workers_folder(liar, tmp_path):
+    """The process that executes kernel sources may be anyone's: its answer is data."""
+    secret = tmp_path / "home" / "inner" / "body.ll"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("of nobody else")
+    kind = "aotc.aot.targets.toolchain:CodeGenerationError"
+    up, home = "/".join([".."] * 30), str(secret.parents[1])
+    for source in (
+        f"folder + '/{up}{secret}'",
+        f"folder + '/outer/../..{secret}'",
+        "folder + '/outer/inner/body.ll'",  # through a link to the folder above
+        f"os.symlink({str(secret)!r}, os.makedirs(folder + '/a/b') or folder + '/a/b/body.ll')"
+        " or folder + '/a/b/body.ll'",
+    ):
+        text = f"os.symlink({home!r}, folder + '/outer')\nsource = {source}\n"
+        fields = "{'step': 's', 'name': 'n', 'reason': 'r', 'source': source}"
+        error = liar(f"{text}answer(('error', ({kind!r}, {fields})))")
+        assert type(error) is CodeGenerationError
+        assert secret.read_text() == "of nobody else"
+        kept = (tmp_path / "kept").glob("*")
+        assert not [path for path in kept if b"nobody" in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import marshal; data = marshal.dumps((1, 2)); send(struct.pack('<Q', len(data)) + data)",
+        "send(struct.pack('<Q', 1 << 63) + b'x')",
+        "send(struct.pack('<Q', 0))",
+        "answer(7)",
+        "answer(('value', 1, 2))",
+        "answer(('error', ('os:system', {'command': 'true'})))",
+        "answer(('error', ('aotc.aot.cli.__main__:main', {})))",
+        "answer(('error', ('aotc.aot.errors:KernelFailed', {'a': 1})))",
+        "answer(('exception', (1, 2)))",
+        "data = b'\\x91' * 5000; send(struct.pack('<Q', len(data)) + data)",
+        "os.mkfifo(folder + '/stderr2'); os.rename(folder + '/stderr2', folder + '/stderr')\n"
+        "os.makedirs(folder + '/a/b'); os.mkfifo(folder + '/a/b/body.ll'); os._exit(3)",
+    ],
+)
+def test_what_is_no_answer_is_a_typed_error(liar, text):
+    assert isinstance(liar(text), KernelFailed)
+
+
+def test_half_an_answer_is_not_waited_for(liar) -> None:
+    error = liar("import time; send(b'x'); time.sleep(60)", timeout_seconds=1)
+    assert isinstance(error, KernelFailed)
+    assert "took more than 1 s" in str(error)
+
+
+def test_a_text_that_is_kept_goes_through_no_link(tmp_path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "aotc-k.ll").symlink_to(victim)
+    path = Path(keep_text(tmp_path, "k", "ll", b"text"))
+    assert (path.read_text(), victim.read_text()) == ("text", "mine")

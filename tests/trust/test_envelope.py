@@ -165,3 +165,6 @@ def test_strict_json_reads_what_is_plain():
     assert parse(json.dumps("[" * 50).encode()) == "[" * 50  # no depth inside of strings
     with pytest.raises(NotStrict, match="twice"):
         parse(b'{"a":1,"a":1}')
+    many = ",".join(f'"{at}":1' for at in [*range(200_000), 199_999])
+    with pytest.raises(NotStrict, match="the key '199999' twice"):  # within a second
+        parse(f"{{{many}}}".encode())

@@ -181,7 +181,7 @@ def stale(lines):
     """The same lines; that of the first kernel names a candidate that is no more, and fast."""
     digest = spec("first").digest
     gone = Choice((("BLOCK", 7),))
-    return [Line(*line.place, gone, 0.1) if line.spec_digest == digest else line for line in lines]
+    return [Line(*line.key, gone, 0.1) if line.spec_digest == digest else line for line in lines]
 
 
 def test_a_line_that_names_no_candidate_is_a_miss(tmp_path):
@@ -205,7 +205,7 @@ def test_lines_of_another_device_serve_where_this_one_has_none(tmp_path):
     record = {
         (digest, target, "nvidia-h100"): Line(digest, target, "nvidia-h100", line.choice, 1.0)
         for line in lines
-        for digest, target, _ in [line.place]
+        for digest, target, _ in [line.key]
     }
     assert blocks(run(tmp_path / "b", record=record, frozen=True)) == FASTEST
 

@@ -10,8 +10,8 @@ import torch
 
 from aotc.aot.capture.sizes import extent_of
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node, number
-from aotc.aot.ir.size import Extent, Shape, UndecidedSize
+from aotc.aot.ir.graph import Node, make, number
+from aotc.aot.ir.size import Extent, Shape, UndecidedSize, is_static
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.types import SHORT_FLOATS, TensorType
 
@@ -71,6 +71,11 @@ def part_type_of(value: torch.Tensor) -> TensorType:
     return TensorType(dtype, shape)
 
 
+def not_equal(found: Extent, expected: Extent) -> None:
+    """What refuses sizes that nothing makes equal."""
+    raise NotSupported(f"dims [{found}, {expected}] differ")
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One ATen call that is being imported."""
@@ -81,6 +86,8 @@ class Call:
     is_complex: bool = False  # whether the first result is, whose parts have the type given
     # What is to hold of the elements of a node at each call: kind, low end, high end.
     check: Callable[[Node, str, Extent, Extent], None] = lambda *_: None
+    # Have calls whose sizes differ be refused; raises `NotSupported` where that cannot be had.
+    require_equal: Callable[[Extent, Extent], None] = not_equal
 
     @property
     def shape(self) -> Shape:
@@ -121,6 +128,18 @@ class Call:
     def check_index(self, index: Node, extent: Extent, wraps: bool = False) -> None:
         """Each element names a place among `extent`; with `wraps` also from the end, below 0."""
         self.check(index, "index", -extent if wraps else 0, extent - 1)
+
+    def sized(self, data: Node, shape: Sequence[Extent], broadcasts: bool = False) -> Node:
+        """`data` with the sizes of `shape`, which torch asks for at each call where export does not
+        prove it; with `broadcasts` dims of 1 stay, and `data` may have fewer dims."""
+        first = len(shape) - data.type.rank
+        for axis, (own, wanted) in enumerate(zip(data.shape, shape[first:], strict=True)):
+            if own == wanted or is_static((own, wanted)) or (broadcasts and own == 1):
+                continue
+            self.require_equal(own, wanted)
+            places = build.minimum(build.counter(1, 0, wanted), own - 1)
+            data = make("take", (data, places), {"axis": axis})
+        return data
 
     def check_divisor(self, divisor: Node) -> None:
         """No element is 0."""

@@ -278,8 +278,8 @@ class _Grid:
         self.reaches = [(size - 1) * gap for size, gap in rows]
         over = [reach // step for reach, step in zip(self.reaches, spacing.stride, strict=True)]
         self.blocks = [places + 1 for places in over]
-        positions = gradient.shape[2:]
-        self.extents = [own + more for own, more in zip(positions, over, strict=True)]
+        self.positions = gradient.shape[2:]
+        self.extents = [own + more for own, more in zip(self.positions, over, strict=True)]
         count = len(self.extents)
         self.pitches = [math.prod(self.extents[axis + 1 :]) for axis in range(count)]
         self.tail = sum(a * b for a, b in zip(over, self.pitches, strict=True))
@@ -300,6 +300,7 @@ class _Grid:
     def windows(self, data: Node) -> Node:
         """What each kernel offset sees: [*kernel, C, T], a view of a copy of the data."""
         steps, count, channels = self.spacing.stride, len(self.extents), data.shape[1]
+        data = self._seen(data)
         for axis, (margin, step) in enumerate(zip(self.spacing.padding, steps, strict=True)):
             high = self.extents[axis] * step - margin - data.shape[axis + 2]
             data = bordered(data, axis + 2, margin, high)
@@ -322,6 +323,46 @@ class _Grid:
         found = build.reshape(found, (*dense, channels, self.length))
         for axis, (reach, gap) in enumerate(zip(self.reaches, self.spacing.dilation, strict=True)):
             found = build.slice_axis(found, axis, 0, reach + 1, gap)
+        return found
+
+    def _seen(self, data: Node) -> Node:
+        """The data with zeros where no position sees it: rows that are no positions read it, and 0
+        times what is not finite is not 0.
+
+        What positions see by one kernel offset, such rows still read by another: where it is not
+        finite, so are the gradients of more offsets than eager's.
+        """
+        is_seen: Node | None = None
+        for axis in range(len(self.extents)):
+            own = self._is_seen(axis, data)
+            if own is not None:
+                is_seen = own if is_seen is None else is_seen & own
+        return data if is_seen is None else build.where(is_seen, data, 0)
+
+    def _is_seen(self, axis: int, data: Node) -> Node | None:
+        """Whether a position sees an element, along one axis; None where one sees each of those
+        that places see."""
+        step, margin, gap = (
+            row[axis] for row in (self.spacing.stride, self.spacing.padding, self.spacing.dilation)
+        )
+        size, positions, reach = data.shape[axis + 2], self.positions[axis], self.reaches[axis]
+        if not isinstance(reach, int) or reach < step:  # no places beside the positions
+            return None
+        offsets = range(0, reach + 1, gap)
+        if isinstance(size, int) and isinstance(positions, int):
+            seen = {place * step + offset - margin for place in range(positions)
+                    for offset in offsets}  # fmt: skip
+            if seen.issuperset(range(size)):
+                return None
+        elif step == gap == 1:
+            return None
+        element = build.counter(data.type.rank, axis + 2, size)
+        found: Node | None = None
+        for offset in offsets:
+            # element = place · step + offset - margin of a place among the positions
+            first = element + (margin - offset)
+            own = build.equal(first % step, 0) & (first >= 0) & (first < positions * step)
+            found = own if found is None else found | own
         return found
 
 

@@ -35,7 +35,7 @@ def fourier(
     """sum over j of x_j · e^(sign · 2 π i j k / n) along each of `axes`, not normalised.
 
     keep: how many of the first results along the axis are wanted; is_real: only the real part is.
-    A length that a call decides is one product with a matrix that each call computes.
+    A dynamic length is one product with a matrix that each call computes.
     """
     for axis in axes:
         transform = _Transform(sign, data[0].dtype, table)

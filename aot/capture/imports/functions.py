@@ -366,7 +366,7 @@ def _trigamma(call: Call, order: int, data: Node) -> Node:
     x = wide(data)
     is_left = x < 0.5
     sine = build.unary("sin", x * math.pi)
-    turned = math.pi**2 / (sine * sine)
+    reflected = math.pi**2 / (sine * sine)
     z = build.where(is_left, 1.0 - x, x)
     total: Node | None = None
     for _ in range(TRIGAMMA_SHIFTS):
@@ -376,7 +376,7 @@ def _trigamma(call: Call, order: int, data: Node) -> Node:
     square = 1.0 / (z * z)
     rest = 1.0 / 6 - square * (1.0 / 30 - square * (1.0 / 42))
     right = (1.0 + 1.0 / (2.0 * z) + square * rest) / z + total
-    return build.cast(call.fill(build.where(is_left, turned - right, right)), call.dtype)
+    return build.cast(call.fill(build.where(is_left, reflected - right, right)), call.dtype)
 
 
 def _no_polygamma(order: int) -> Node:

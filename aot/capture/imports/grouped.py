@@ -89,7 +89,7 @@ def _by_rows(data: Node, matrices: Node, ends: Node) -> Node:
     shape: tuple[Extent, ...] = (data.shape[0], matrices.shape[2])
     if not data.type.numel or not matrices.type.numel:
         return build.expand(build.scalar(0, data.dtype), shape)
-    if is_static((*data.shape, *matrices.shape)):
+    if is_static((*data.shape[1:], *matrices.shape)):
         if matrices.shape[0] > MOST_GROUPS:
             raise NotSupported(f"{matrices.shape[0]} groups, expected at most {MOST_GROUPS}")
         return make("grouped_matmul", (data, matrices, ends))

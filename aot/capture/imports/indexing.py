@@ -16,14 +16,14 @@ from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide, wrapped
 from aotc.aot.capture.imports.functions import has_sign
-from aotc.aot.capture.imports.movement import memory_order, memory_places
+from aotc.aot.capture.imports.movement import memory_indices, memory_order
 from aotc.aot.capture.imports.scans import SUM, scan
 from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ranges import is_within, range_of
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, is_static
 
 # -- writes where a mask holds ---------------------------------------------------------------------
 
@@ -195,6 +195,28 @@ def _with_corner(data: Node, corner: Node, axis: int) -> Node:
     return corner
 
 
+def _as_data(data: Node, index: Node, source: Node, axis: int) -> tuple[Node, Node]:
+    """Index and source with the data's sizes but along `axis`, where sizes vary: beyond the index
+    nothing is written, by an index that names no place. That neither the data nor the source is
+    smaller than the index is torch's condition of each call."""
+    rank = data.type.rank
+    for each, wanted in enumerate(data.shape):
+        own, given = index.shape[each], source.shape[each]
+        wanted = own if each == axis else wanted
+        if given != wanted:
+            source = _first(source, each, wanted)
+        if own != wanted:
+            is_inside = build.pointwise("lt", build.counter(rank, each, wanted), own)
+            index = build.where(is_inside, build.cast(_first(index, each, wanted), "i64"), -1)
+    return index, source
+
+
+def _first(data: Node, axis: int, count: Extent) -> Node:
+    """The first elements along an axis, of which it may have fewer: then the last one again."""
+    places = build.minimum(build.counter(1, 0, count), data.shape[axis] - 1)
+    return make("take", (data, places), {"axis": axis})
+
+
 def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> Node:
     """`scatter`'s shapes: index within the source, and within the data but along `dim`."""
     if data.type.rank == 0:
@@ -211,6 +233,8 @@ def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> 
     source = build.cast(source, data.dtype)
     if source.type.rank == 0:
         source = build.expand(source, index.shape)
+    if not is_static((*data.shape, *index.shape, *source.shape)):
+        index, source = _as_data(data, index, source, axis)
     for each, extent in enumerate(index.shape):
         source = build.slice_axis(source, each, 0, extent)
     corner = _corner(data, index.shape, axis)
@@ -218,10 +242,13 @@ def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> 
     return _with_corner(data, build.expand(merged, corner.shape), axis)
 
 
-def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> Node:
+def _merged(
+    data: Node, index: Node, source: Node, axis: int, merge: Merge, distinct: Extent = 1
+) -> Node:
     """The source written into the data by lookups or, where these are too many, one by one.
 
-    Into mutable state always so: it is then written where it lies.
+    Into mutable state always so: it is then written where it lies. `distinct`: as `scatter_rows`
+    has it.
     """
     extent = data.shape[axis]
     is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
@@ -229,7 +256,8 @@ def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> N
     if is_kernel and (is_state_value(data) or is_large(index, source, extent, is_sum)):
         # Only sums are computed in f32.
         before, values = (wide(data), wide(source)) if is_sum else (data, source)
-        after = make("scatter_rows", (before, index, values), {"axis": axis, "adds": is_sum})
+        how = {"axis": axis, "adds": is_sum, "distinct": distinct}
+        after = make("scatter_rows", (before, index, values), how)
         written = build.cast(after, data.dtype)
         return mark_state(written) if is_state_value(data) else written
     found = writes(index, source, axis, extent)
@@ -297,6 +325,10 @@ def _rows_written(
     call: Call, data: Node, dim: int, index: Node, source: Node, merge: Merge = REPLACE
 ) -> Node:
     call.check_index(index, _extent(data, dim))
+    if data.type.rank:
+        shape = list(data.shape)
+        shape[dim] = index.type.numel
+        source = call.sized(source, shape)
     return _whole_rows(data, dim, index, source, merge)
 
 
@@ -317,7 +349,7 @@ def _as_strided_scatter(
 ) -> Node:
     order = memory_order(call.operand_values[0])
     lying = build.permute(data, order)
-    places, count = memory_places(size, stride, offset), source.type.numel
+    places, count = memory_indices(size, stride, offset), source.type.numel
     flat, rows = build.reshape(lying, (data.type.numel,)), build.reshape(source, (count,))
     written = _along(flat, 0, build.reshape(places, (count,)), rows, REPLACE)
     back = sorted(range(len(order)), key=order.__getitem__)
@@ -342,7 +374,9 @@ def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -
     return _whole_rows(data, dim, index, source, REPLACE)
 
 
-def _whole_rows(data: Node, dim: int, index: Node, source: Node, merge: Merge) -> Node:
+def _whole_rows(
+    data: Node, dim: int, index: Node, source: Node, merge: Merge, distinct: Extent = 1
+) -> Node:
     if data.type.rank == 0:
         parts = [build.reshape(item, (item.type.numel,)) for item in (data, source)]
         return build.reshape(_whole_rows(parts[0], 0, index, parts[1], merge), ())
@@ -352,7 +386,7 @@ def _whole_rows(data: Node, dim: int, index: Node, source: Node, merge: Merge) -
     place = wrapped(build.cast(index, "i64"), data.shape[axis])
     along = build.reshape(place, build.column(data.type.rank, axis, place.type.numel))
     rows = _as_i32(along, data.shape[axis])
-    merged = _merged(data, rows, build.cast(source, data.dtype), axis, merge)
+    merged = _merged(data, rows, build.cast(source, data.dtype), axis, merge, distinct)
     return build.expand(merged, data.shape)
 
 
@@ -374,6 +408,7 @@ def _index_put(
     if is_checked:
         for index, extent in zip(given, extents, strict=True):
             call.check_index(index, extent, wraps=True)
+    given = _of_one_shape(call, given)
     place, shape = flat_place(given, extents)
     if data.type.numel == 0 or place.type.numel == 0:
         return data
@@ -382,15 +417,19 @@ def _index_put(
     if len(axes) == 1:  # written where it lies
         (axis,) = axes
         before, after = data.shape[:axis], data.shape[axis + 1 :]
-        source = build.expand(values, (*before, *shape, *after))
+        whole = (*before, *shape, *after)
+        source = build.expand(call.sized(values, whole, broadcasts=True), whole)
         rows = build.reshape(source, (*before, place.type.numel, *after))
-        return _whole_rows(data, axis, flat, rows, merge)
+        return _whole_rows(data, axis, flat, rows, merge, _distinct(given, shape))
+    if is_state_value(data):
+        return _rows_put(call, data, axes, given, values, shape, merge)
     kept = [axis for axis in range(data.type.rank) if axis not in axes]
     order = (*axes, *kept)
     front = build.permute(data, order)
     rest_shape = front.shape[len(axes) :]
     first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
-    source = build.expand(values, (*rest_shape[:first], *shape, *rest_shape[first:]))
+    whole = (*rest_shape[:first], *shape, *rest_shape[first:])
+    source = build.expand(call.sized(values, whole, broadcasts=True), whole)
     moved = (
         *range(first, first + len(shape)),
         *range(first),
@@ -401,6 +440,94 @@ def _index_put(
     written = _whole_rows(joined, 0, flat, rows, merge)
     back = tuple(order.index(axis) for axis in range(data.type.rank))
     return build.permute(build.reshape(written, front.shape), back)
+
+
+def _of_one_shape(call: Call, indices: Sequence[Node]) -> list[Node]:
+    """Indices whose dims are those of the first that has any there, but for dims of 1."""
+    shape: list[Extent] = []
+    for index in indices:
+        shape = [1] * (index.type.rank - len(shape)) + shape
+        first = len(shape) - index.type.rank
+        sizes = zip(shape[first:], index.shape, strict=True)
+        shape[first:] = [own if known == 1 else known for known, own in sizes]
+    return [call.sized(index, shape, broadcasts=True) for index in indices]
+
+
+def _rows_put(
+    call: Call,
+    data: Node,
+    axes: Sequence[int],
+    given: Sequence[Node],
+    values: Node,
+    shape: Sequence[Extent],
+    merge: Merge,
+) -> Node:
+    """`index_put` of several axes as rows of all dims up to the last one that has an index, so that
+    data that is a state is written where it lies."""
+    lead = data.shape[: axes[-1] + 1]
+    between = [axis for axis in range(len(lead)) if axis not in axes]
+    rest = [*(data.shape[axis] for axis in between), *data.shape[len(lead) :]]
+    rank = len(shape) + len(between)
+    index = {
+        axis: build.reshape(
+            each, (*[1] * (len(shape) - each.type.rank), *each.shape, *[1] * len(between))
+        )
+        for axis, each in zip(axes, given, strict=True)
+    }
+    for at, axis in enumerate(between):
+        index[axis] = build.counter(rank, len(shape) + at, data.shape[axis])
+    ordered = [index[axis] for axis in range(len(lead))]
+    place, whole = flat_place(ordered, lead)
+    # torch puts the indexed dims first where a whole dim stands between them.
+    first = 0 if any(axis > axes[0] for axis in between) else axes[0]
+    sizes = (*rest[:first], *shape, *rest[first:])
+    source = build.expand(call.sized(values, sizes, broadcasts=True), sizes)
+    indexed = range(first, first + len(shape))
+    order = (*indexed, *(at for at in range(source.type.rank) if at not in indexed))
+    count = place.type.numel
+    rows = build.reshape(build.permute(source, order), (count, *data.shape[len(lead) :]))
+    joined = build.reshape(data, (math.prod(lead), *data.shape[len(lead) :]))
+    distinct = _distinct(ordered, whole)
+    flat = build.reshape(place, (count,))
+    return build.reshape(_whole_rows(joined, 0, flat, rows, merge, distinct), data.shape)
+
+
+def _distinct(indices: Sequence[Node], shape: Sequence[Extent]) -> Extent:
+    """How many places of row-major `shape` lie in a row of which no two are one, nor are two of
+    different numbers in their rows: those of the last dims along which an index counts."""
+    counted = {_counted_axis(index) for index in indices}
+    found: Extent = 1
+    for axis in reversed(range(len(shape))):
+        if shape[axis] != 1 and axis not in counted:
+            break
+        found *= shape[axis]
+    return found
+
+
+def _counted_axis(index: Node) -> int | None:
+    """The axis of which alone an index tells the place, and each by another number; None where
+    that is not known."""
+    if index.op == "iota":
+        return int(index.attr("axis"))
+    if index.op not in ("cast", "expand", "reshape"):
+        return None
+    (operand,) = index.inputs
+    axis = _counted_axis(operand)
+    if axis is None or index.dtype not in ("i32", "i64"):
+        return None
+    if not is_within(range_of(operand, {}), I32):
+        return None
+    extent = operand.shape[axis]
+    if index.op == "reshape":
+        before, after = (
+            [(at, each) for at, each in enumerate(node.shape) if each != 1]
+            for node in (operand, index)
+        )
+        if [each for _, each in before] != [each for _, each in after] or extent == 1:
+            return None
+        return after[before.index((axis, extent))][0]
+    axis += index.type.rank - operand.type.rank
+    return axis if index.shape[axis] == extent else None
 
 
 def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, tuple[int, ...]]:

@@ -9,7 +9,7 @@ from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
-from aotc.aot.ir.size import Extent, Size, is_static, proves_at_most
+from aotc.aot.ir.size import Extent, Size, is_static, largest, proves_at_most, smallest
 from aotc.aot.ir.types import DTYPES, round_scalar
 
 
@@ -107,12 +107,13 @@ def _slice(
 
 
 def dynamic_start(index: Extent, extent: Extent) -> Extent:
-    """Where a slice begins, counted from the start; raises `NotSupported` where only the call
-    knows from which end it is counted."""
+    """Where a slice begins, counted from the start and within the extent, as Python's slices do:
+    min(index, extent) from the start, max(index + extent, 0) from the end. Raises `NotSupported`
+    where only the call knows from which end it is counted."""
     if proves_at_most(0, index):
-        return index
+        return smallest(index, extent)
     if proves_at_most(index, -1):
-        return index + extent
+        return largest(index + extent, 0)
     raise NotSupported(f"a slice from `{index}` of an extent of `{extent}`")
 
 
@@ -127,7 +128,8 @@ def _slice_scatter(
 ) -> Node:
     axis = dim % data.type.rank
     extent = data.shape[axis]
-    source = build.cast(source, data.dtype)
+    beside = [source.shape[at] if at == axis else size for at, size in enumerate(data.shape)]
+    source = call.sized(build.cast(source, data.dtype), beside)
     if not is_static((extent, start or 0, stop or 0)):
         return _range_written(data, source, axis, dynamic_start(start or 0, extent), step)
     first, last = _bounds(start, stop, extent)
@@ -148,7 +150,8 @@ def _range_written(data: Node, source: Node, axis: int, first: Extent, step: int
         return source
     if is_state_value(data):
         places = build.cast(build.counter(data.type.rank, axis, count) * step + first, "i32")
-        rows = make("scatter_rows", (data, places, source), {"axis": axis, "adds": False})
+        how = {"axis": axis, "adds": False, "distinct": count}
+        rows = make("scatter_rows", (data, places, source), how)
         return mark_state(rows)
     offset = build.counter(data.type.rank, axis, data.shape[axis]) - first
     which = offset // step
@@ -175,7 +178,8 @@ def _select_scatter(call: Call, data: Node, source: Node, dim: int, index: int) 
     start = _from_start(index, data.shape[axis])
     kept = list(data.shape)
     kept[axis] = 1
-    row = build.reshape(build.cast(source, data.dtype), kept)
+    beside = [*data.shape[:axis], *data.shape[axis + 1 :]]
+    row = build.reshape(call.sized(build.cast(source, data.dtype), beside), kept)
     if is_state_value(data) and data.shape[axis] != 1:
         return _range_written(data, row, axis, start, 1)
     is_replaced = build.equal(build.counter(data.type.rank, axis, data.shape[axis]), start)
@@ -256,10 +260,10 @@ def _as_strided(
 ) -> Node:
     order = memory_order(call.operand_values[0])
     flat = build.reshape(build.permute(data, order), (data.type.numel,))
-    return make("take", (flat, memory_places(size, stride, offset)), {"axis": 0})
+    return make("take", (flat, memory_indices(size, stride, offset)), {"axis": 0})
 
 
-def memory_places(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Node:
+def memory_indices(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Node:
     """The place in memory of each element of a tensor of these sizes and strides."""
     place: Node = build.expand(number(offset or 0, "i64"), size)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):

@@ -80,7 +80,7 @@ def _max_pool_with_indices(
     strides, margins = _strides(stride, sizes), spread(padding, count)
     least = lowest(data.dtype)
     windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
-    first = build.drop(_place_of_peak(windows, inner), inner)
+    first = build.drop(_index_of_peak(windows, inner), inner)
     parts, area = [], 1
     for number in reversed(range(count)):
         axis = data.type.rank - count + number
@@ -209,15 +209,15 @@ def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
 
 
 def _cell(part: Node, start: int, axis: int) -> tuple[Node, Node]:
-    place = _place_of_peak(part, (axis,))
+    place = _index_of_peak(part, (axis,))
     return build.extreme("max", part, (axis,)), place + start
 
 
-def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
+def _index_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
     """i64 place of the first maximum over `axes`; that of the last NaN where there is one."""
     extents = [data.shape[axis] for axis in axes]
     if all(isinstance(extent, int) for extent in extents) and 1 < math.prod(extents) <= FEW_CELLS:
-        return _place_among_few(data, axes)
+        return _index_among_few(data, axes)
     found = build.reduce("argmax", data, axes)
     if data.type.kind != "float":
         return found
@@ -231,7 +231,7 @@ def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
     return build.where(last >= 0, last, found)
 
 
-def _place_among_few(data: Node, axes: tuple[int, ...]) -> Node:
+def _index_among_few(data: Node, axes: tuple[int, ...]) -> Node:
     """The same by one comparison after another, as torch does it: no loop over the cells."""
     cells = []
     for places in product(*(range(data.shape[axis]) for axis in axes)):

@@ -53,7 +53,7 @@ def _extreme_with_index(op: str) -> Row:
         if len(call.results) == 1:
             return _reduction(op)(call, data)  # type: ignore[return-value]
         axes = axes_of(rest[0], data.type.rank)
-        index = _place_of(f"arg{op}", data, axes)
+        index = _index_of_extreme(f"arg{op}", data, axes)
         return _reduction(op)(call, data, axes), build.reshape(index, call.shape)  # type: ignore[return-value]
 
     return row
@@ -61,17 +61,17 @@ def _extreme_with_index(op: str) -> Row:
 
 def _index_of(op: str) -> Row:
     def row(call: Call, data: Node, dim: int | None = None, *rest: Any) -> Node:
-        return _finish(call, _place_of(op, data, axes_of(dim, data.type.rank)))
+        return _finish(call, _index_of_extreme(op, data, axes_of(dim, data.type.rank)))
 
     return row
 
 
-def _place_of(op: str, data: Node, axes: tuple[int, ...]) -> Node:
+def _index_of_extreme(op: str, data: Node, axes: tuple[int, ...]) -> Node:
     """Place of an extreme over axes, which stay; bools are compared as numbers."""
     if not axes:
         return build.expand(build.scalar(0, "i64"), data.shape)
     operand = build.cast(data, "i32") if data.dtype == "bool" else data
-    return build.place_of_extreme(op, operand, axes)
+    return build.index_of_extreme(op, operand, axes)
 
 
 def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, Node]:
@@ -377,6 +377,8 @@ ROWS: Rows = {
     "argmin": _index_of("argmin"),
     "any": _reduction("any"),
     "all": _reduction("all"),
+    "_is_any_true": _reduction("any"),
+    "_is_all_true": _reduction("all"),
     "var": _moments_row(_variance),
     "var_mean": _moments_row(_variance, has_mean=True),
     "std": _moments_row(_deviation),

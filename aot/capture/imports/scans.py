@@ -129,7 +129,7 @@ def _running(kind: Scan) -> Row:
     return row
 
 
-def _extreme_with_place(kind: Scan) -> Row:
+def _extreme_with_index(kind: Scan) -> Row:
     def row(call: Call, data: Node, dim: int) -> tuple[Node, Node]:
         rank = data.type.rank
         if rank == 0:
@@ -152,6 +152,6 @@ ROWS: Rows = {
     "cumsum": _running(SUM),
     "cumprod": _running(PRODUCT),
     "logcumsumexp": _running(LOG_SUM),
-    "cummax": _extreme_with_place(MAXIMUM),
-    "cummin": _extreme_with_place(MINIMUM),
+    "cummax": _extreme_with_index(MAXIMUM),
+    "cummin": _extreme_with_index(MINIMUM),
 }

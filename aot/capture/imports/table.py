@@ -79,6 +79,7 @@ CHECKS = frozenset(
         "sym_constrain_range_for_size",
     }
 )
+ASSERTIONS = frozenset({"_assert_async", "_assert_scalar"})  # of these, those that data decide
 
 # Ops whose decompositions would let places through that the ops themselves refuse.
 INDEXED_WHOLE = ("index_add", "index_copy", "index_fill", "index_reduce", "one_hot")

@@ -16,6 +16,7 @@ from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.attention.candidates import Problem, candidates
 from aotc.aot.lower.emit import INDENT, Body, Value, as_tensor, computed, triton_type
+from aotc.aot.lower.grids import axes_of, folded
 from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.lower.tiles import power_above
@@ -29,7 +30,7 @@ from aotc.aot.schedule.attention import (
 from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import Access, accesses
 from aotc.aot.traits import TargetTraits
-from aotc.kernels.templates.registry import Template, called_functions
+from aotc.kernels.templates.registry import Axes, Template, called_functions
 
 LOG2_E = 1 / math.log(2)
 SMALLEST_DOT = 16  # elements along each axis of a dot
@@ -202,7 +203,9 @@ class Lines:
         self.writer, self.is_split, self.domain = writer, is_split, writer.domain
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.buffers = kernel_file.buffer_names(writer.group)
-        self.emitter = kernel_file.emitter_of(writer.group, self.body, self.masks, self._stop)
+        self.emitter = kernel_file.emitter_of(
+            writer.group, self.body, self.masks, self._stop, is_of_gpu=True, approximates=False
+        )
         blocks, keys = kernel_file.blocks_of(found, "BN"), writer.keys.extent
         self.has_last = kernel_file.has_tail(writer.keys, blocks)
         # Dynamic sizes, but never beyond the shortest block.
@@ -372,9 +375,9 @@ class _Form:
 
 
 def _form_row(
-    name: str, function: str, holes: tuple[str, ...], functions: tuple[str, ...]
+    name: str, function: str, holes: tuple[str, ...], functions: tuple[str, ...], *axes: Axes
 ) -> _Form:
-    template = Template(name, f"attention/{name}.py", function, (*holes, "hide", "store"))
+    template = Template(name, f"attention/{name}.py", function, (*holes, "hide", "store"), *axes)
     return _Form(template, functions)
 
 
@@ -387,7 +390,7 @@ FORMS: dict[str, _Form] = {
         _form_row("plain", "attention", _LOADS, _TILED),
         _form_row("descriptor", "attention_descriptor", DESCRIPTORS[:3], _TILED),
         _form_row("overlapped", "attention_overlapped", (*DESCRIPTORS, *HEADS), ()),
-        _form_row("split", "attention_split", _LOADS, ("attend", "finish", "join")),
+        _form_row("split", "attention_split", _LOADS, ("attend", "finish", "join"), ("HEADS", "1")),
     )
 }
 
@@ -398,7 +401,8 @@ def lower_attention(group: Group, traits: TargetTraits) -> KernelSpec:
     found = candidates(attention.problem(), traits)
     names = tuple(dict.fromkeys(candidate.form for candidate in found))
     drafts = [_draft(attention, name, found) for name in names if name != OVERLAPPED]
-    spec = kernel_file.kernel_of(group, drafts, found)
+    axes = {name: axes_of(FORMS[name].template, attention.constants()) for name in names}
+    spec = kernel_file.kernel_of(group, *folded(drafts, found, axes))
     if OVERLAPPED not in names:
         return spec
     forms = sorted((*spec.forms, _overlapped(attention)), key=lambda form: names.index(form.name))

@@ -24,6 +24,7 @@ from aotc.aot.ir.size import (
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.convolution.candidates import Shape, convolution_candidates, pack_of
 from aotc.aot.lower.emit import Body, Value, computed, triton_type
+from aotc.aot.lower.grids import axes_of, folded
 from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule.domain import batch_index, breaks, contiguous_run, operand_accesses
@@ -217,10 +218,13 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         "PRECISION": f'"{traits.dot_precision}"',
     }
     drafts = []
+    axes = {}
     for name in dict.fromkeys(candidate.form for candidate in candidates):
-        lines = fill(TEMPLATES[_TEMPLATES[name]], writer.holes, constants, writer.before_loop)
+        template = TEMPLATES[_TEMPLATES[name]]
+        lines = fill(template, writer.holes, constants, writer.before_loop)
         drafts.append(kernel_file.Draft(name, lines))
-    return kernel_file.kernel_of(group, drafts, candidates)
+        axes[name] = axes_of(template, {**constants, "BATCH": kernel_text(domain.outer.extent)})
+    return kernel_file.kernel_of(group, *folded(drafts, candidates, axes))
 
 
 class _Writer:
@@ -330,7 +334,9 @@ class _Writer:
         """The epilogue; what does not vary with the rows is loaded before the loop."""
         body = Body()
         body.open_loop({self.group.domain.rows})
-        emitter = kernel_file.emitter_of(self.group, body, masks, self._stop)
+        emitter = kernel_file.emitter_of(
+            self.group, body, masks, self._stop, is_of_gpu=True, approximates=False
+        )
         kernel_file.write_stores(emitter, self.group.roots)
         lines = body.close_loop()
         self.before_loop += body.lines

@@ -20,11 +20,17 @@ class Style:
     is_swapped: bool = False
     has_descriptors: bool = False
     has_maps: bool = False  # descriptors that the launch makes, not the kernel
+    multiplies_codes: bool = False  # as they are, and the sums by the factor of their group
 
     @property
     def is_flat(self) -> bool:
         """Whether products are added up without tensor cores."""
-        return self.template in ("gemv", "gemv_rows")
+        return self.template in ("gemv", "gemv_rows", "decoding")
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether the right operand is loaded as codes, a chunk of them a thread."""
+        return self.template == "decoding"
 
 
 STYLES: dict[str, Style] = {
@@ -41,8 +47,11 @@ STYLES: dict[str, Style] = {
         Style("split_tensor", "split", has_descriptors=True),
         Style("swapped", "plain", is_swapped=True),
         Style("swapped_split", "split", is_swapped=True),
+        Style("swapped_codes", "plain", is_swapped=True, multiplies_codes=True),
+        Style("swapped_codes_split", "split", is_swapped=True, multiplies_codes=True),
         Style("gemv", "gemv"),
         Style("gemv_rows", "gemv_rows"),
+        Style("decoding", "decoding"),
     )
 }
 
@@ -110,6 +119,20 @@ SWAPPED_TILES: tuple[Tile, ...] = tuple(
         (16, 512, 4, 4),
     )
 )
+# The same of weights that are codes.
+CODE_TILES: tuple[Tile, ...] = tuple(
+    Tile(rows, 0, depth, warps, stages)
+    for rows, depth, warps, stages in (
+        (64, 64, 4, 8),
+        (32, 64, 4, 6),
+        (32, 64, 2, 8),
+        (32, 128, 4, 4),
+        (32, 128, 4, 6),
+        (16, 128, 2, 6),
+        (16, 128, 4, 6),
+        (128, 64, 8, 6),
+    )
+)
 SPLITS = (2, 3, 4, 6, 8, 16)
 # Columns, depth, warps, stages of a program without tensor cores.
 GEMV_ALONG_DEPTH: tuple[tuple[int, int, int, int], ...] = (
@@ -145,7 +168,32 @@ GEMV_ALONG_COLUMNS: tuple[tuple[int, int, int, int], ...] = (
     (256, 16, 4, 1),
     (64, 128, 8, 1),
 )
-
+# Columns, chunks of codes along the depth, warps, stages of a program that widens codes.
+DECODING: tuple[tuple[int, int, int, int], ...] = (
+    (1, 32, 1, 1),
+    (2, 32, 1, 1),
+    (4, 32, 1, 1),
+    (8, 32, 1, 1),
+    (2, 64, 1, 1),
+    (4, 64, 1, 1),
+    (1, 64, 2, 1),
+    (2, 64, 2, 1),
+    (4, 64, 2, 1),
+    (8, 64, 2, 1),
+    (1, 128, 4, 1),
+    (2, 128, 4, 1),
+    (4, 128, 4, 1),
+    (8, 128, 4, 1),
+    (4, 64, 4, 1),
+    (8, 64, 4, 1),
+    (16, 64, 4, 1),
+    (2, 256, 8, 1),
+    (4, 256, 8, 1),
+    (8, 256, 8, 1),
+    (4, 128, 8, 1),
+    (8, 128, 8, 1),
+    (16, 128, 8, 1),
+)
 
 MAP_NAMES = ("a_rows", "b_rows")
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
@@ -161,11 +209,13 @@ class Problem:
     extents: tuple[Extent, Extent, Extent, Extent]
     dtype: str
     run: int = 0  # elements that the loop over k may take at once; 0: all of them
-    is_left_along_depth: bool = True
     is_right_along_depth: bool = True
     has_descriptors: bool = False
     is_plain: bool = True  # both operands are memory as it lies, nothing is computed in the loads
     is_paired: bool = False
+    code_bits: int = 0  # of an element of the right operand, where that is of codes
+    chunk: int = 0  # codes that a thread loads at once
+    step: int = 0  # codes along k that are multiplied by one factor
     precision: str = "ieee"
     operand_bytes: int = 0
     result_bytes: int = 0
@@ -221,6 +271,13 @@ class Choice:
         return sizes[::-1] if self.style.is_swapped else sizes
 
     @property
+    def has_codes(self) -> bool:
+        """Whether the right operand is loaded by whole chunks of codes."""
+        style, chunk = self.style, self.problem.chunk
+        is_flat = style.is_flat and not style.is_decoding
+        return bool(chunk) and not is_flat and self.tile.depth % chunk == 0
+
+    @property
     def tiles(self) -> int:
         """Tiles of the result of one batch element."""
         rows, columns = self.sizes
@@ -257,6 +314,7 @@ class Choice:
             "persistent": ("GROUP", "PROGRAMS", "FLATTEN"),
             "gemv": ("STAGES",),
             "gemv_rows": ("STAGES",),
+            "decoding": ("STAGES",),
         }
         return ("BM", "BN", "BK", *extra[self.style.template])
 
@@ -288,7 +346,7 @@ class Choice:
             return (self.tile_count, self.split, batch)
         if self.style.template == "persistent":
             return (smallest(self.programs, self.tile_count), 1, 1)  # idle ones take their time too
-        if self.style.template == "gemv_rows":
+        if self.style.template in ("gemv_rows", "decoding"):
             rows, columns = self.extents
             return (blocks(columns, self.tile.columns), batch, blocks(rows, self.tile.rows))
         return (self.tile_count, batch, 1)
@@ -323,6 +381,8 @@ class Choice:
         tile, size = self.tile, self.problem.itemsize_bytes
         of_rows, of_columns = loads if tile.stages > 1 else (1, 1)
         if self.style.is_flat:
+            if self.style.is_decoding:
+                size = 1
             width = tile.columns * of_columns * tile.depth * size
             return width * (tile.stages if tile.stages > 1 else 0)
         elements = tile.rows * of_rows + tile.columns * of_columns

@@ -7,6 +7,8 @@ from math import ceil
 
 from aotc.aot.ir.size import highest
 from aotc.aot.lower.matmul.choice import (
+    CODE_TILES,
+    DECODING,
     GEMV_ALONG_COLUMNS,
     GEMV_ALONG_DEPTH,
     SPLITS,
@@ -23,6 +25,7 @@ from aotc.aot.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
+MOST_HELD = 64  # elements of a chunk of all rows, which a thread has in registers beside codes
 ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
@@ -46,7 +49,7 @@ def surest(problem: Problem) -> Choice:
 
 
 def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:
-    for make in (_gemv, _swapped, _tiled):
+    for make in (_decoding, _gemv, _swapped, _tiled):
         for choice in make(problem, machine):
             if _is_legal(choice, machine):
                 yield choice
@@ -71,6 +74,24 @@ def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
         yield from _flat("gemv_rows", few, problem)
 
 
+def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    rows = power_above(problem.rows)
+    if not problem.chunk or rows * problem.chunk > MOST_HELD:
+        return
+    if highest(problem.extents[1]) > ROW_BLOCKS * rows:
+        return
+    for columns, chunks, warps, stages in DECODING:
+        columns = max(columns, 2) if problem.is_paired else columns
+        chunks = min(chunks, power_above(ceil(problem.depth / problem.chunk)))
+        # What a thread has of both operands as f32 and words, and its sums.
+        held = rows * problem.chunk + columns * 4 + rows * columns
+        held *= max(1, chunks // (32 * warps))
+        if held > ACCUMULATOR_REGISTERS or columns > power_above(problem.columns):
+            continue
+        tile = Tile(rows, columns, chunks * problem.chunk, warps, stages)
+        yield Choice(STYLES["decoding"], problem, tile)
+
+
 def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
     along_depth = problem.is_right_along_depth
     for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
@@ -84,17 +105,21 @@ def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
 
 
 def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
-    if not 1 < problem.rows <= SMALL_ROWS or problem.run or not machine.has_tensor_copies:
+    if problem.rows > SMALL_ROWS or problem.run or not machine.has_tensor_copies:
+        return
+    if problem.rows == 1 and not problem.chunk:
         return
     columns = max(16, power_above(problem.rows))
-    for row in SWAPPED_TILES:
+    for row in (*SWAPPED_TILES, *(CODE_TILES if problem.chunk else ())):
         tile = _scaled(Tile(row.rows, columns, row.depth, row.warps, row.stages), problem)
-        choice = Choice(STYLES["swapped"], problem, tile)
+        is_step = bool(problem.step) and tile.depth <= problem.step
+        name = "swapped_codes" if is_step else "swapped"
+        choice = Choice(STYLES[name], problem, tile)
         yield choice
         if _may_map(problem, machine):
             yield Choice(STYLES["swapped_mapped"], problem, tile)
         for split in _splits(choice, machine):
-            yield Choice(STYLES["swapped_split"], problem, tile, split=split)
+            yield Choice(STYLES[f"{name}_split"], problem, tile, split=split)
 
 
 def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:

@@ -47,6 +47,13 @@ class Machine:
     descriptor_ns: float = 3427.0  # for a program to make its tensor descriptors
     split_ns: float = 267.0  # to count partial tiles and to begin reading them
     partial_rate: float = 19.5  # bytes of partial tiles that one program writes or reads
+    widening_ns: float = 0.1  # to widen one code where each element is computed by itself
+    code_ns: float = 0.02  # the same of chunks of codes
+    code_row_ns: float = 0.008  # to multiply it, for each row
+    tile_step_ns: float = 250.0  # of a step of one program that makes a tile's codes numbers
+    tile_code_ns: float = 0.08  # for each code
+    tile_factor_ns: float = 0.1  # to multiply that by its factor, too
+    tile_share: float = 0.7  # of that which each program takes where several share one
     flatten_ns: float = 1400.0  # of a flattened walk over one tile only
 
 
@@ -68,6 +75,14 @@ def nanoseconds(choice: Choice, machine: Machine) -> float:
     traffic = problem.operand_bytes + problem.result_bytes
     is_cold = traffic > machine.cache_bytes // 2
     floor = traffic / machine.memory_rate if is_cold else 0.0
+    if choice.style.is_decoding:
+        return machine.launch_ns + _decoding_ns(choice, machine)
+    if problem.code_bits and not choice.has_codes:
+        # Each tile of the right operand is widened by itself.
+        height = choice.tile.columns if choice.style.is_swapped else choice.tile.rows
+        elements = problem.batch * problem.columns * problem.depth * ceil(problem.rows / height)
+        widening = elements * machine.widening_ns / machine.multiprocessors
+        floor = max(floor, widening + machine.scalar_step_ns)
     if choice.style.is_flat:
         return machine.launch_ns + _gemv_ns(choice, machine, floor)
     time = machine.launch_ns + _rounds_ns(choice, machine, is_cold)
@@ -153,7 +168,18 @@ def _step_ns(choice: Choice, machine: Machine, width: int, busy: int, is_cold: b
         width * (loaded + read) / machine.shared_rate,
         width * loaded * busy / machine.cache_rate,
         latency / max(1, tile.stages - 1),
+        _codes_ns(choice, machine) * max(1.0, machine.tile_share * width),
     )
+
+
+def _codes_ns(choice: Choice, machine: Machine) -> float:
+    """To make one program's tile of codes numbers."""
+    if not choice.has_codes:
+        return 0.0
+    tile, style = choice.tile, choice.style
+    codes = (tile.rows if style.is_swapped else tile.columns) * tile.depth
+    factor = 0.0 if style.multiplies_codes else machine.tile_factor_ns
+    return machine.tile_step_ns + codes * (machine.tile_code_ns + factor)
 
 
 def _end_ns(choice: Choice, machine: Machine) -> float:
@@ -164,6 +190,31 @@ def _end_ns(choice: Choice, machine: Machine) -> float:
     if choice.split > 1:
         time += machine.split_ns + (1 + choice.split) * area * 4 / machine.partial_rate
     return time
+
+
+def _decoding_ns(choice: Choice, machine: Machine) -> float:
+    """Chunks of codes: bytes in flight, and a few operations for every code."""
+    tile, problem = choice.tile, choice.problem
+    # Other layers' weights have pushed these out of the cache.
+    floor = (problem.operand_bytes + problem.result_bytes) / machine.memory_rate
+    programs = choice.tiles * problem.batch
+    threads = 32 * tile.warps
+    held = tile.rows * problem.chunk + tile.columns * (4 + tile.rows)
+    registers = 40 + held * max(1, tile.depth // problem.chunk // threads)
+    fit = min(REGISTERS // (registers * threads), 2048 // threads, RESIDENT_LIMIT)
+    each = ceil(programs / machine.multiprocessors)
+    resident = max(1, min(fit, each))
+    steps = ceil(problem.depth / tile.depth)
+    elements = problem.columns * steps * tile.depth * problem.batch / machine.multiprocessors
+    arithmetic = elements * (machine.code_ns + tile.rows * machine.code_row_ns)
+    # What each program does for its rows of A, and at its end.
+    own = tile.rows * steps * tile.depth / machine.scalar_operations
+    arithmetic += each * own
+    in_flight = resident * tile.columns * tile.depth * problem.code_bits / 8
+    by_latency = floor * (1 + machine.wanted_bytes / in_flight)
+    idle = each * machine.multiprocessors / programs
+    tail = machine.far_ns + steps * machine.scalar_step_ns * ceil(each / resident)
+    return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail
 
 
 def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:

@@ -10,11 +10,14 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import fixed, kernel_text, typical
-from aotc.aot.ir.types import DTYPES
+from aotc.aot.ir.types import DTYPES, SHORT_FLOATS
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
+from aotc.aot.lower.grids import axes_of, folded
 from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem
+from aotc.aot.lower.matmul.code_lines import CodeLines
+from aotc.aot.lower.matmul.decoding import CHUNK_BYTES, Decoding, decoding_of
 from aotc.aot.lower.matmul.gpu_candidates import CANDIDATES, choices, surest
 from aotc.aot.lower.matmul.operands import (
     Operand,
@@ -28,7 +31,9 @@ from aotc.aot.schedule.domain import whole_row
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Access, reduced_extents
 from aotc.aot.traits import TargetTraits
-from aotc.kernels.templates.registry import TEMPLATES
+from aotc.kernels.templates.registry import TEMPLATES, Axes
+
+LARGEST_EXACT = 256  # whole numbers up to which bf16 has all
 
 
 def lower_matmul_gpu(
@@ -39,8 +44,10 @@ def lower_matmul_gpu(
     Of the legal candidates, the `limit` cheapest by the model, and last one that always fits.
     """
     product = product_of(group)
-    problem = problem_of(product, traits)
+    decoding = decoding_of(product, traits)
+    problem = problem_of(product, traits, decoding)
     drafts: dict[str, kernel_file.Draft] = {}
+    axes: dict[str, Axes] = {}
     loads: dict[str, tuple[int, int]] = {}
     candidates: list[Candidate] = []
     last = surest(problem)
@@ -48,15 +55,27 @@ def lower_matmul_gpu(
     for choice in dict.fromkeys((*choices(problem, traits, most), last)):
         name = choice.source_name
         if name not in loads:
-            drafts[name], loads[name] = _draft(product, choice, traits)
+            drafts[name], loads[name] = _draft(product, choice, traits, decoding)
+            axes[name] = axes_of(TEMPLATES[choice.style.template], _sizes(product, choice))
         if choice == last or choice.shared_bytes_of(loads[name]) <= traits.shared_bytes:
             candidates.append(replace(choice.candidate(), maps=_maps(product, choice)))
     named = {candidate.form for candidate in candidates}
     forms = [draft for name, draft in drafts.items() if name in named]
-    return kernel_file.kernel_of(group, forms, candidates)
+    return kernel_file.kernel_of(group, *folded(forms, candidates, axes))
 
 
-def problem_of(product: Product, traits: TargetTraits) -> Problem:
+def _sizes(product: Product, choice: Choice) -> dict[str, str]:
+    """The sizes in a template's words."""
+    oriented = product.swapped() if choice.style.is_swapped else product
+    return {
+        "BATCH": kernel_text(product.batch.extent),
+        "M": kernel_text(oriented.rows.extent),
+        "N": kernel_text(oriented.columns.extent),
+        "K": kernel_text(product.walk.kernel_size * product.walk.block),
+    }
+
+
+def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None = None) -> Problem:
     """The matmul as the ranking sees it."""
     size = product.itemsize_bytes
     walk = product.walk
@@ -69,15 +88,25 @@ def problem_of(product: Product, traits: TargetTraits) -> Problem:
         ),
         dtype=product.root_op.dtype,
         run=fixed(walk.block) if walk.is_split else 0,
-        is_left_along_depth=product.left.is_along_depth,
         is_right_along_depth=product.right.is_along_depth,
         has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
         is_paired=product.pair is not None,
         is_plain=product.left.strides is not None and product.right.strides is not None,
         result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
         precision=traits.dot_precision,
+        code_bits=decoding.code.bits if decoding else 0,
+        chunk=decoding.chunk_elements if decoding else 0,
+        step=_step_of(decoding, product.root_op.dtype) if decoding else 0,
         operand_bytes=sum(typical(node.type.nbytes) for node in product.group.reads),
     )
+
+
+def _step_of(decoding: Decoding, dtype: str) -> int:
+    """Elements of k of a tile of codes that is multiplied as it is; 0 where it cannot be."""
+    numbers = [number - decoding.zero for part in decoding.code.numbers for number in part]
+    is_exact = decoding.code.is_float or max(map(abs, numbers)) <= LARGEST_EXACT
+    is_dense = decoding.offset.stride(decoding.chunk) == CHUNK_BYTES
+    return decoding.largest_step if is_exact and is_dense and dtype in SHORT_FLOATS else 0
 
 
 def _maps(product: Product, choice: Choice) -> tuple[TensorMap, ...]:
@@ -99,14 +128,24 @@ def _maps(product: Product, choice: Choice) -> tuple[TensorMap, ...]:
 
 
 def _draft(
-    product: Product, choice: Choice, traits: TargetTraits
+    product: Product, choice: Choice, traits: TargetTraits, decoding: Decoding | None
 ) -> tuple[kernel_file.Draft, tuple[int, int]]:
     """The form of one choice, its template filled, and how many loads a tile of each operand is."""
     oriented = product.swapped() if choice.style.is_swapped else product
     is_described = choice.style.has_descriptors
-    loads = (_described if is_described else _by_pointers)(oriented, choice)
+    if is_described:
+        loads = _described(oriented, choice)
+    else:
+        kind = _PointerLoads
+        if choice.style.is_decoding:
+            kind = _DecodingLoads
+        elif choice.style.multiplies_codes:
+            kind = _CodeDots
+        loads = kind(oriented, choice, decoding).loads()
     template = TEMPLATES[choice.style.template]
     precision = traits.dot_precision if product.root_op.dtype == "f32" else "ieee"
+    accumulator = triton_type(computed(product.root_op.dtype))
+    how = f'input_precision="{precision}", out_dtype={accumulator}'
     lines = fill(
         template,
         {
@@ -114,17 +153,19 @@ def _draft(
             "load_a": loads.a,
             "load_b": loads.b,
             "store": _Epilogue(oriented, choice).lines(),
+            "multiply": loads.multiply or [f"acc = tl.dot(a, b, acc, {how})"],
         },
         {
-            "M": kernel_text(oriented.rows.extent),
-            "N": kernel_text(oriented.columns.extent),
-            "K": kernel_text(product.walk.kernel_size * product.walk.block),
-            "ACCUMULATOR": triton_type(computed(product.root_op.dtype)),
+            **_sizes(product, choice),
+            "ACCUMULATOR": accumulator,
             "PRECISION": f'"{precision}"',
+            "LENGTH": str(decoding.chunk_elements if decoding else 0),
         },
         loads.before,
     )
     of_a, of_b = (sum(line.count(".load(") for line in part) for part in (loads.a, loads.b))
+    if decoding is not None and choice.has_codes:  # codes and factors are less than the numbers
+        of_a, of_b = (1, of_b) if choice.style.is_swapped else (of_a, 1)
     return kernel_file.Draft(choice.source_name, lines), (max(1, of_a), max(1, of_b))
 
 
@@ -136,6 +177,7 @@ class _Loads:
     b: list[str]
     describe: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
+    multiply: list[str] = field(default_factory=list)
 
 
 def _described(product: Product, choice: Choice) -> _Loads:
@@ -164,10 +206,6 @@ def _described(product: Product, choice: Choice) -> _Loads:
     return _Loads(a, b, describe)
 
 
-def _by_pointers(product: Product, choice: Choice) -> _Loads:
-    return _PointerLoads(product, choice).loads()
-
-
 class _Part:
     """A part of a kernel: its lines, and the emitter that writes them."""
 
@@ -186,9 +224,13 @@ class _PointerLoads(_Part):
     """Loads by pointers, with all that is computed of them; what does not vary with k comes before
     the loop."""
 
-    def __init__(self, product: Product, choice: Choice) -> None:
+    def __init__(self, product: Product, choice: Choice, decoding: Decoding | None) -> None:
         super().__init__(product, choice)
         self.is_flat = choice.style.is_flat
+        self.codes: CodeLines | None = None
+        if decoding is not None and choice.has_codes:
+            has_tail = "k" in choice.tails
+            self.codes = CodeLines(decoding, self.body, self.emitter, self.masks, has_tail)
         self.row_symbols: set[Symbol] = set()
 
     def loads(self) -> _Loads:
@@ -198,10 +240,18 @@ class _PointerLoads(_Part):
             self._side("b", self.product.right, "n"),
         ]
         inside = frozenset({side.inner for side in sides} | {self.walk.kernel_offset})
+        count, coded = 0, ""
+        if self.codes is not None:
+            coded = "a" if self.choice.style.is_swapped else "b"
+            self._name_columns(self.codes, coded)
+            inside |= {self.codes.decoding.chunk}
         self.body.open_loop(inside)
-        self._write_side(sides[0], "a")
-        count = len(self.body.loop or ())
-        self._write_side(sides[1], "b")
+        for side, name in zip(sides, "ab", strict=True):
+            count = len(self.body.loop or ())
+            if self.codes is not None and name == coded:
+                self._write_coded(self.codes, name, inside)
+            else:
+                self._write_side(side, name)
         lines = self.body.close_loop()
         return _Loads(lines[:count], lines[count:], before=self.body.lines)
 
@@ -224,7 +274,7 @@ class _PointerLoads(_Part):
         return _Side(Access(operand.need.node, index), inner, outer)
 
     def _write_side(self, side: _Side, name: str) -> None:
-        inside, walk = frozenset({side.inner}), self.walk
+        walk = self.walk
         dim = "[None, None, :]" if self.is_flat else "[None, :]" if name == "a" else "[:, None]"
         walk.write_depth(self.body, side.inner, dim, has_offset=name == "a")
         has_tail = "k" in self.choice.tails
@@ -240,13 +290,40 @@ class _PointerLoads(_Part):
             text = f"{text}.to({triton_type(dtype)})"
         if not self.is_flat and not {side.inner, side.outer} <= value.symbols:
             text = f"tl.broadcast_to({text}, {'BM, BK' if name == 'a' else 'BK, BN'})"
-        self.body.name(name, text, inside)
+        if dtype == "f64" and not self.is_flat and self._reads_narrow():
+            # Triton counts elements of an operand's fragments by the narrowest load behind it, and
+            # has none of f64 for those below 32 bits; it looks no further than a reduction.
+            text = f"tl.sum({text}[:, :, None], 2)"
+        self.body.name(name, text, frozenset({side.inner}))
+
+    def _reads_narrow(self) -> bool:
+        """Whether anything in memory that the kernel reads has less than 32 bits an element."""
+        return any(DTYPES[node.dtype].itemsize_bytes < 4 for node in self.product.group.reads)
+
+    def _name_columns(self, codes: CodeLines, name: str) -> None:
+        """The columns of codes along the first dim of a tile that has their chunks apart."""
+        first, block, letter = ("xs", "BM", "m") if name == "a" else ("ys", "BN", "n")
+        text = f"{first} + tl.arange(0, {block})[:, None, None]"
+        codes.write_columns("column", text, letter in self.choice.tails)
+
+    def _write_coded(self, codes: CodeLines, name: str, inside: frozenset[Symbol]) -> None:
+        """A tile of codes widened and scaled, in chunks along k, then seen as a matrix."""
+        length, dtype = codes.decoding.chunk_elements, self.product.root_op.dtype
+        chunks = f"tl.arange(0, BK // {length})[None, :, None]"
+        arguments = codes.write_codes(chunks, "[None, None, :]")
+        suffix = codes.decoding.code.suffix
+        self.body.write(f"numbers = numbers_of_{suffix}({arguments})", inside)
+        scaled = codes.scaled("numbers", "")
+        self.body.write(f"numbers = ({scaled}).to({triton_type(dtype)})", inside)
+        block, turn = ("BM", "") if name == "a" else ("BN", ".T")
+        self.body.write(f"{name} = tl.reshape(numbers, ({block}, BK)){turn}", inside)
 
     def _row_statistic(self, node: Node) -> Value:
         """A reduction of the only row of A, in each program: it does not vary with k."""
         need, count = whole_row(node), fixed(prod(reduced_extents(node)))
         (elements,) = {symbol for part in need.index for symbol in part.symbols()}
         dim = "[None, None, :]" if self.is_flat else "[None, :]"
+        dim = "[:, None, None, None]" if self.choice.style.is_decoding else dim
         if elements not in self.row_symbols:
             self.row_symbols.add(elements)
             self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
@@ -255,11 +332,97 @@ class _PointerLoads(_Part):
         text = statistics.prepared(node, self.emitter.operand(node, need).text)
         if elements in self.masks:
             text = f"tl.where({self.masks[elements]}, {text}, {statistics.identity(node)})"
-        along = f"axis={2 if self.is_flat else 1}, keep_dims=True"
+        axis = 0 if self.choice.style.is_decoding else 2 if self.is_flat else 1
+        along = f"axis={axis}, keep_dims=True"
         return self.body.bind(statistics.finished(node, text, along), ())
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         return self._row_statistic(node) if node.kind == "reduce" else None
+
+
+class _DecodingLoads(_PointerLoads):
+    """Loads of A by chunks, and of codes, whose products are summed up and scaled."""
+
+    def loads(self) -> _Loads:
+        """The loads of A, and the lines that make `p` of codes."""
+        assert self.codes is not None
+        decoding = self.codes.decoding
+        left = self._side("a", self.product.left, "m")
+        self.codes.write_columns("yb", decoding.columns.name, "n" in self.choice.tails)
+        inside = frozenset({left.inner, decoding.chunk})
+        self.body.open_loop(inside)
+        length = decoding.chunk_elements
+        self.body.write(f"{left.inner.name} = start + chunk * {length} + element", inside)
+        if "k" in self.choice.tails:
+            kernel_file.write_mask(self.body, left.inner, self.masks)
+        _, text = self.emitter.cut_off(left.need, left.inner)
+        self.body.name("a", as_tensor(text, self.product.root_op.dtype), inside)
+        count = len(self.body.loop or ())
+        codes = self.codes.write_codes("chunk", "[None, None, None, :]")
+        if not decoding.code.is_float:
+            pointer = self.emitter.buffers[decoding.codes]
+            self.body.write(f"zero = unknown_zero({pointer})")
+            codes = codes.replace("codes", "codes, zero", 1)
+        self.body.write(f"p = sums_of_{decoding.code.suffix}(a, {codes})", inside)
+        scaled = self.codes.scaled("p", "tl.sum(a, axis=3, keep_dims=True)")
+        if scaled != "p":
+            self.body.write(f"p = {scaled}", inside)
+        lines = self.body.close_loop()
+        return _Loads(lines[:count], lines[count:], before=self.body.lines)
+
+
+class _CodeDots(_PointerLoads):
+    """Tiles of codes, whose numbers go to the tensor cores; sums of each step are scaled."""
+
+    def loads(self) -> _Loads:
+        """The codes are the rows: `a`, and `a1` of the second codes of bytes, times `b`, `b1`."""
+        assert self.codes is not None
+        decoding, tails = self.codes.decoding, self.choice.tails
+        count = len(decoding.code.numbers)
+        self.codes.write_columns("xa", self.product.rows.name, "m" in tails)
+        side = self._side("b", self.product.right, "n")
+        byte = Symbol("ka", fixed(self.walk.depth) // count)
+        inside = frozenset({side.inner, decoding.chunk, byte})
+        self.body.open_loop(inside)
+        self._write_numbers(self.codes, byte, inside)
+        first = len(self.body.loop or ())
+        self._write_side(side, "b")
+        if count == 2:
+            pairs = "tl.reshape(b, (BK // 2, 2, BN))"
+            self.body.write(f"b, b1 = tl.split(tl.permute({pairs}, (0, 2, 1)))", inside)
+        second = len(self.body.loop or ())
+        self._write_dots(self.codes, count, inside)
+        lines = self.body.close_loop()
+        before = self.body.lines
+        return _Loads(lines[:first], lines[first:second], [], before, lines[second:])
+
+    def _write_numbers(self, codes: CodeLines, byte: Symbol, inside: frozenset[Symbol]) -> None:
+        decoding, code = codes.decoding, codes.decoding.code
+        count, dtype = len(code.numbers), triton_type(self.product.root_op.dtype)
+        codes.write_step()
+        each = "" if count == 1 else f" // {count}"
+        self.body.write(f"{byte.name} = start{each} + tl.arange(0, BK{each})[None, :]", inside)
+        if "k" in self.choice.tails:
+            kernel_file.write_mask(self.body, byte, self.masks)
+        self.body.write(f"codes = {codes.load(byte)}", inside)
+        if code.is_float:
+            self.body.write(f"a = numbers_of_{code.suffix}(codes).to({dtype})", inside)
+            return
+        for number in range(count):
+            how = f"{number * code.bits}, {code.flip & 0xFF}, {(1 << code.bits) - 1}"
+            how = f"{how}, {decoding.zero + code.bias}"
+            text = f"a{number or ''} = numbers_of_each(codes, {how}).to({dtype})"
+            self.body.write(text, inside)
+
+    def _write_dots(self, codes: CodeLines, count: int, inside: frozenset[Symbol]) -> None:
+        how = 'input_precision="ieee", out_dtype=tl.float32'
+        self.body.write(f"sums = tl.dot(a, b, {how})", inside)
+        if count == 2:
+            self.body.write(f"sums = tl.dot(a1, b1, sums, {how})", inside)
+        names = ("b", "b1")[:count]
+        totals = [f"tl.sum({name}.to(tl.float32), axis=0, keep_dims=True)" for name in names]
+        total = f"({' + '.join(totals)})"
+        self.body.write(f"acc += {codes.scaled('sums', total)}", inside)
 
 
 class _Epilogue(_Part):
@@ -284,7 +447,7 @@ class _Epilogue(_Part):
         return self.body.lines
 
     def _tile_symbols(self) -> tuple[tuple[str, Symbol], tuple[str, Symbol]]:
-        """Overhang letter and symbol of both axes of the stored tile."""
+        """Tail letter and symbol of both axes of the stored tile."""
         product = self.product
         rows, columns = product.rows, product.columns
         if product.pair is not None:
@@ -323,7 +486,7 @@ class _Epilogue(_Part):
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One operand's demand, its symbol of k and its other one."""
+    """One operand's access, its symbol of k and its other one."""
 
     need: Access
     inner: Symbol

@@ -74,7 +74,7 @@ def _reading(group: Group, is_packed: bool) -> Reading:
 
 @dataclass(slots=True)
 class _Side:
-    """One operand: its demand, the symbol of k along its tile, and the tile's blocks."""
+    """One operand: its access, the symbol of k along its tile, and the tile's blocks."""
 
     need: Access
     inner: Symbol

@@ -177,7 +177,7 @@ class Search:
         return [best, bind(tile.min(f"tl.where({lanes[0]} == {best}, {lanes[1]}, {_FARTHEST})"))]
 
     def _best(self, text: str, along: str) -> str:
-        found = REDUCTIONS[REDUCTIONS[self.node.op].place_of]
+        found = REDUCTIONS[REDUCTIONS[self.node.op].index_of]
         return kept_short(found.of_tile.format(text, along=along), accumulated(self.node))
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:

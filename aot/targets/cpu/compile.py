@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
@@ -51,14 +52,39 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
     return KernelBinary(symbol, made.data, lowered.scratch_bytes, packed_texts=pack_texts(texts))
 
 
-def compile_library(ttir: str, isa: str, no_alias: bool) -> tuple[bytes, str, int]:
-    """A library that holds one kernel and the executor: (bytes, symbol, scratch bytes).
+class LoadableKernel(NamedTuple):
+    """A library that holds one kernel and the executor; of plain values, to travel between
+    processes."""
 
-    Of plain values, so that it can be asked of a worker process.
-    """
-    made = compile_ttir(ttir, isa, no_alias=no_alias)
-    library = toolchain.link({"executor": _executor(), made.symbol: made.code})
-    return library, made.symbol, made.scratch_bytes
+    library: bytes
+    symbol: str
+    scratch_bytes: int
+    texts: dict[str, str]
+    sites: tuple[dict[str, Any], ...] | None
+    """What it may report to the host, see `reports`; with any, its last argument is a buffer."""
+
+
+def compile_library(
+    ttir: str,
+    isa: str,
+    no_alias: bool,
+    reports_to_host: bool = False,
+    checks_memory: bool = False,
+) -> LoadableKernel:
+    """Compiles a kernel that is loaded and launched by itself."""
+    row = find_isa(isa)
+    symbol = "k" + hashlib.sha256(f"{isa} {no_alias} {ttir}".encode()).hexdigest()[:16]
+    lowered = lower(
+        ttir,
+        row,
+        no_alias=no_alias,
+        reports_to_host=reports_to_host,
+        checks_memory=checks_memory,
+    )
+    made = toolchain.compile_object(lowered.llvm_ir, symbol, row.name)
+    library = toolchain.link({"executor": _executor(), symbol: made.data})
+    texts = {"ll": lowered.llvm_ir, "s": made.assembly}
+    return LoadableKernel(library, symbol, lowered.scratch_bytes, texts, lowered.sites)
 
 
 @functools.cache

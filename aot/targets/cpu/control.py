@@ -46,13 +46,13 @@ class CarriedScalar(Carried):
     """An integer, a float or a pointer in a register."""
 
     def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
-        kernel.scalars[value] = _scalar_lane(kernel, operands[0], value)
+        kernel.scalars[value] = scalar_lane(kernel, operands[0], value)
 
     def following(self, kernel: Kernel, value: Value) -> list[Operand]:
         return [kernel.lanes.operand(kernel.scalar(value))]
 
 
-def _scalar_lane(kernel: Kernel, operand: Operand, value: Value) -> Lane:
+def scalar_lane(kernel: Kernel, operand: Operand, value: Value) -> Lane:
     if value.type.is_pointer:
         return Pointer(operand, integer(0, "i64"), value.type.pointee)
     return typed(kernel.lanes, operand, value.type.element)
@@ -251,16 +251,16 @@ def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     with kernel.writer.while_loop(start) as (phis, test, repeat, results):
         kernel.min_depths[operation] = kernel.writer.depth
         for argument, phi in zip(before.arguments, phis, strict=True):
-            kernel.scalars[argument] = _scalar_lane(kernel, phi, argument)
+            kernel.scalars[argument] = scalar_lane(kernel, phi, argument)
         condition, *kept = run(before).operands
         operands = [kernel.lanes.operand(kernel.scalar(x)) for x in kept]
         test(kernel.lanes.operand(kernel.scalar(condition)), operands)
         for argument, operand in zip(after.arguments, operands, strict=True):
-            kernel.scalars[argument] = _scalar_lane(kernel, operand, argument)
+            kernel.scalars[argument] = scalar_lane(kernel, operand, argument)
         following = run(after).operands
         repeat([kernel.lanes.operand(kernel.scalar(x)) for x in following])
     for result, operand in zip(operation.results, results, strict=True):
-        kernel.scalars[result] = _scalar_lane(kernel, operand, result)
+        kernel.scalars[result] = scalar_lane(kernel, operand, result)
 
 
 def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
@@ -295,4 +295,4 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     for result, buffer in buffers.items():
         kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
     for result, operand in zip(scalars, merged, strict=True):
-        kernel.scalars[result] = _scalar_lane(kernel, operand, result)
+        kernel.scalars[result] = scalar_lane(kernel, operand, result)

@@ -14,13 +14,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import fused_store, memory, root_ops, tiles
+from aotc.aot.targets.cpu import batched, fused_store, memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, shuffled, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
+from aotc.aot.targets.cpu.ttir import Dense, Operation, Value, unsupported
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 ACCUMULATE = {"f32": "fma", "f64": "fma", "i32": "mul"}
@@ -41,7 +40,7 @@ class Side(NamedTuple):
     """Type of the elements that are multiplied."""
     buffer: Buffer | None = None
     is_direct: bool = False
-    is_turned: bool = False
+    is_transposed: bool = False
     """The buffer holds the columns one after the other."""
     start: Int | None = None
     """The buffer's first column, if not the operand's own first."""
@@ -56,7 +55,7 @@ class Side(NamedTuple):
         row, column = index
         if self.start is not None:
             column = kernel.lanes.add(column, self.start, -1)
-        place = (column, row) if self.is_turned else (row, column)
+        place = (column, row) if self.is_transposed else (row, column)
         return kernel.lanes.operand(memory.read_buffer(kernel, self.buffer, place))
 
     def strip(self, kernel: Kernel, column: Int, columns: int) -> Side:
@@ -74,11 +73,11 @@ def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
     found = _known(kernel, Side(value, dot.results[0].type.element))
     if found.buffer is not None:
         return found
-    turned = _turned(kernel, value) if is_left else None
-    if turned is not None:
-        source = _known(kernel, Side(turned, found.wide))
-        columns = (turned.type.shape or ())[1]
-        return source.strip(kernel, integer(0), columns)._replace(is_turned=True)
+    transposed = _transposed(kernel, value) if is_left else None
+    if transposed is not None:
+        source = _known(kernel, Side(transposed, found.wide))
+        columns = (transposed.type.shape or ())[1]
+        return source.strip(kernel, integer(0), columns)._replace(is_transposed=True)
     if value.type.element == found.wide and _is_direct(kernel, value, rows, is_left):
         return found._replace(is_direct=True)
     shape = value.type.shape or ()
@@ -86,8 +85,8 @@ def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
         return found._replace(is_computed=True)
     if not is_left:
         return found
-    is_turned = rows >= FEWEST_ROWS and tiles.lane_dimension(kernel, value) == 0
-    return found._replace(is_turned=is_turned).strip(kernel, integer(0), shape[1])
+    is_transposed = rows >= FEWEST_ROWS and tiles.lane_dimension(kernel, value) == 0
+    return found._replace(is_transposed=is_transposed).strip(kernel, integer(0), shape[1])
 
 
 def _is_read_once(kernel: Kernel, value: Value, rows: int, shape: tuple[int, ...]) -> bool:
@@ -108,7 +107,7 @@ def _known(kernel: Kernel, operand: Side) -> Side:
     return operand._replace(buffer=known)
 
 
-def _turned(kernel: Kernel, value: Value) -> Value | None:
+def _transposed(kernel: Kernel, value: Value) -> Value | None:
     """x where the left operand is the transposed x and x is computed: it is read by elements, so
     that any order serves."""
     made = value.owner
@@ -168,13 +167,13 @@ def _widened(kernel: Kernel, operand: Side, columns: int, start: Int | None) -> 
     shape = ((value.type.shape or ())[0], columns)
     item_bytes = ITEMSIZE_BYTES[operand.wide]
     # A line more than a column has: steps of a power of two would share a few places of the cache.
-    place = (columns, shape[0] + LINE_BYTES // item_bytes) if operand.is_turned else shape
+    place = (columns, shape[0] + LINE_BYTES // item_bytes) if operand.is_transposed else shape
     memory_bytes = item_bytes * place[0] * place[1]
     buffer = Buffer(kernel.allocate(memory_bytes), place, operand.wide, kernel.writer.depth)
     lane = tiles.lane_dimension(kernel, value)
     block = min(kernel.isa.lanes, *shape)
     is_whole = block == kernel.isa.lanes and value not in kernel.pending
-    if lane == 0 and not operand.is_turned and is_whole:
+    if lane == 0 and not operand.is_transposed and is_whole:
         _write_transposed(kernel, value, buffer, block, start or integer(0))
     else:
         _write_widened(kernel, operand, buffer, shape, lane, start)
@@ -198,7 +197,7 @@ def _write_widened(
         moved = column if start is None else kernel.lanes.add(column, start)
         found = kernel.lanes.operand(kernel.at(operand.value, (row, moved)))
         found = _widen(kernel, found, operand.value, buffer.element)
-        place = (column, row) if operand.is_turned else (row, column)
+        place = (column, row) if operand.is_transposed else (row, column)
         pointer = memory.buffer_pointer(kernel, buffer, place)
         memory.write(kernel, pointer, found, buffer.element, None)
 
@@ -312,10 +311,11 @@ def dot(kernel: Kernel, operation: Operation) -> None:
     result = operation.results[0]
     shape = result.type.shape or ()
     kind = result.type.element
-    if len(shape) != 2 or kind not in ACCUMULATE:
-        raise CompileError(
-            message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported"
-        )
+    if len(shape) not in (2, 3) or kind not in ACCUMULATE:
+        raise unsupported(f"a dot with a result of rank {len(shape)} and type `{kind}`")
+    if len(shape) == 3:
+        batched.dot(kernel, operation)
+        return
     product = _product(kernel, operation, (shape[0], shape[1]))
     if shape[1] == product.strip_columns:
         _strip(kernel, product, integer(0))

@@ -10,8 +10,8 @@ import math
 import re
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu.lanes import (
     LINEAR_KINDS,
     Lanes,
@@ -21,12 +21,14 @@ from aotc.aot.targets.cpu.lanes import (
     from_f32,
     intrinsic_suffix,
     matched,
+    narrowed,
     result_kind,
     select,
     shuffled,
     typed,
 )
 from aotc.aot.targets.cpu.linear import (
+    EIGHT_BITS,
     LLVM_TYPES,
     Int,
     Lane,
@@ -185,6 +187,39 @@ def intrinsic(name: str, flags: str = "") -> Rule:
     )
 
 
+def _extreme_float(name: str) -> Rule:
+    """The larger or smaller of two: a NaN wins (`maximum`) or loses (`maxnum`).
+
+    Of f16 by comparisons: LLVM computes it in f16 even if asked in f32, by calls into libm.
+    """
+    is_max, keeps_nan = name.startswith("max"), name.endswith("imum")
+
+    def of_narrow(lanes: Lanes, x: list[Operand]) -> Operand:
+        a, b = x
+        is_first = compare(lanes, "fcmp ogt" if is_max else "fcmp olt", a, b)
+        found = select(lanes, is_first, a, b)
+        left, right = (_bits(lanes, each) for each in x)
+        equal = lanes.binary("and" if is_max else "or", left, right)
+        same = lanes.cast("bitcast", equal, "float")
+        found = select(lanes, compare(lanes, "fcmp oeq", a, b), same, found)
+        if keeps_nan:
+            either = compare(lanes, "fcmp uno", a, b)
+            return select(lanes, either, lanes.binary("fadd", a, b), found)
+        return select(lanes, compare(lanes, "fcmp uno", b, b), a, found)
+
+    plain, narrow = intrinsic(name), in_f32(of_narrow)
+
+    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+        chosen = narrow if result_kind(operation) == "f16" else plain
+        return chosen(lanes, operation, operands)
+
+    return rule
+
+
+def _bits(lanes: Lanes, operand: Operand) -> Operand:
+    return lanes.cast("bitcast", operand, "i32")
+
+
 def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
     """Calls one of the vector functions of `math.py`, which exist for some lanes."""
     kind = operands[0].type
@@ -215,6 +250,7 @@ def _rsqrt(lanes: Lanes, x: list[Operand]) -> Operand:
 
 
 PROPAGATE_NAN = 0xFFFF
+TOWARDS_ZERO = 0
 
 
 def _clamp(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -227,7 +263,16 @@ def _clamp(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane
         low = lanes.writer.call(f"llvm.{ends[0]}.{suffix}", x[0].type, x[:2])
         return lanes.writer.call(f"llvm.{ends[1]}.{suffix}", x[0].type, [low, x[2]])
 
-    return in_f32(clamp)(lanes, operation, operands)
+    if result_kind(operation) != "f16":
+        return in_f32(clamp)(lanes, operation, operands)
+    x, low, high = operands
+    raised = _extreme_float(ends[0])(lanes, _first_two(operation), [x, low])
+    return _extreme_float(ends[1])(lanes, _first_two(operation), [raised, high])
+
+
+def _first_two(operation: Operation) -> Operation:
+    """An operation of as many operands, of the same types."""
+    return replace(operation, operands=operation.operands[:2])
 
 
 def _compare_floats(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -239,7 +284,7 @@ def _compare_floats(lanes: Lanes, operation: Operation, operands: Sequence[Lane]
 _DEVICE_INTRINSICS = {
     "fabs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "sqrt": "sqrt",
     "rint": "roundeven", "nearbyint": "roundeven", "round": "round", "copysign": "copysign",
-    "fmax": "maxnum", "fmin": "minnum", "fma": "fma",
+    "fma": "fma",
 }  # fmt: skip
 
 
@@ -255,6 +300,8 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
             return in_f32(_rsqrt)(lanes, operation, operands)
         if candidate == "fast_fdivide":
             return in_f32(_divide)(lanes, operation, operands)
+        if candidate in ("fmax", "fmin"):
+            return _extreme_float(f"{candidate[1:]}num")(lanes, operation, operands)
         if candidate in _DEVICE_INTRINSICS:
             return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
         if candidate in FUNCTIONS["float"]:
@@ -429,6 +476,9 @@ def _float_to_float(lanes: Lanes, operation: Operation, operands: Sequence[Lane]
         value = lanes.cast("fptrunc", value, "float")
     if wanted == "f64":
         return value if source == "f64" else lanes.cast("fpext", value, "double")
+    if wanted in EIGHT_BITS:
+        is_cut = operation.attributes.get("rounding") == TOWARDS_ZERO
+        return narrowed(lanes, value, EIGHT_BITS[wanted], towards_zero=is_cut)
     return from_f32(lanes, value, wanted)
 
 
@@ -478,8 +528,10 @@ def _bitcast(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> La
         return lanes.operand(a)
     source = operation.operands[0].type.element
     operand = lanes.operand(a)
-    if {source, wanted.element} <= {"bf16", "i16"} or wanted.is_pointer:
+    if wanted.is_pointer:
         return operand
+    if LLVM_TYPES[source] == LLVM_TYPES[wanted.element]:
+        return typed(lanes, operand, wanted.element)
     return typed(lanes, lanes.cast("bitcast", operand, LLVM_TYPES[wanted.element]), wanted.element)
 
 
@@ -493,17 +545,20 @@ def _integer_to_pointer(lanes: Lanes, operation: Operation, operands: Sequence[L
 def _add_pointer(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
     pointer, offset = operands
     if not isinstance(offset, Int):
-        kind = operation.operands[1].type.element
-        raise CompileError(
-            message=f"pointer offsets of type `{kind}` are not supported by the cpu target,"
-            " expected i32 or i64"
-        )
+        wide = lanes.cast("sext", lanes.operand(offset), "i64")
+        if is_vector(wide):
+            return _moved_by_lanes(lanes, operation, pointer, wide)
+        offset = lanes.atom(wide, "i64")
     if isinstance(pointer, Pointer):
         moved = lanes.add(pointer.offset, lanes.extend(offset, "i64"))
         return pointer._replace(offset=moved)
     amount = lanes.splat(lanes.operand(lanes.extend(offset, "i64")))
+    return _moved_by_lanes(lanes, operation, pointer, amount)
+
+
+def _moved_by_lanes(lanes: Lanes, operation: Operation, pointer: Lane, amount: Operand) -> Operand:
     element = LLVM_TYPES[operation.results[0].type.pointee]
-    base = lanes.operand(pointer)
+    base = lanes.splat(lanes.operand(pointer))
     return lanes.writer.emit(
         f"getelementptr {element}, {base}, {amount}", base.type, [base, amount]
     )
@@ -550,10 +605,10 @@ RULES: dict[str, Rule] = {
     "arith.remf": _math("fmod"),
     "arith.negf": in_f32(lambda lanes, x: lanes.writer.emit(f"fneg {x[0]}", x[0].type, x)),
     "arith.cmpf": _compare_floats,
-    "arith.maximumf": intrinsic("maximum"),
-    "arith.minimumf": intrinsic("minimum"),
-    "arith.maxnumf": intrinsic("maxnum"),
-    "arith.minnumf": intrinsic("minnum"),
+    "arith.maximumf": _extreme_float("maximum"),
+    "arith.minimumf": _extreme_float("minimum"),
+    "arith.maxnumf": _extreme_float("maxnum"),
+    "arith.minnumf": _extreme_float("minnum"),
     "tt.clampf": _clamp,
     "tt.extern_elementwise": _extern,
     "math.absf": intrinsic("fabs"),

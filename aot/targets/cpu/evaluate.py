@@ -6,9 +6,9 @@ reductions, dots, loop-carried values) run over their elements and ask for the v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory
@@ -16,7 +16,15 @@ from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.lanes import Lanes, compare, select, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Pointer, float_constant, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
-from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value, unsupported
+from aotc.aot.targets.cpu.ttir import (
+    Attribute,
+    Block,
+    Dense,
+    Function,
+    Operation,
+    Value,
+    unsupported,
+)
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 
@@ -66,6 +74,19 @@ class Kernel(memory.Code):
     """The product that stores its elements as it goes, while it is lowered."""
     active_bounds: frozenset[Bound] = frozenset()
     """Where the loops of the current root are cut."""
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    """What the kernel may call, by symbol."""
+    routines: dict[str, Any] = field(default_factory=dict)
+    """Functions that were lowered, by symbol."""
+    sites: list[dict[str, Any]] | None = None
+    """What may be reported to the host, in order; None where nobody listens."""
+    is_routine: bool = False
+    """Lowered for a caller's sake, not a kernel by itself."""
+
+    @property
+    def report_argument(self) -> str:
+        """What calls pass on for reports to the host, after a comma."""
+        return "" if self.sites is None else ", ptr %report"
 
     # -------------------------------------------------------------- evaluation
 
@@ -197,22 +218,22 @@ def literal(attribute: Attribute, value: Value) -> Lane:
 
 # ------------------------------------------------------------------------ views
 
-Place: TypeAlias = tuple[Value, Index]  # an element of a tensor
-View: TypeAlias = Callable[[Kernel, Operation, Value, Index], Place]
+Element: TypeAlias = tuple[Value, Index]  # an element of a tensor
+View: TypeAlias = Callable[[Kernel, Operation, Value, Index], Element]
 
 
-def _broadcast(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
+def _broadcast(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Element:
     source = operation.operands[0]
     shape = source.type.shape or ()
     return source, tuple(integer(0) if n == 1 else i for n, i in zip(shape, index, strict=True))
 
 
-def _expand_dims(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
+def _expand_dims(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Element:
     axis = operation.integer("axis")
     return operation.operands[0], index[:axis] + index[axis + 1 :]
 
 
-def _transpose(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
+def _transpose(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Element:
     order = operation.integers("order")
     mapped = [integer(0)] * len(order)
     for place, source in enumerate(order):
@@ -220,13 +241,13 @@ def _transpose(kernel: Kernel, operation: Operation, value: Value, index: Index)
     return operation.operands[0], tuple(mapped)
 
 
-def _reshape(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
+def _reshape(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Element:
     source = operation.operands[0]
     flat = linear_index(kernel.lanes, value.type.shape or (), index)
     return source, split_index(kernel.lanes, source.type.shape or (), flat)
 
 
-def _split(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
+def _split(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Element:
     return operation.operands[0], (*index, integer(value.index))
 
 
@@ -302,14 +323,25 @@ def _gather(kernel: Kernel, operation: Operation, value: Value, index: Index) ->
     source, places = operation.operands
     place = kernel.at(places, index)
     if not isinstance(place, Int):
-        kind = places.type.element
-        raise unsupported(f"gather by indices of type `{kind}`", ", expected i32 or i64")
+        signed = kernel.lanes.cast("sext", kernel.lanes.operand(place), "i32")
+        place = kernel.lanes.atom(signed, "i32")
+    place = kernel.lanes.extend(place, "i32")  # as all indices are
     axis = operation.integer("axis")
     return kernel.at(source, (*index[:axis], place, *index[axis + 1 :]))
 
 
+def anything(kernel: Kernel, value: Value) -> Lane:
+    """What `ub.poison` is: some number, the same each time it is read."""
+    kind = LLVM_TYPES[value.type.element]
+    found = kernel.writer.emit(f"freeze {kind} poison", kind)
+    if value.type.is_pointer and not value.type.is_tensor:
+        return Pointer(found, integer(0, "i64"), value.type.pointee)
+    return typed(kernel.lanes, found, value.type.element)
+
+
 TENSORS: dict[str, Callable[[Kernel, Operation, Value, Index], Lane]] = {
     "arith.constant": _constant,
+    "ub.poison": lambda kernel, operation, value, index: anything(kernel, value),
     "tt.make_range": lambda kernel, operation, _, index: kernel.lanes.add(
         index[0], integer(operation.integer("start"))
     ),

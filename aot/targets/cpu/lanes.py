@@ -13,12 +13,15 @@ from typing import TypeAlias
 
 from aotc.aot.targets.cpu.linear import (
     DIVISIONS,
+    EIGHT_BITS,
     LLVM_TYPES,
     Atom,
+    EightBits,
     Int,
     Lane,
     Linear,
     Pointer,
+    float_constant,
     integer,
     is_harmless_divisor,
     is_literal,
@@ -35,6 +38,7 @@ from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 ITEMSIZE_BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2,
     "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1, "ptr": 8,
+    **dict.fromkeys(EIGHT_BITS, 1),
 }  # fmt: skip
 
 
@@ -347,7 +351,9 @@ def result_kind(operation: Operation) -> str:
 
 
 def as_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
-    """Widens f16 and bf16 (given as its bits); exact."""
+    """Widens f16, bf16 and 8-bit floats (given as their bits); exact."""
+    if kind in EIGHT_BITS:
+        return _widened(lanes, operand, EIGHT_BITS[kind])
     if kind == "f16":
         return lanes.cast("fpext", operand, "float")
     if kind != "bf16":
@@ -359,6 +365,8 @@ def as_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
 
 def from_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
     """Rounds f32 to nearest even; bf16 by integer arithmetic, NaN kept as a quiet NaN."""
+    if kind in EIGHT_BITS:
+        return narrowed(lanes, operand, EIGHT_BITS[kind], keeps_infinity=True)
     if kind == "f16":
         return lanes.cast("fptrunc", operand, "half")
     if kind != "bf16":
@@ -370,6 +378,85 @@ def from_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
     nan = compare(lanes, "fcmp uno", operand, operand)
     chosen = select(lanes, nan, constant(0x7FC00000, "i32"), rounded)
     return lanes.cast("trunc", lanes.binary("lshr", chosen, constant(16, "i32")), "i16")
+
+
+def _widened(lanes: Lanes, operand: Operand, form: EightBits) -> Operand:
+    """The bits as those of an f32 whose exponent is too small by 127 − bias: times 2^(127 − bias).
+
+    Infinities and NaN have an exponent, or a whole pattern, of their own.
+    """
+
+    def word(value: int) -> Operand:
+        return constant(value, "i32")
+
+    bits = lanes.cast("zext", operand, "i32")
+    size = lanes.binary("and", bits, word(0x7F))
+    moved = lanes.binary("shl", size, word(23 - form.mantissa))
+    scale = float_constant(2.0 ** (127 - form.bias), "f32")
+    wide = lanes.binary("fmul", lanes.cast("bitcast", moved, "float"), scale)
+    found = lanes.cast("bitcast", wide, "i32")
+    if form.has_infinity:
+        special = compare(lanes, "icmp uge", size, word(0x7C))
+        found = select(lanes, special, lanes.binary("or", moved, word(0x7F800000)), found)
+    elif form.has_negative_zero:
+        special = compare(lanes, "icmp eq", size, word(form.nan))
+        found = select(lanes, special, word(0x7FC00000), found)
+    sign = lanes.binary("shl", lanes.binary("and", bits, word(0x80)), word(24))
+    found = lanes.binary("or", found, sign)
+    if not form.has_negative_zero:
+        special = compare(lanes, "icmp eq", bits, word(form.nan))
+        found = select(lanes, special, word(0x7FC00000), found)
+    return lanes.cast("bitcast", found, "float")
+
+
+def narrowed(
+    lanes: Lanes,
+    operand: Operand,
+    form: EightBits,
+    *,
+    towards_zero: bool = False,
+    keeps_infinity: bool = False,
+) -> Operand:
+    """An f32 in 8 bits: to the nearest number, the even one of two; what is beyond the largest
+    becomes the largest, as devices convert with saturation. NaN stays NaN."""
+
+    def word(value: int) -> Operand:
+        return constant(value & 0xFFFFFFFF, "i32")
+
+    rest = 23 - form.mantissa
+    bits = lanes.cast("bitcast", operand, "i32")
+    size = lanes.binary("and", bits, word(0x7FFFFFFF))
+    kept = lanes.binary("lshr", size, constant(rest, "i32"))
+    rebias = (form.bias - 127) << 23
+    normal = lanes.binary("add", size, word(rebias))
+    if not towards_zero:
+        odd = lanes.binary("and", kept, word(1))
+        normal = lanes.binary("add", lanes.binary("add", normal, odd), word((1 << rest - 1) - 1))
+    normal = lanes.binary("lshr", normal, constant(rest, "i32"))
+    whole = lanes.cast("bitcast", size, "float")
+    if towards_zero:
+        unit = float_constant(2.0 ** (form.bias - 1 + form.mantissa), "f32")
+        near = lanes.binary("fmul", whole, unit)
+        limit = float_constant(256.0, "f32")
+        near = select(lanes, compare(lanes, "fcmp olt", near, limit), near, limit)
+        small = lanes.cast("fptosi", near, "i32")
+    else:  # an addition that leaves just the bits of the smallest numbers, rounded
+        magic = (127 - form.bias + rest + 1) << 23
+        moved = lanes.binary("fadd", whole, lanes.cast("bitcast", word(magic), "float"))
+        small = lanes.binary("sub", lanes.cast("bitcast", moved, "i32"), word(magic))
+    is_small = compare(lanes, "icmp ult", size, word((127 - form.bias + 1) << 23))
+    found = select(lanes, is_small, small, normal)
+    beyond = compare(lanes, "icmp ugt", found, word(form.largest))
+    found = select(lanes, beyond, word(form.largest), found)
+    if keeps_infinity and form.has_infinity:
+        infinite = compare(lanes, "icmp eq", size, word(0x7F800000))
+        found = select(lanes, infinite, word(form.largest + 1), found)
+    sign = lanes.binary("and", lanes.binary("lshr", bits, word(24)), word(0x80))
+    signed = lanes.binary("or", found, sign)
+    if not form.has_negative_zero:
+        signed = select(lanes, compare(lanes, "icmp eq", found, word(0)), word(0), signed)
+    nan = compare(lanes, "fcmp uno", operand, operand)
+    return lanes.cast("trunc", select(lanes, nan, word(form.nan), signed), "i8")
 
 
 def compare(lanes: Lanes, instruction: str, a: Operand, b: Operand) -> Operand:

@@ -9,15 +9,65 @@ from typing import NamedTuple, TypeAlias
 
 from aotc.aot.targets.cpu.writer import Operand, constant
 
+
+class EightBits(NamedTuple):
+    """A float of 8 bits: a sign, an exponent and `mantissa` bits of a fraction."""
+
+    mantissa: int
+    bias: int
+    largest: int
+    """The bits of the largest number."""
+    nan: int
+    has_infinity: bool = False
+
+    @property
+    def has_negative_zero(self) -> bool:
+        return self.nan != 0x80
+
+    def decoded(self, bits: int) -> float:
+        """The number of 8 bits."""
+        sign, size = -1.0 if bits & 0x80 else 1.0, bits & 0x7F
+        if self.has_infinity and size == 0x7C:
+            return sign * math.inf
+        if bits == self.nan or (self.has_negative_zero and size > self.largest):
+            return math.nan
+        exponent, fraction = size >> self.mantissa, size & ((1 << self.mantissa) - 1)
+        whole = fraction / (1 << self.mantissa) + (exponent > 0)
+        return sign * whole * 2.0 ** (max(1, exponent) - self.bias)
+
+    def encoded(self, value: float) -> int:
+        """The nearest number's bits, the even one of two, the largest beyond it."""
+        if value != value:
+            return self.nan
+        size, best = abs(value), 0
+        for bits in range(self.largest + 1):
+            near, far = abs(self.decoded(bits) - size), abs(self.decoded(best) - size)
+            if near < far or (near == far and bits % 2 == 0):
+                best = bits
+        if not best and not self.has_negative_zero:
+            return 0
+        return best | (0x80 if math.copysign(1.0, value) < 0 else 0)
+
+
+EIGHT_BITS = {
+    "f8E5M2": EightBits(2, 15, 0x7B, 0x7F, has_infinity=True),
+    "f8E4M3FN": EightBits(3, 7, 0x7E, 0x7F),
+    "f8E5M2FNUZ": EightBits(2, 16, 0x7F, 0x80),
+    "f8E4M3FNUZ": EightBits(3, 8, 0x7F, 0x80),
+}
+
 LLVM_TYPES = {
     "f64": "double", "f32": "float", "f16": "half", "bf16": "i16",
     "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8", "i1": "i1", "ptr": "ptr",
+    **dict.fromkeys(EIGHT_BITS, "i8"),
 }  # fmt: skip
-"""LLVM type of a Triton element type; bf16 travels as its bits."""
+"""LLVM type of a Triton element type; bf16 and the 8-bit floats travel as their bits."""
 
 
 def float_constant(value: float, kind: str) -> Operand:
     """A float literal; LLVM writes f32 as the bits of the equal f64."""
+    if kind in EIGHT_BITS:
+        return constant(EIGHT_BITS[kind].encoded(value), "i8")
     if kind == "bf16":
         bits = struct.unpack("<I", struct.pack("<f", value))[0]
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if value == value else 0x7FC0

@@ -9,23 +9,35 @@ the operations of `ROOT_OPS` and `CONTROL`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aotc.aot.targets.cpu import (
+    calls,
     control,
     dot,
     fused_store,
+    graph,
     math,
     memory,
     reduce,
+    reports,
     root_ops,
     usage,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, StoredProduct, literal
+from aotc.aot.targets.cpu.evaluate import (
+    TENSORS,
+    VIEWS,
+    Kernel,
+    StoredProduct,
+    anything,
+    literal,
+)
+from aotc.aot.targets.cpu.expand import expand
 from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Pointer, integer
-from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse, unsupported
+from aotc.aot.targets.cpu.memory import Buffer
+from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, located, parse, unsupported
 from aotc.aot.targets.cpu.writer import Operand
 
 _ATTRIBUTES = 'nounwind noinline "min-legal-vector-width"="512" "prefer-vector-width"="512"'
@@ -35,6 +47,14 @@ _ATTRIBUTES = 'nounwind noinline "min-legal-vector-width"="512" "prefer-vector-w
 class Lowered(NamedTuple):
     llvm_ir: str
     scratch_bytes: int
+    sites: tuple[dict[str, Any], ...] | None = None
+    """What it may report; with any, the arguments end with the launch's buffer of reports."""
+
+
+def _routine(
+    function: Callable[[Kernel, Operation, calls.Lower], None],
+) -> Callable[[Lowering, Operation], None]:
+    return lambda lowering, operation: function(lowering.kernel, operation, lowering.routine)
 
 
 def _call(function: Callable[[Kernel, Operation], None]) -> Callable[[Lowering, Operation], None]:
@@ -61,9 +81,17 @@ def _ignore(lowering: Lowering, operation: Operation) -> None:
 class Lowering:
     """Lowers one function; `kernel` holds the state that all parts share."""
 
-    def __init__(self, function: Function, isa: Isa, *, no_alias: bool) -> None:
-        self.function = function
-        self.kernel = Kernel(no_alias, isa=isa)
+    def __init__(
+        self, function: Function, isa: Isa, *, no_alias: bool, caller: Lowering | None = None
+    ) -> None:
+        expand(function)
+        self.is_chain = graph.is_chain(function) if caller is None else len(function.blocks) == 1
+        self.function = function = function if self.is_chain else graph.ordered(function)
+        self.kernel = Kernel(no_alias, isa=isa, functions=function.functions)
+        self.routines: list[str] = [] if caller is None else caller.routines
+        """Text of the functions beside this one."""
+        if caller is not None:
+            self._share(caller.kernel)
         self.runs = usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
         self.fused_stores = (
@@ -74,10 +102,43 @@ class Lowering:
         for place, argument in enumerate(self.function.arguments):
             self._bind_argument(place, argument)
         self._function_blocks()
-        return Lowered(self._text(), self.kernel.scratch_bytes)
+        sites = self.kernel.sites
+        found = None if sites is None else tuple(sites)
+        return Lowered(self._text(), self.kernel.scratch_bytes, found)
+
+    def _share(self, kernel: Kernel) -> None:
+        """One module holds all functions."""
+        own = self.kernel
+        own.constants, own.routines = kernel.constants, kernel.routines
+        own.writer.functions = kernel.writer.functions
+        own.sites, own.is_routine = kernel.sites, True
+        if isinstance(kernel.guard, reports.Guard):
+            own.guard = reports.Guard(own, [], kernel.guard.slots)
+
+    def routine(self, function: Function, name: str) -> calls.Subroutine:
+        """Lowers a function beside this one; its arguments may overlap."""
+        made = Lowering(function, self.kernel.isa, no_alias=False, caller=self)
+        for place, argument in enumerate(function.arguments):
+            made._bind_argument(place, argument)
+        made._function_blocks()
+        terminators = [x.operations[-1] for x in function.blocks]
+        ends = [x for x in terminators if x.name == graph.RETURN]
+        results = "".join(f"ptr %result{place}, " for place in range(len(ends[0].operands)))
+        arguments = "".join(
+            f"{calls.parameter(x, f'%arg{place}')}, " for place, x in enumerate(function.arguments)
+        )
+        common = f"{calls.PROGRAM}, ptr %scratch{self.kernel.report_argument}"
+        body = "\n".join(made.kernel.writer.scopes[0].lines)
+        head = f"define internal void @{name}({arguments}{results}{common}) #0 {{"
+        self.routines += [head, "entry:", body, "done:", "  ret void", "}"]
+        return calls.Subroutine(name, made.kernel.scratch_bytes)
 
     def _bind_argument(self, place: int, argument: Value) -> None:
         kind = argument.type
+        if kind.is_tensor:
+            into = Operand(f"%arg{place}", "ptr")
+            self.kernel.buffers[argument] = Buffer(into, kind.shape or (), kind.element, 0)
+            return
         operand = Operand(f"%arg{place}", LLVM_TYPES[kind.element])
         if kind.is_pointer:
             self.kernel.scalars[argument] = Pointer(operand, integer(0, "i64"), kind.pointee)
@@ -92,7 +153,8 @@ class Lowering:
         """Lowers a block's operations; returns its terminator, which the caller handles."""
         outer = dict(self.kernel.pending)
         for operation in block.operations[:-1]:
-            self.operation(operation)
+            with located(operation):
+                self.operation(operation)
         self.kernel.pending = outer
         return block.operations[-1]
 
@@ -144,7 +206,9 @@ class Lowering:
     def _scalar(self, operation: Operation) -> None:
         """Scalars are evaluated eagerly, in program order."""
         kernel, result = self.kernel, operation.results[0]
-        if operation.name == "arith.constant":
+        if operation.name == "ub.poison":
+            kernel.scalars[result] = anything(kernel, result)
+        elif operation.name == "arith.constant":
             kernel.scalars[result] = literal(operation.attributes["value"], result)
         elif operation.name == "tt.get_program_id":
             axis = "xyz"[operation.integer("axis")]
@@ -174,33 +238,35 @@ class Lowering:
         return self.kernel.lanes.atom(count, "i32", natural=True)
 
     def _function_blocks(self) -> None:
-        """The function's own blocks: one, or a chain that ends by `cf.cond_br`."""
+        """The function's own blocks: one, a chain that ends by `cf.cond_br`, or any graph."""
+        if not self.is_chain:
+            graph.run(self.kernel, self.function, self._block_of_graph)
+            return
         writer = self.kernel.writer
         names = dict(zip(self.function.labels, self.function.blocks, strict=True))
-        current, last = self.function.blocks[0], len(self.function.blocks)
-        for _ in range(last):
+        current = self.function.blocks[0]
+        while True:
             terminator = self.block(current)
-            if terminator.name == "tt.return":
+            if terminator.name == graph.RETURN:
+                calls.returned(self.kernel, terminator)
                 writer.effect("br label %done")
                 return
-            if terminator.name == "cf.br":
-                following = names[_label(terminator.successors[0])]
-            elif terminator.name == "cf.cond_br":
-                following = self._leave_by_branch(terminator, names)
+            if terminator.name == graph.JUMP:
+                current = names[graph.label(terminator.successors[0])]
             else:
-                break
-            if following.arguments:
-                break
-            current = following
-        raise unsupported("control flow of the kernel")
+                current = self._leave_by_branch(terminator, names)
+
+    def _block_of_graph(self, block: Block) -> Operation:
+        terminator = self.block(block)
+        if terminator.name == graph.RETURN:
+            calls.returned(self.kernel, terminator)
+        return terminator
 
     def _leave_by_branch(self, terminator: Operation, names: dict[str, Block]) -> Block:
         """`if c: return`: one side only returns, the rest of the kernel is the other."""
         writer = self.kernel.writer
-        sides = [names[_label(x)] for x in terminator.successors]
+        sides = [names[graph.label(x)] for x in terminator.successors]
         returns = [len(x.operations) == 1 and x.operations[0].name == "tt.return" for x in sides]
-        if not any(returns):
-            raise unsupported("control flow of the kernel")
         condition = self.kernel.lanes.operand(self.kernel.scalar(terminator.operands[0]))
         following = writer.fresh("rest")
         targets = ("%done", f"%{following}") if returns[0] else (f"%{following}", "%done")
@@ -223,14 +289,21 @@ class Lowering:
             given.append(f"{kind} %arg{place}")
             unpack.append(f"  %slot{place} = getelementptr i64, ptr %args, i64 {place}")
             unpack.append(f"  %arg{place} = load {kind}, ptr %slot{place}")
-        common = "i32 %x, i32 %y, i32 %z, ptr %grid, ptr noalias %scratch"
-        passed = "i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch"
+        if self.kernel.sites is not None:
+            slot = len(self.function.arguments)
+            unpack.append(f"  %slot{slot} = getelementptr i64, ptr %args, i64 {slot}")
+            unpack.append(f"  %report = load ptr, ptr %slot{slot}")
+            self.routines.append(reports.FUNCTION)
+        more = self.kernel.report_argument
+        common = f"i32 %x, i32 %y, i32 %z, ptr %grid, ptr noalias %scratch{more}"
+        passed = f"i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch{more}"
         body = "\n".join(writer.scopes[0].lines)
         constants = [
             f"{name} = internal constant {text}" for text, name in self.kernel.constants.items()
         ]
         return "\n".join([
             *constants,
+            *self.routines,
             f"define internal void @kernel({', '.join([*parameters, common])}) #0 {{",
             "entry:", body, "done:", "  ret void", "}",
             "define void @body(ptr %args, i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch) #0 {",
@@ -242,20 +315,10 @@ class Lowering:
         ])  # fmt: skip
 
 
-def _label(successor: str) -> str:
-    return successor.split("(")[0].split(":")[0].strip()
-
-
 def _refuse(lowering: Lowering, operation: Operation) -> None:
     callee = operation.attributes.get("callee")
     of = f" of `{callee}`" if callee else ""
     raise unsupported(f"operation `{operation.name}`{of}")
-
-
-def _refuse_assertion(lowering: Lowering, operation: Operation) -> None:
-    message = operation.attributes.get("message", "")
-    hint = ": compile the kernel without `debug=True`, which leaves device assertions out"
-    raise unsupported(f"operation `tt.assert` (`{message}`)", hint)
 
 
 ROOT_OPS: dict[str, Callable[[Lowering, Operation], None]] = {
@@ -271,9 +334,11 @@ ROOT_OPS: dict[str, Callable[[Lowering, Operation], None]] = {
     "llvm.intr.assume": _ignore,
     "gpu.barrier": _ignore,
     "ttg.barrier": _ignore,
-    "tt.assert": _refuse_assertion,
-    "tt.print": _refuse,
-    "tt.histogram": _refuse,
+    "tt.assert": _call(reports.assert_),
+    "tt.print": _call(reports.print_),
+    "tt.histogram": _call(root_ops.histogram),
+    "tt.call": _routine(calls.call),
+    "tt.map_elementwise": _routine(calls.map_elementwise),
     "tt.elementwise_inline_asm": _refuse,
 }
 """Operations that write code where they stand."""
@@ -284,9 +349,25 @@ KNOWN = frozenset(
 """Operations without effects, which are evaluated where their results are read."""
 
 
-def lower(ttir: str, isa: Isa, *, no_alias: bool) -> Lowered:
+def lower(
+    ttir: str,
+    isa: Isa,
+    *,
+    no_alias: bool,
+    reports_to_host: bool = False,
+    checks_memory: bool = False,
+) -> Lowered:
     """Lowers Triton IR in generic form; raises CompileError naming what is not supported.
 
-    `no_alias` promises that the memory behind different pointer arguments does not overlap.
+    `no_alias` promises that the memory behind different pointer arguments does not overlap,
+    `reports_to_host` that launches pass a buffer of reports where there are sites of them;
+    `checks_memory` asks for a report of each access beyond its tensor.
     """
-    return Lowering(parse(ttir), isa, no_alias=no_alias).run()
+    lowering = Lowering(parse(ttir), isa, no_alias=no_alias)
+    if checks_memory or (reports_to_host and reports.are_needed(lowering.function)):
+        lowering.kernel.sites = []
+    if checks_memory:
+        arguments = lowering.function.arguments
+        slots = [place for place, value in enumerate(arguments) if value.type.is_pointer]
+        lowering.kernel.guard = reports.Guard(lowering.kernel, arguments, slots)
+    return lowering.run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.lanes import (
@@ -53,6 +53,14 @@ class Buffer(NamedTuple):
     bounds: tuple[Bound, ...] = ()
 
 
+class Guard(Protocol):
+    """Leaves out of a mask the lanes that may not be accessed; see `reports`."""
+
+    def within(
+        self, operation: Operation, pointer: Lane, element: str, mask: Operand | None
+    ) -> Operand: ...
+
+
 @dataclass(eq=False, kw_only=True)
 class Code:
     """Where the code of a kernel goes, and the memory that it has."""
@@ -65,6 +73,8 @@ class Code:
     scratch_bytes: int = 0
     constants: dict[str, str] = field(default_factory=dict)
     """Global constants: definition → name."""
+    guard: Guard | None = None
+    """What checks accesses, where they are checked."""
     _bin: Operand | None = None
 
     def __post_init__(self) -> None:
@@ -115,6 +125,8 @@ def load(kernel: Code, operation: Operation, operands: Sequence[Lane]) -> Lane:
         # Another program may have written: read now, and anew each time.
         kernel.writer.effect("fence seq_cst")
         min_depth = kernel.writer.depth
+    if kernel.guard is not None:
+        mask = kernel.guard.within(operation, operands[0], kind, mask)
     found = read(kernel, operands[0], kind, mask, other, min_depth)
     return typed(kernel.lanes, found, kind)
 

@@ -239,15 +239,27 @@ def _row_total(
 def _across(fold: _Fold, total: Sequence[Operand]) -> list[Operand]:
     """Combines the lanes of each operand by halves until one is left."""
     kernel, current = fold.kernel, list(total)
+    kinds = [x.type.element for x in fold.operation.operands]
     width = kernel.lanes.width
     while width > 1:
         half = width // 2
         halves = range(half), range(half, width)
-        parts = [[shuffled(kernel.writer, [x], places) for x in current] for places in halves]
+        parts = [
+            [_half(kernel, x, places, kind) for x, kind in zip(current, kinds, strict=True)]
+            for places in halves
+        ]
         with kernel.width(half):
             current = fold.combine(parts[0], fold.lanes(parts[1]))
         width = half
     return [_first(kernel, x) for x in current]
+
+
+def _half(kernel: Kernel, operand: Operand, places: range, kind: str) -> Operand:
+    """Some lanes; one of a float that travels as its bits as a scalar, since it meets constants."""
+    if len(places) > 1 or kind[0] not in "fb" or scalar_type(operand.type)[0] != "i":
+        return shuffled(kernel.writer, [operand], places)
+    text, kind = f"extractelement {operand}, i32 {places[0]}", scalar_type(operand.type)
+    return kernel.writer.emit(text, kind, [operand])
 
 
 def _first(kernel: Kernel, operand: Operand) -> Operand:

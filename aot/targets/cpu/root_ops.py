@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from aotc.aot.targets.cpu import memory, tiles
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, Pending
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, typed
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, from_f32, select, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
 from aotc.aot.targets.cpu.ttir import Operation, Value, unsupported
@@ -113,7 +113,10 @@ def write(kernel: Kernel, run: Sequence[Operation], mask: Value | None, index: I
         found = kernel.lanes.operand(kernel.at(value, index))
         if element == "i1":
             found = kernel.lanes.cast("zext", found, "i8")
-        memory.write(kernel, address, found, memory.stored_element(element), test)
+        stored, where = memory.stored_element(element), test
+        if kernel.guard is not None:
+            where = kernel.guard.within(operation, address, stored, test)
+        memory.write(kernel, address, found, stored, where)
 
 
 _NAMES = ("and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin", "xchg")
@@ -136,12 +139,12 @@ def atomic(kernel: Kernel, operation: Operation) -> None:
         else:
             memory.write_buffer(kernel, buffer, index, lane)
 
-    _each_element(kernel, shape, body)
+    each_element(kernel, shape, body)
     if buffer is not None:
         kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
 
 
-def _each_element(kernel: Kernel, shape: tuple[int, ...], body: Callable[[Index], None]) -> None:
+def each_element(kernel: Kernel, shape: tuple[int, ...], body: Callable[[Index], None]) -> None:
     """Scalar loops over a tile: an extra dimension of one takes the lanes."""
     if not shape:
         body(())
@@ -152,13 +155,14 @@ def _each_element(kernel: Kernel, shape: tuple[int, ...], body: Callable[[Index]
 def _atomic_element(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Operand:
     lanes = kernel.lanes
     address = lanes.operand(operands[0])
-    kind = LLVM_TYPES[operation.results[0].type.element]
+    element = operation.results[0].type.element
+    kind = LLVM_TYPES[element]
+    if kernel.guard is not None:
+        mask = lanes.operand(operands[2]) if operation.name == "tt.atomic_rmw" else None
+        is_inside = kernel.guard.within(operation, operands[0], element, mask)
+        address = select(lanes, is_inside, address, kernel.bin())
     if operation.name == "tt.atomic_cas":
-        expected, wanted = (lanes.operand(x) for x in operands[1:3])
-        pair = kernel.writer.effect(
-            f"cmpxchg {address}, {expected}, {wanted} seq_cst seq_cst", f"{{ {kind}, i1 }}"
-        )
-        return kernel.writer.effect(f"extractvalue {pair} , 0", kind)
+        return _exchanged(kernel, address, [lanes.operand(x) for x in operands[1:3]], kind)
     code = operation.integer("atomic_rmw_op")
     if code not in _ATOMICS:
         raise unsupported(f"atomic operation {code}")
@@ -170,7 +174,68 @@ def _atomic_element(kernel: Kernel, operation: Operation, operands: Sequence[Lan
             address = kernel.writer.emit(
                 f"select {mask}, {address}, {safe}", "ptr", [mask, address, safe]
             )
+    if _ATOMICS[code] == "fadd" and element == "bf16":
+        return _added_bits(kernel, address, value, element)
     return kernel.writer.effect(f"atomicrmw {_ATOMICS[code]} {address}, {value} seq_cst", kind)
+
+
+def _exchanged(kernel: Kernel, address: Operand, pair: Sequence[Operand], kind: str) -> Operand:
+    """`tt.atomic_cas`: floats and pointers are compared by their bits."""
+    lanes = kernel.lanes
+    bits = {"float": "i32", "double": "i64", "half": "i16"}.get(kind, kind)
+    expected, wanted = (lanes.cast("bitcast", x, bits) for x in pair)
+    made = kernel.writer.effect(
+        f"cmpxchg {address}, {expected}, {wanted} seq_cst seq_cst", f"{{ {bits}, i1 }}"
+    )
+    old = kernel.writer.effect(f"extractvalue {made} , 0", bits)
+    return old if bits == kind else kernel.writer.effect(f"bitcast {old} to {kind}", kind)
+
+
+def _added_bits(kernel: Kernel, address: Operand, value: Operand, element: str) -> Operand:
+    """Adds to a float that travels as its bits, until no other thread was in between."""
+    lanes, writer, kind = kernel.lanes, kernel.writer, LLVM_TYPES[element]
+    first = writer.effect(f"load atomic {kind}, {address} seq_cst, align 2", kind)
+    with writer.while_loop([first]) as (phis, test, repeat, results):
+        a, b = (as_f32(lanes, x, element) for x in (phis[0], value))
+        wanted = from_f32(lanes, lanes.binary("fadd", a, b), element)
+        exchange = f"cmpxchg {address}, {phis[0]}, {wanted} seq_cst seq_cst"
+        made = writer.effect(exchange, f"{{ {kind}, i1 }}")
+        old = writer.effect(f"extractvalue {made}, 0", kind)
+        is_done = writer.effect(f"extractvalue {made}, 1", "i1")
+        test(writer.effect(f"xor {is_done}, true", "i1"), [old])
+        repeat([old])
+    return results[0]
+
+
+def histogram(kernel: Kernel, operation: Operation) -> None:
+    """`tt.histogram(values, mask?)`: how many values are each number below that of the bins.
+
+    Values beyond the bins, of which Triton says nothing, are counted nowhere.
+    """
+    result, values = operation.results[0], operation.operands[0]
+    mask = operation.operands[1] if len(operation.operands) > 1 else None
+    (bins,) = result.type.shape or (1,)
+    kind = LLVM_TYPES[result.type.element]
+    buffer = new_buffer(kernel, result)
+    zero = integer(0, result.type.element)
+    tiles.run(kernel, buffer.shape, lambda at: memory.write_buffer(kernel, buffer, at, zero))
+
+    def body(index: Index) -> None:
+        lanes, writer = kernel.lanes, kernel.writer
+        value = lanes.cast("zext", lanes.operand(kernel.at(values, index)), "i64")
+        is_counted = writer.emit(f"icmp ult {value}, {bins}", "i1", [value])
+        if mask is not None:
+            is_counted = lanes.binary("and", is_counted, lanes.operand(kernel.at(mask, index)))
+        text = f"getelementptr {kind}, {buffer.base}, {value}"
+        place = writer.emit(text, "ptr", [buffer.base, value])
+        safe = kernel.bin()
+        place = writer.emit(f"select {is_counted}, {place}, {safe}", "ptr", [is_counted, place])
+        count = writer.effect(f"load {kind}, {place}", kind)
+        more = writer.effect(f"add {count}, 1", kind)
+        writer.effect(f"store {more}, {place}")
+
+    each_element(kernel, values.type.shape or (), body)
+    kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
 
 
 def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:

@@ -113,7 +113,7 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
         marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
         index = tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks)
         votes = [[0, 0] for _ in shape]
-        for place in _places(kernel, value, index, set()):
+        for place in _elements(kernel, value, index, set()):
             strides = [place.base.coefficient(mark) for mark in marks]
             is_line = sum(stride != 0 for stride in strides) < 2
             for d in candidates:
@@ -121,7 +121,7 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     return max(reversed(candidates), key=lambda d: votes[d])
 
 
-def _places(
+def _elements(
     kernel: Kernel, value: Value, index: Index, seen: set[tuple[Value, Index]]
 ) -> list[Int]:
     """The elements of memory that the evaluation of a tensor at `index` reads."""
@@ -137,12 +137,12 @@ def _places(
     if made is None or not value.type.is_tensor:
         return []
     if made.name in VIEWS:
-        return _places(kernel, *VIEWS[made.name](kernel, made, value, index), seen)
+        return _elements(kernel, *VIEWS[made.name](kernel, made, value, index), seen)
     if made.name == "tt.load":
-        return _places(kernel, made.operands[0], index, seen)
+        return _elements(kernel, made.operands[0], index, seen)
     if made.name in RULES:
         for operand in made.operands:
-            places += _places(kernel, operand, index, seen)
+            places += _elements(kernel, operand, index, seen)
     return places
 
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from aotc.aot.errors import CompileError
+from aotc.aot.targets.cpu.linear import EIGHT_BITS
 
 Attribute: TypeAlias = "bool | int | float | str | list[int] | list[float] | Dense"
 
@@ -49,6 +51,18 @@ def unsupported(what: str, more: str = "") -> CompileError:
     return CompileError(message=f"{what} is not supported by the cpu target{more}")
 
 
+@contextmanager
+def located(operation: Operation) -> Iterator[None]:
+    """Errors name the operation's line, where it is known and they do not yet."""
+    try:
+        yield
+    except CompileError as error:
+        if not operation.line or hasattr(error, "line") or type(error) is not CompileError:
+            raise
+        message = f"{error.message} (at {operation.line})"
+        raise CompileError(message=message, line=operation.line) from error
+
+
 @dataclass(eq=False, slots=True)
 class Value:
     """An SSA value: result `index` of `owner`, or an argument of a block when `owner` is None."""
@@ -63,6 +77,7 @@ class Value:
 class Block:
     arguments: list[Value]
     operations: list[Operation]
+    label: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -76,6 +91,8 @@ class Operation:
     parent: Operation | None = None
     position: int = 0
     """Place in program order, counted over the whole function."""
+    line: str = ""
+    """`file:line` of the kernel's source, where the text has locations."""
 
     def integer(self, name: str, default: int = 0) -> int:
         found = self.attributes.get(name, default)
@@ -111,6 +128,8 @@ class Function:
     arguments: list[Value]
     blocks: list[Block]
     labels: list[str]
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    """What it may call, by symbol."""
 
     def walk(self) -> Iterator[Operation]:
         for block in self.blocks:
@@ -119,6 +138,8 @@ class Function:
 
 
 _COMMENT = re.compile(r"//[^\n]*")
+_ALIAS = re.compile(r"^(#\w+) = (.*)$", re.M)
+_PLACE = re.compile(r'"([^"]*)":(\d+):\d+')
 _SPACE = re.compile(r"\s+")
 _NAME = re.compile(r'%[\w$.-]+(#\d+)?|\^\w+|"[^"]*"|[\w.$]+')
 _TENSOR = re.compile(r"tensor<((?:\d+x)+)(.*)>$", re.S)
@@ -144,7 +165,8 @@ def parse_type(text: str) -> Type:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.text = _COMMENT.sub("", text)
+        self.aliases = dict(_ALIAS.findall(text))
+        self.text = _COMMENT.sub("", _ALIAS.sub("", text)).replace(" loc(", "\nloc(")
         self.position = 0
         self.values: dict[str, Value] = {}
         self.count = 0
@@ -259,6 +281,7 @@ class _Parser:
         self.types()
         self.expect("->")
         made.results = [Value(t, made, i) for i, t in enumerate(self.types())]
+        made.line = self.line()
         for operand in made.operands:
             operand.uses.append(made)
         for name, count in names:
@@ -266,18 +289,36 @@ class _Parser:
                 self.values[name if count == 1 else f"{name}#{i}"] = made.results[i]
         return made
 
+    def line(self) -> str:
+        """`file:line` of the location that follows, of the innermost call; empty without one."""
+        if not self.accept("loc("):
+            return ""
+        location = self.balanced(")")
+        self.expect(")")
+        for _ in range(len(self.aliases) + 1):
+            found = _PLACE.search(location)
+            if found is not None:
+                return f"{found[1]}:{found[2]}"
+            alias = re.search(r"#\w+", location)
+            if alias is None:
+                break
+            location = self.aliases.get(alias[0], "")
+        return ""
+
     def region(self, parent: Operation | None) -> list[tuple[str, Block]]:
         self.expect("{")
         blocks = [("", Block([], []))]
         while not self.accept("}"):
             if self.peek("^"):
-                label, block = self.word(), Block([], [])
+                label = self.word()
+                block = Block([], [], label)
                 if self.accept("("):
                     while not self.accept(")"):
                         name = self.word()
                         self.expect(":")
                         self.skip_space()
-                        argument = Value(parse_type(self.balanced(",)")))
+                        kind = self.balanced(",)").partition("\nloc(")[0]
+                        argument = Value(parse_type(kind))
                         self.values[name] = argument
                         block.arguments.append(argument)
                         self.accept(",")
@@ -289,20 +330,44 @@ class _Parser:
                 blocks[-1][1].operations.append(self.operation(parent))
         return blocks
 
-    def function(self) -> Function:
+    def module(self) -> Function:
+        """The public function, which may call the others."""
         self.expect('"builtin.module"')
         self.expect("()")
         if self.accept("<{"):
             self.attributes("}>")
         self.expect("({")
+        functions: dict[str, Function] = {}
+        entry = self.function(functions)
+        while self.peek('"tt.func"'):
+            self.function(functions)
+        return entry
+
+    def function(self, functions: dict[str, Function]) -> Function:
+        """The next function; its symbol, if it has one, is noted in `functions`."""
         self.expect('"tt.func"()')
-        if self.accept("<{"):
-            self.attributes("}>")
+        attributes = self.attributes("}>") if self.accept("<{") else {}
         self.expect("(")
+        self.values = {}
         blocks = self.region(None)
-        return Function(
-            blocks[0][1].arguments, [b for _, b in blocks], [label for label, _ in blocks]
+        self.expect(")")
+        if self.accept("{"):
+            self.attributes("}")
+        self.expect(":")
+        self.types()
+        self.expect("->")
+        self.types()
+        self.line()
+        made = Function(
+            blocks[0][1].arguments,
+            [b for _, b in blocks],
+            [label for label, _ in blocks],
+            functions,
         )
+        symbol = attributes.get("sym_name")
+        if isinstance(symbol, str):
+            functions[symbol] = made
+        return made
 
 
 def _number(text: str, element: str) -> float | int:
@@ -317,6 +382,8 @@ def _number(text: str, element: str) -> float | int:
 
 
 def _float_of_bits(bits: int, element: str) -> float:
+    if element in EIGHT_BITS:
+        return EIGHT_BITS[element].decoded(bits)
     code = {"f64": "<Qd", "f32": "<If", "f16": "<He"}.get(element)
     if code is None:  # bf16 is the upper half of an f32
         bits, code = bits << 16, "<If"
@@ -355,6 +422,10 @@ def parse_attribute(text: str) -> Attribute:
 
 def _hex_values(digits: str, element: str) -> tuple[float | int, ...]:
     data = bytes.fromhex(digits)
+    if element in EIGHT_BITS:
+        return tuple(EIGHT_BITS[element].decoded(bits) for bits in data)
+    if element == "bf16":
+        return tuple(_float_of_bits(bits, element) for (bits,) in struct.iter_unpack("<H", data))
     code = {"f64": "d", "f32": "f", "f16": "e", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}.get(
         element
     )
@@ -364,8 +435,8 @@ def _hex_values(digits: str, element: str) -> tuple[float | int, ...]:
 
 
 def parse(text: str) -> Function:
-    """Parses a module with one function in generic form.
+    """Parses a module in generic form: its first function, and those that this one calls.
 
     Raises CompileError with the place when the text is not understood.
     """
-    return _Parser(text).function()
+    return _Parser(text).module()

@@ -19,10 +19,11 @@ class Keep(Enum):
 
 ROOT_OPS = frozenset({
     "tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.atomic_rmw", "tt.atomic_cas", "scf.yield",
-    "tt.histogram",
+    "tt.histogram", "tt.call", "tt.map_elementwise", "tt.print", "tt.assert",
 })  # fmt: skip
+CALL = "tt.call"
 LOOPS = frozenset({"scf.for", "scf.while"})
-WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas"})
+WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.call"})
 
 COSTS = {
     "arith.constant": 0, "tt.make_range": 0, "tt.splat": 0, "tt.load": 2, "tt.gather": 6,
@@ -184,25 +185,25 @@ def store_runs(function: Function, *, no_alias: bool) -> Runs:
 def _joins(current: list[Operation], store: Operation) -> bool:
     if not current or not store.operands[0].type.is_tensor:
         return False
-    roots = {_root(op.operands[0]) for op in current}
+    roots = {root_of(op.operands[0]) for op in current}
     first = current[0]
     same_mask = store.operands[2:] == first.operands[2:]
     same_shape = store.operands[0].type.shape == first.operands[0].type.shape
-    return same_mask and same_shape and _root(store.operands[0]) not in roots
+    return same_mask and same_shape and root_of(store.operands[0]) not in roots
 
 
 def _passes(current: list[Operation], operation: Operation) -> bool:
     """`operation` may stand between the stores of a run."""
     if operation.name in ROOT_OPS or operation.regions or not operation.results:
         return False
-    roots = {_root(op.operands[0]) for op in current}
-    return operation.name != "tt.load" or _root(operation.operands[0]) not in roots
+    roots = {root_of(op.operands[0]) for op in current}
+    return operation.name != "tt.load" or root_of(operation.operands[0]) not in roots
 
 
 # ------------------------------------------------------------------- conflicts
 
 
-def _root(value: Value) -> Value:
+def root_of(value: Value) -> Value:
     """The kernel argument (or whatever else) that a pointer starts from."""
     while value.owner is not None and value.owner.operands and value.type.is_pointer:
         value = value.owner.operands[0]
@@ -213,15 +214,19 @@ def _is_overwritten(
     load: Operation, value: Value, writes: list[Operation], *, no_alias: bool
 ) -> bool:
     """A write that may reach the loaded memory stands between the load and its last use."""
-    root = _root(load.operands[0])
-    candidates = [w for w in writes if not no_alias or _root(w.operands[0]) is root]
+    root = root_of(load.operands[0])
+    candidates = [
+        w for w in writes if not no_alias or w.name == CALL or root_of(w.operands[0]) is root
+    ]
     if not candidates:
         return False
     last = _last_use(value, load)
     for write in candidates:
         if load.position < write.position < last:
             return True
-        in_place = _root(write.operands[0]) is root and write.operands[0] is not load.operands[0]
+        if write.name == CALL:
+            continue
+        in_place = root_of(write.operands[0]) is root and write.operands[0] is not load.operands[0]
         if write.position == last and in_place:
             return True
     return False

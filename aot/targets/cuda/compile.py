@@ -13,11 +13,13 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aotc.aot.errors import KernelTooLarge
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
+from aotc.aot.targets.cuda.arithmetic import flushes, separated
 from aotc.aot.targets.cuda.machines import GPUS, capability
 from aotc.aot.targets.cuda.ptx import PROGRAMMATIC_LAUNCH_CAPABILITY, repaired
 from aotc.aot.targets.toolchain import ToolchainError
@@ -65,8 +67,9 @@ def compile_cubin(
     """Compile a `@triton.jit` or `@gluon.jit` function; needs no GPU.
 
     `params` are (name, Triton type) of the run-time arguments; `constants` the constexprs;
-    `options` num_warps, num_stages and maxnreg where they are not Triton's defaults. f32 dots that
-    do not name a precision are computed in f32. The entry is called `symbol`.
+    `options` num_warps, num_stages, maxnreg and enable_fp_fusion where they are not the defaults,
+    which let a product join the sum that reads it. f32 dots that do not name a precision are
+    computed in f32. The entry is called `symbol`.
 
     Raises ToolchainError with Triton's or ptxas's message, and KernelTooLarge.
     """
@@ -79,6 +82,8 @@ def compile_cubin(
             metadata |= defaults
             for name, stage in stages.items():
                 module = stage(module, metadata)
+                if name == "llir":
+                    module = separated(module)
                 if name == "ptx":
                     module = re.sub(rf"\b{re.escape(metadata['name'])}\b", symbol, module)
                     module = repaired(module, capability)
@@ -128,7 +133,11 @@ def _front_end(
     target = GPUTarget("cuda", capability, 32)
     backend = make_backend(target)
     parsed = backend.parse_options(
-        {"enable_fp_fusion": True, "default_dot_input_precision": "ieee", **options}
+        {
+            "default_dot_input_precision": "ieee",
+            **options,
+            "enable_fp_fusion": bool(options.get("enable_fp_fusion", True)),
+        }
     )
     types = {**dict(params), **dict.fromkeys(constants, "constexpr")}
     order = [name for name in function.arg_names if name in types]
@@ -144,6 +153,7 @@ def _front_end(
     backend.load_dialects(context)
     code_generation = backend.get_codegen_implementation(parsed)
     module = source.make_ir(target, parsed, code_generation, backend.get_module_map(), context)
+    parsed = replace(parsed, enable_reflect_ftz=flushes(str(module)))
     stages: dict[str, Any] = {}
     backend.add_stages(stages, parsed, source.language)
     return module, stages, dict(parsed.__dict__)

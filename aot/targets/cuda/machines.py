@@ -26,6 +26,7 @@ def _gpu(
         packs_weights=False,
         has_tensor_copies=has_tensor_copies,
         has_tensor_maps=has_tensor_copies,
+        has_float8=capability >= 89,
         can_overlap=capability == 90,
         lanes=32,
         programs_wanted=8 * multiprocessors,

@@ -23,7 +23,7 @@ from aotc.runtime.bundle.plan import Image
 from aotc.runtime.drivers.cuda import driver
 
 IMAGE_ALIGNMENT_BYTES = 64
-SPELLING = re.compile(r"(?:cuda[:-])?sm_(\d{2,3})a?")  # 90 always compiles as sm_90a
+NAMES = re.compile(r"(?:cuda[:-])?sm_(\d{2,3})a?")  # 90 always compiles as sm_90a
 
 
 def support_code() -> dict[str, bytes]:
@@ -60,7 +60,7 @@ def find(text: str) -> Target | None:
     """
     if text == "cuda":
         return _of(_present())
-    match = SPELLING.fullmatch(text)
+    match = NAMES.fullmatch(text)
     return _of(int(match[1])) if match else None
 
 

@@ -134,12 +134,12 @@ class Executable:
         slots = self.plan.states if states is None else states
         return HostShared(arena_bytes, slots, self.weights, scratch_bytes)
 
-    def session(self, shared: HostShared | None = None) -> NativeSession:
+    def session(self, shared: HostShared | None = None) -> CpuSession:
         """A session with memory of its own, but for what is shared with those of other shapes.
 
         Raises DriverFault where the system has no room.
         """
-        return self._made(lambda: NativeSession(self, shared))
+        return self._made(lambda: CpuSession(self, shared))
 
     def _made(self, make: Callable[[], Made]) -> Made:
         try:
@@ -168,7 +168,7 @@ class Executable:
         self.library.close()
 
 
-class NativeSession:
+class CpuSession:
     """The memory of one call at a time: arena, scratch of each thread, argument slots.
 
     addresses: ctypes array, inputs first, then outputs; the caller fills it before `run`.
@@ -215,15 +215,15 @@ class NativeSession:
         base, words = control.address, control.address + 8 * count
         self.states, self.arena_address = shared.states, shared.arena.address
         self.addresses = (ctypes.c_int64 * count).from_address(base)
-        kept = {"state": shared.states.addresses, "check": check_addresses(plan.checks, words)}
+        by_space = {"state": shared.states.addresses, "check": check_addresses(plan.checks, words)}
         checks = Checks(plan.checks, words) if plan.checks else None
         is_plain = len(stretches) == 1 and not any(natives)
-        memory = _Memory(base, self.arena_address, scratch.address, stride, kept)
+        memory = _Memory(base, self.arena_address, scratch.address, stride, by_space)
         self.workers = 0
         remaining = iter(layouts)
         for each in stretches:
             if type(each) is TorchCall:
-                step = executable.fallback.step(each, memory.place(executable.weights))
+                step = executable.fallback.step(each, memory.resolver(executable.weights))
                 self._parts.append((self._on_call(step, executable.inputs), True))
                 continue
             layout = next(remaining)
@@ -330,26 +330,26 @@ def _caller(
 
 class _Memory:
     """Where the parts of a session lie: its control block with the addresses of inputs and outputs
-    at its start, the arena, the threads' scratch, and by space what is kept."""
+    at its start, the arena, the threads' scratch, and the addresses in the other spaces."""
 
-    __slots__ = ("arena", "control", "kept", "scratch", "stride")
+    __slots__ = ("arena", "by_space", "control", "scratch", "stride")
 
     def __init__(
-        self, control: int, arena: int, scratch: int, stride: int, kept: Mapping[str, list[int]]
+        self, control: int, arena: int, scratch: int, stride: int, by_space: Mapping[str, list[int]]
     ) -> None:
         self.control = control
         self.arena = arena
         self.scratch = scratch
         self.stride = stride
-        self.kept = kept
+        self.by_space = by_space
 
-    def place(self, weights: Mapping[str, int]) -> Callable[[str, int | str], int | None]:
+    def resolver(self, weights: Mapping[str, int]) -> Callable[[str, int | str], int | None]:
         """A function that gives the address of memory that stays, and None for what a call
         decides."""
 
         def found(space: str, value: int | str) -> int | None:
-            if space in self.kept:
-                return self.kept[space][int(value)]
+            if space in self.by_space:
+                return self.by_space[space][int(value)]
             if space == "weight":
                 return weights[str(value)]
             return self.arena + int(value) if space == "arena" else None
@@ -393,7 +393,7 @@ class _Layout:
     def write(self, memory: _Memory) -> int:
         """Fill launches, arguments and patches; how many workers the stretch keeps busy."""
         executable, base = self._executable, memory.control
-        threads, place_of = executable.threads, memory.place(executable.weights)
+        threads, address_of = executable.threads, memory.resolver(executable.weights)
         slot, patch, parallel = base + self._arguments, base + self._patches, False
         for index, (step, native) in enumerate(self._steps):
             grid = step.grid if native is None else (step.tiles, 1, 1)
@@ -406,16 +406,16 @@ class _Layout:
             record = struct.pack("<QQ3i3i", function, slot, *grid, programs, chunk, chunks)
             ctypes.memmove(base + self._launches + index * abi.LAUNCH_BYTES, record, len(record))
             arguments = _arguments(step)
-            places = [slot + 8 * place for place in range(len(arguments))]
+            slots = [slot + 8 * number for number in range(len(arguments))]
             if native is not None:
-                places = self._write_frame(base, index, slot, threads if chunks == 1 else 1)
-            for place, (space, value) in zip(places, arguments, strict=True):
+                slots = self._write_frame(base, index, slot, threads if chunks == 1 else 1)
+            for own, (space, value) in zip(slots, arguments, strict=True):
                 number = self._address_index(space, value)
                 if number is None:
-                    fixed = int(value) if space == "int" else place_of(space, value)
-                    _write(place, "<q", fixed)  # type: ignore[arg-type]  # memory that stays
+                    fixed = int(value) if space == "int" else address_of(space, value)
+                    _write(own, "<q", fixed)  # type: ignore[arg-type]  # memory that stays
                 else:
-                    _write(patch, "<Qq", place, number)
+                    _write(patch, "<Qq", own, number)
                     patch += abi.PATCH_BYTES
             slot += 8 * max(1, len(arguments))
         workers = threads - 1 if parallel else 0
@@ -435,9 +435,8 @@ class _Layout:
         failed = base + self.start + abi.SESSION_FAILED
         native.write(base + start, failed, number, threads, native.state())
         _write(slot, "<Q", base + start)
-        return [
-            base + start + native.layout.data(place) for place in range(len(native.launch.tensors))
-        ]
+        data = base + start
+        return [data + native.layout.data(at) for at in range(len(native.launch.tensors))]
 
     def _address_index(self, space: str, value: int | str) -> int | None:
         """The index into the session's addresses of an argument that changes from call to call."""

@@ -5,7 +5,7 @@
 
     pool     one per process: control words, then SLOT_COUNT job slots
     slot     one per Python thread that is inside a call: what its workers may claim
-    session  one per `NativeSession`: launches, patches and memory of one program's calls
+    session  one per `CpuSession`: launches, patches and memory of one program's calls
     launch   one row of the launch plan; patch: one argument that changes from call to call
 
 A slot's claim word packs generation, number of chunks and next chunk. A worker reads it, reads the

@@ -21,7 +21,9 @@ _ARGUMENTS = _LAUNCH + abi.LAUNCH_BYTES
 class Launcher:
     """Runs one function of KERNEL ABI 1; one call at a time."""
 
-    __slots__ = ("_control", "_function", "_library", "_pool", "_scratch", "_threads")
+    __slots__ = (
+        "_control", "_function", "_grid", "_launch", "_library", "_pool", "_scratch", "_threads",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -33,6 +35,8 @@ class Launcher:
     ) -> None:
         """`scratch_bytes` is what each thread gives the kernel; DriverFault if it is not there."""
         self._library = library
+        self._grid: tuple[int, int, int] | None = None
+        self._launch = b""
         self._function = library.address_of(symbol)
         self._pool = process_pool()
         self._threads = max(1, default_threads() if threads is None else threads)
@@ -51,10 +55,13 @@ class Launcher:
         if 0 in grid:
             return
         base = self._control.address
-        programs, chunk, count = split_programs(grid, self._threads)
-        launch = struct.pack(
-            "<QQ3i3i", self._function, base + _ARGUMENTS, *grid, programs, chunk, count
-        )
+        if grid != self._grid:
+            programs, chunk, count = split_programs(grid, self._threads)
+            self._launch = struct.pack(
+                "<QQ3i3i", self._function, base + _ARGUMENTS, *grid, programs, chunk, count
+            )
+            self._grid = grid
+        launch = self._launch
         ctypes.memmove(base + _LAUNCH, launch, len(launch))
         ctypes.memmove(base + _ARGUMENTS, arguments, len(arguments))
         if self._pool.workers < self._threads - 1:

@@ -114,8 +114,9 @@ class Shared:
     legacy stream, which nobody can destroy, gets one only when a call on another stream asks.
     """
 
-    __slots__ = ("_device", "_done", "_last", "_reached", "_stream", "_zeroed_bytes", "arena",
-                 "arena_bytes", "checks", "scratch_bytes", "staging", "states")  # fmt: skip
+    __slots__ = ("_device", "_done", "_largest", "_last", "_reached", "_stream", "_zeroed_bytes",
+                 "arena", "arena_bytes", "checks", "scratch_bytes", "staging",
+                 "states")  # fmt: skip
 
     def __init__(
         self,
@@ -135,6 +136,7 @@ class Shared:
         self._reached: Event | None = None
         self._last: LaunchGraph | None = None
         self._stream = LEGACY  # of the last run
+        self._largest = "the largest in their ranges"
         self._zeroed_bytes = zeroed_bytes
         self.staging = Staging(device)
         self.checks: list[DeviceChecks] = []  # of the sessions of all shapes
@@ -150,7 +152,7 @@ class Shared:
 
     def _made(self, arena_bytes: int, scratch_bytes: int) -> Arena:
         """An arena of this size; remembered as what there is."""
-        purpose = "the arena of a session's shapes, the largest in their ranges among them"
+        purpose = f"the arena of a session's shapes, {self._largest} among them"
         sizes = arena_bytes, scratch_bytes
         with self._device.current():
             arena = Arena(
@@ -177,11 +179,15 @@ class Shared:
     def grow(self, code: Any) -> None:
         """Have room for the code's plan too; graphs that use the old arena are closed before.
 
-        Raises `DeviceMemoryFull`.
+        It is twice the old one where much more is free, so that shapes that grow in small steps
+        make it grow seldom, since all graphs are then made anew. Raises `DeviceMemoryFull`.
         """
-        arena_bytes = max(code.arena_bytes, self.arena_bytes)
-        self._last = None
-        self._take(arena_bytes, max(code.scratch_bytes, self.scratch_bytes))
+        self._last, self._largest = None, "those of this call"
+        found = self.arena_bytes, self.scratch_bytes
+        needed = max(code.arena_bytes, found[0]), max(code.scratch_bytes, found[1])
+        twice = max(needed[0], 2 * found[0]), max(needed[1], 2 * found[1])
+        free_bytes = self._device.memory()[0] + self.arena.nbytes
+        self._take(*(twice if sum(twice) <= free_bytes // 4 else needed))
 
     def before_run(self, graph: LaunchGraph, stream: int) -> None:
         """What is added to the stream from now on waits for the last run of another shape."""
@@ -253,8 +259,17 @@ class DeviceStates:
     waits for the session's last run first, and is answered before it returns.
     """
 
-    __slots__ = ("_device", "_lent", "_owned", "_slots", "_staging", "_wait", "_weights",
-                 "addresses", "nbytes")  # fmt: skip
+    __slots__ = (
+        "_device",
+        "_owned",
+        "_slots",
+        "_staging",
+        "_viewed",
+        "_wait",
+        "_weights",
+        "addresses",
+        "nbytes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -274,7 +289,7 @@ class DeviceStates:
         self._staging = staging
         self._wait = wait
         offsets, self.nbytes = offsets_of(self._slots, ALIGNMENT_BYTES)
-        self._lent: DeviceBlock | None = None  # the memory, once views may outlive the session
+        self._viewed: DeviceBlock | None = None  # the memory, once views may outlive the session
         base = self._device.allocate(self.nbytes, "a session's states") if self._slots else 0
         self._owned = [base] if base else []
         self.addresses = [base + offset for offset in offsets]
@@ -328,18 +343,18 @@ class DeviceStates:
     def view(self, index: int, dtype: str, shape: tuple[int, ...]) -> DeviceView:
         """A state's own memory, which lives as long as the view and what was made of it; it holds
         what the calls before have left there."""
-        if self._lent is None:
-            self._lent = DeviceBlock(self._device, self.addresses[0])
+        if self._viewed is None:
+            self._viewed = DeviceBlock(self._device, self.addresses[0])
         device = (CUDA_DEVICE, self._device.ordinal)
-        return DeviceView(dtype, shape, self.addresses[index], device, self._lent, self._wait)
+        return DeviceView(dtype, shape, self.addresses[index], device, self._viewed, self._wait)
 
     def close(self) -> None:
         """Give the memory back, unless views still have it; idempotent."""
-        if self._lent is None:
+        if self._viewed is None:
             for address in self._owned:
                 self._device.free(address)
         self._owned.clear()
-        self._lent = None
+        self._viewed = None
 
 
 class DeviceBlock:

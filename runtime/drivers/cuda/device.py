@@ -13,12 +13,14 @@ from .context import ATTRIBUTES as ATTRIBUTES
 from .context import DeviceContext
 from .graph import LaunchGraph
 from .handles import Event, Function, Module, Pinned, Stream
+from .libcuda import RowsCopy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .handles import Arguments
 
 PINNED_PORTABLE, PINNED_MAPPED = 1, 2  # CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
+ON_HOST, ON_DEVICE = 1, 2  # CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE
 
 
 class Device(DeviceContext):
@@ -75,6 +77,20 @@ class Device(DeviceContext):
                 self.call("cuMemcpyHtoD_v2", address, host_address, nbytes)
             else:
                 self.call("cuMemcpyHtoDAsync_v2", address, host_address, nbytes, stream)
+
+    def copy_rows_to_device(
+        self, address: int, pitch_bytes: int, host_address: int, width_bytes: int, rows: int,
+        stream: int,
+    ) -> None:  # fmt: skip
+        """Copy rows of pinned memory that lie one after the other to the device, where they begin
+        at multiples of the pitch, in the order of the stream."""
+        row = RowsCopy(
+            source_type=ON_HOST, source_host=host_address, source_pitch_bytes=width_bytes,
+            type=ON_DEVICE, device=address, pitch_bytes=pitch_bytes, width_bytes=width_bytes,
+            height=rows,
+        )  # fmt: skip
+        with self.current():
+            self.call("cuMemcpy2DAsync_v2", ctypes.byref(row), stream)
 
     def copy_to_host(
         self, host_address: int, address: int, nbytes: int, stream: int | None = None

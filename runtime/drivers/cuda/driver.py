@@ -13,8 +13,9 @@ from .code import DeviceCode
 from .context import ATTRIBUTES
 from .device import Device
 from .errors import DeviceForked, size_text
+from .handles import Arguments
 from .session import CudaSession
-from .upload import Upload, overwrite
+from .upload import Copies, Upload, overwrite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,8 +170,10 @@ class Executable(DeviceCode):
     ) -> tuple[dict[str, int], dict[int, Function]]:
         """Weights and kernels to the device: threads copy while this one loads."""
         used = used_weights(self.plan, weights)
-        session_text = size_text(self.arena_bytes + self.scratch_bytes)
-        purpose = f"the weights, beside {session_text} for each session"
+        purpose = "the weights"
+        if not isinstance(self.plan, Plan) or not self.grows():
+            session_text = size_text(self.arena_bytes + self.scratch_bytes)
+            purpose += f", beside {session_text} for each session"
         upload = Upload(self.gpu, used, self.has_separate_buffers, purpose)
         try:
             functions = {number: self._load(number) for number in range(len(self.plan.kernels))}
@@ -183,6 +186,35 @@ class Executable(DeviceCode):
         used = used_weights(self.plan, weights)
         with self.gpu.current():
             overwrite(self.gpu, self.weights, used)
+
+    def read_weights(self, weights: Mapping[str, tuple[int, int]]) -> None:
+        """Copy the weights of the plan from the device to the host, (address, bytes) by name."""
+        for name, (address, nbytes) in used_weights(self.plan, weights).items():
+            self.gpu.copy_to_host(address, self.weights[name], nbytes)
+
+    def runs(self, device: str, needs: Sequence[str]) -> bool:
+        """Whether code of a family that needs this runs on the device."""
+        return device == DEVICE and set(needs) <= features(self.device)
+
+    def copy_in(
+        self,
+        copies: list[tuple[int, int, int]],
+        rows: Sequence[tuple[int, int, int, int, int]] = (),
+    ) -> None:
+        """Copy host memory to the device and wait; see `Copies`."""
+        with self.gpu.current():
+            Copies(self.gpu, copies, rows).finish()
+
+    def launch(
+        self,
+        function: Function,
+        grid: tuple[int, int, int],
+        threads: int,
+        values: Sequence[int],
+        stream: int,
+    ) -> None:
+        """Launch a kernel that is no part of the plan; values: its parameters in order."""
+        self.gpu.launch(function, grid, threads, Arguments(values), stream)
 
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Executable:
         """The same code and weights with a plan for given sizes; it needs no closing."""
@@ -197,15 +229,28 @@ class Executable(DeviceCode):
 
         states: of the sizes that the caller has; else those of the plan.
 
-        It is what the hungriest shape needs, but where the plan has no such shape, or where it
-        grows with the shapes that come (`AOTC_DYNAMIC_ARENA=grow`). Raises `DeviceMemoryFull`.
+        It is what the hungriest shape needs, or it grows with the shapes that come (see `grows`).
+        Raises `DeviceMemoryFull`.
         """
         if isinstance(self.plan, Plan):
-            is_growing = read("AOTC_DYNAMIC_ARENA").value == "grow" or not self.plan.has_ends
+            is_growing = self.grows()
         is_growing = is_growing or self.has_separate_buffers
         sizes = (0, 0) if is_growing else (self.arena_bytes, self.scratch_bytes)
         slots = tuple(self.plan.states if states is None else states)
         return Shared(self.gpu, *sizes, self.plan.zeroed_bytes, slots, self.weights)
+
+    def grows(self) -> bool:
+        """Whether a session opened now takes memory as shapes come, and not that of the hungriest
+        one: where the plan has no such shape, or where it would take most of what is free.
+
+        The ends of ranges are often torch's own, no sizes that anybody means to use. Inputs,
+        outputs and other sessions need room as well.
+        """
+        choice = read("AOTC_DYNAMIC_ARENA").value
+        if choice == "grow" or not self.plan.has_ends:  # type: ignore[attr-defined]
+            return True
+        most_bytes = self.arena_bytes + self.scratch_bytes
+        return bool(choice == "auto" and most_bytes > self.gpu.memory()[0] // 2)
 
     def _load(self, number: int) -> Function:
         """The function of a kernel, from its part of the library."""

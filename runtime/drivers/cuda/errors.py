@@ -46,13 +46,14 @@ class CudaError(DriverFault):
 
     code = "cuda"
     template = "{function} failed with {name} ({number}): {description}"
+    hint = "`aotc doctor` shows the device and its driver"
 
 
 class DeviceLost(CudaError):
     """A sticky error: this process cannot use the device any more."""
 
     template = "the CUDA device is lost: {function} gave {name} ({number}): {description}"
-    hint = "start the process anew; `compute-sanitizer` names a kernel that is at fault"
+    hint = "restart the process; `compute-sanitizer` names a kernel that is at fault"
 
 
 class DeviceMemoryFull(CudaError):
@@ -101,6 +102,7 @@ class AddressMissing(InputError):
     """A run without the address of an input or output."""
 
     template = "address {index} of the session is 0, expected device memory of {nbytes} bytes"
+    hint = "give the session addresses of device memory that lives as long as it"
 
 
 class DeviceAbsent(IncompatibleError):
@@ -114,6 +116,7 @@ class DeviceClosed(InputError):
     """A device, graph or session was closed before the call."""
 
     template = "the {what} was closed"
+    hint = "load the bundle again, and close a program after its last call"
 
 
 def sizes(**nbytes: int | str) -> dict[str, int | str]:

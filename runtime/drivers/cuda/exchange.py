@@ -5,7 +5,7 @@ kind gives
 
 - `address(port, value, session)`: the device address of contiguous, aligned memory with the
   elements of `value`: its own, or that of a copy which the session keeps;
-- `place(port, value, session)`: the same for an output given by the caller, written by the program;
+- `output(port, value, session)`: the same for an output of the caller, which the program writes;
 - `answer(value)`: the kind of the outputs where `value` is the first input;
 - `make(port, session)`: a fresh array for an output and its device address;
 - `finish`: None, or a function that turns a made array into the caller's own kind after the run.
@@ -75,8 +75,8 @@ class Staged:
     def address(self, port: Port, value: Any, session: Caller) -> int:
         return session.stage_in(port, self._host.address(port, value, session.hold))
 
-    def place(self, port: Port, value: Any, session: Caller) -> int:
-        return session.stage_out(port, self._host.place(port, value))
+    def output(self, port: Port, value: Any, session: Caller) -> int:
+        return session.stage_out(port, self._host.output(port, value))
 
     def answer(self, value: Any) -> Staged:
         return self
@@ -130,16 +130,16 @@ class TorchKind:
             raise wrong_device(port, device)
         TORCH.check_type(port, value, torch)
 
-    def place(self, port: Port, value: Any, session: Caller) -> int:
+    def output(self, port: Port, value: Any, session: Caller) -> int:
         if is_plain(port, value):
             return value.data_ptr()  # type: ignore[no-any-return]
         if value.is_cpu:
-            return STAGED_TORCH.place(port, value, session)
+            return STAGED_TORCH.output(port, value, session)
         self._check(port, value, sys.modules["torch"])
         if not value.is_contiguous() or value.is_neg():
-            raise port.refuse_place("not contiguous")
+            raise port.refuse_memory("not contiguous")
         if value.requires_grad:
-            raise port.refuse_place("a tensor that requires a gradient")
+            raise port.refuse_memory("a tensor that requires a gradient")
         return aligned(port, value.data_ptr())
 
     def answer(self, value: Any) -> DeviceKind:
@@ -194,14 +194,14 @@ class DeviceCapsuleKind:
         port.check(borrowed.dtype, borrowed.shape)
         return borrowed
 
-    def place(self, port: Port, value: Any, session: Caller) -> int:
+    def output(self, port: Port, value: Any, session: Caller) -> int:
         if self._device(port, value) in HOST_DEVICES:
-            return self._staged.place(port, value, session)
+            return self._staged.output(port, value, session)
         borrowed = self._borrow(port, value, session)
         if borrowed.read_only:
-            raise port.refuse_place("read-only")
+            raise port.refuse_memory("read-only")
         if not _is_contiguous(borrowed):
-            raise port.refuse_place("not contiguous")
+            raise port.refuse_memory("not contiguous")
         return aligned(port, borrowed.address)
 
     def answer(self, value: Any) -> DeviceKind:
@@ -233,7 +233,7 @@ class InterfaceKind(OnDevice):
     def address(self, port: Port, value: Any, session: Caller) -> int:
         return self._read(port, value, session, is_written=False)
 
-    def place(self, port: Port, value: Any, session: Caller) -> int:
+    def output(self, port: Port, value: Any, session: Caller) -> int:
         return self._read(port, value, session, is_written=True)
 
     def _read(self, port: Port, value: Any, session: Caller, is_written: bool) -> int:
@@ -253,7 +253,7 @@ class InterfaceKind(OnDevice):
         if strides is not None and not is_contiguous(shape, tuple(strides), itemsize):
             raise InputStrided(role=port.role, name=port.name)
         if is_written and is_read_only:
-            raise port.refuse_place("read-only")
+            raise port.refuse_memory("read-only")
         if port.nbytes:
             found_ordinal = session.memory.ordinal_of(address)
             if found_ordinal != port.ordinal:
@@ -282,7 +282,7 @@ class OwnKind(OnDevice):
         session.hold_borrowed(value, port.nbytes)
         return value.address
 
-    def place(self, port: Port, value: DeviceArray, session: Caller) -> int:
+    def output(self, port: Port, value: DeviceArray, session: Caller) -> int:
         address = self.address(port, value, session)
         value.stream = session.stream
         return address

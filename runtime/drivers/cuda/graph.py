@@ -29,11 +29,12 @@ class LaunchGraph:
     Arguments are read when a node is added or patched, never later.
     """
 
-    __slots__ = ("_device", "_follows_kernel", "_handle", "_last", "_nodes", "execution",
-                 "is_closed")  # fmt: skip
+    __slots__ = ("_current", "_device", "_follows_kernel", "_handle", "_last", "_nodes",
+                 "execution", "is_closed")  # fmt: skip
 
     def __init__(self, device: DeviceContext) -> None:
         self._device = device
+        self._current: Any = None
         with device.current():
             self._handle = device.handle("cuGraphCreate", 0)
         device.own("cuGraphDestroy", self._handle)
@@ -42,6 +43,16 @@ class LaunchGraph:
         self._nodes: list[tuple[ctypes.c_void_p, KernelNode, Arguments]] = []
         self.execution = 0
         self.is_closed = False
+
+    def __enter__(self) -> None:
+        """`with graph:` makes the context current once for all nodes that are added."""
+        current = self._device.current()
+        current.__enter__()
+        self._current = current
+
+    def __exit__(self, *error: object) -> None:
+        current, self._current = self._current, None
+        current.__exit__(*error)
 
     def __len__(self) -> int:
         """How many launches it holds."""
@@ -63,8 +74,9 @@ class LaunchGraph:
         memory.
         """
         shared_bytes, context = function.shared_bytes, self._device.context
+        x, y, z = grid
         row = KernelNode(
-            function.handle, *grid, threads, 1, 1, shared_bytes, arguments.address, None, None,
+            function.handle, x, y, z, threads, 1, 1, shared_bytes, arguments.address, None, None,
             context,
         )  # fmt: skip
         node = self._add(
@@ -85,17 +97,19 @@ class LaunchGraph:
 
     def _add(self, name: str, *arguments: Any, is_programmatic: bool = False) -> ctypes.c_void_p:
         """Add a node behind the last one; an early one behind the beginning of a kernel."""
+        if self._current is None:
+            with self:
+                return self._add(name, *arguments, is_programmatic=is_programmatic)
         node, device = ctypes.c_void_p(), self._device
         is_programmatic = (
             is_programmatic and self._follows_kernel and DEPENDENCIES in device.functions
         )
         count = 0 if self._last is None or is_programmatic else 1
         before = ctypes.byref(self._last) if count else None
-        with device.current():
-            device.call(name, ctypes.byref(node), self._handle, before, count, *arguments)
-            if is_programmatic:
-                ends = ctypes.byref(self._last), ctypes.byref(node)
-                device.call(DEPENDENCIES, self._handle, *ends, ctypes.byref(EARLY), 1)
+        device.call(name, ctypes.byref(node), self._handle, before, count, *arguments)
+        if is_programmatic:
+            ends = ctypes.byref(self._last), ctypes.byref(node)
+            device.call(DEPENDENCIES, self._handle, *ends, ctypes.byref(EARLY), 1)
         self._last, self._follows_kernel = node, False
         return node
 

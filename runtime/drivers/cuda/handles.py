@@ -31,21 +31,21 @@ class TensorMap:
 
     __slots__ = ("_device", "_fixed", "_room", "_start_bytes", "address", "parameters")
 
-    def __init__(self, device: DeviceContext, row: Map) -> None:
+    def __init__(
+        self, device: DeviceContext, row: Map, known: dict[Any, Any] | None = None
+    ) -> None:
+        """known: what maps of equal shapes share, by shape; more is added."""
         self._device = device
-        itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
         self._room = (ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES))()
         base = ctypes.addressof(self._room)
         self.address = base + -base % MAP_ALIGNMENT_BYTES
-        self._start_bytes = row.start * itemsize
+        self._start_bytes = row.start * MAP_ITEMSIZES[row.dtype]
         self.parameters: tuple[Any, ...] = (self, *row.shape, *row.strides)
-        # CUDA counts dims from the innermost one, whose stride is not given.
-        shape = (ctypes.c_uint64 * rank)(*reversed(row.shape))
-        strides = (ctypes.c_uint64 * rank)(*(each * itemsize for each in row.strides[-2::-1]))
-        box, ones = (ctypes.c_uint * rank)(*reversed(row.box)), (ctypes.c_uint * rank)(*[1] * rank)
-        swizzle = SWIZZLES[row.swizzle_bytes]
-        modes = (NO_INTERLEAVE, swizzle, PROMOTION_OF_128_BYTES, ZEROS_OUTSIDE)
-        self._fixed = (KINDS[row.dtype], rank), (shape, strides, box, ones, *modes)
+        key = row.dtype, row.shape, row.strides, row.box, row.swizzle_bytes
+        fixed = None if known is None else known.get(key)
+        self._fixed = fixed or _encoding(row)
+        if known is not None:
+            known[key] = self._fixed
 
     def aim(self, address: int) -> None:
         """Write the map of the memory at a device address; raises `CudaError`."""
@@ -53,6 +53,18 @@ class TensorMap:
         place = address + self._start_bytes
         with self._device.current():  # the driver asks for a context, whatever the memory
             self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
+
+
+def _encoding(row: Map) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What the driver takes before and behind the address."""
+    itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
+    # CUDA counts dims from the innermost one, whose stride is not given.
+    shape = (ctypes.c_uint64 * rank)(*reversed(row.shape))
+    strides = (ctypes.c_uint64 * rank)(*(each * itemsize for each in row.strides[-2::-1]))
+    box, ones = (ctypes.c_uint * rank)(*reversed(row.box)), (ctypes.c_uint * rank)(*[1] * rank)
+    swizzle = SWIZZLES[row.swizzle_bytes]
+    modes = (NO_INTERLEAVE, swizzle, PROMOTION_OF_128_BYTES, ZEROS_OUTSIDE)
+    return (KINDS[row.dtype], rank), (shape, strides, box, ones, *modes)
 
 
 def parameters(device: DeviceContext, rows: Sequence[Map], addresses: Sequence[int]) -> list[Any]:
@@ -89,10 +101,12 @@ class Arguments:
         """Pointers, whole numbers and tensor maps, in the order of the kernel's signature."""
         count = len(values)
         self._maps = {at: value for at, value in enumerate(values) if not isinstance(value, int)}
-        numbers = (value if isinstance(value, int) else 0 for value in values)
+        numbers: Any = values
+        if self._maps:
+            numbers = [value if isinstance(value, int) else 0 for value in values]
         self.slots = (ctypes.c_int64 * max(count, 1))(*numbers)
         base = ctypes.addressof(self.slots)
-        places = [base + 8 * at for at in range(count)]
+        places = list(range(base, base + 8 * count, 8))
         for at, value in self._maps.items():
             places[at] = value.address
         self._pointers = (ctypes.c_void_p * max(count, 1))(*places)

@@ -68,6 +68,29 @@ class MemsetNode(ctypes.Structure):
     )
 
 
+class RowsCopy(ctypes.Structure):
+    """CUDA_MEMCPY2D: rows of bytes, in memory of type 1 (host) or 2 (device)."""
+
+    _fields_ = (
+        ("source_x_bytes", ctypes.c_size_t),
+        ("source_y", ctypes.c_size_t),
+        ("source_type", ctypes.c_uint),
+        ("source_host", ctypes.c_void_p),
+        ("source_device", ctypes.c_uint64),
+        ("source_array", ctypes.c_void_p),
+        ("source_pitch_bytes", ctypes.c_size_t),
+        ("x_bytes", ctypes.c_size_t),
+        ("y", ctypes.c_size_t),
+        ("type", ctypes.c_uint),
+        ("host", ctypes.c_void_p),
+        ("device", ctypes.c_uint64),
+        ("array", ctypes.c_void_p),
+        ("pitch_bytes", ctypes.c_size_t),
+        ("width_bytes", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    )
+
+
 class Edge(ctypes.Structure):
     """CUgraphEdgeData: what a node waits for in the node before it."""
 
@@ -84,6 +107,7 @@ _to_sizes = ctypes.POINTER(ctypes.c_uint64)  # arrays of a tensor map
 _to_extents = ctypes.POINTER(_uint)
 _to_kernel_node = ctypes.POINTER(KernelNode)
 _to_memset_node = ctypes.POINTER(MemsetNode)
+_to_rows_copy = ctypes.POINTER(RowsCopy)
 _graph_node = (_to_handle, _handle, _to_handle, _size)  # node out, graph, dependencies, their count
 
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
@@ -121,6 +145,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyHtoDAsync_v2": (_address, _pointer, _size, _handle),
     "cuMemcpyDtoHAsync_v2": (_pointer, _address, _size, _handle),
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _handle),
+    "cuMemcpy2DAsync_v2": (_to_rows_copy, _handle),
     "cuMemsetD8Async": (_address, ctypes.c_ubyte, _size, _handle),
     "cuPointerGetAttribute": (_pointer, _int, _address),
     "cuStreamCreate": (_to_handle, _uint),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Patches = list[list[tuple[Callable[[int], None], int]]]
 
 LEGACY_STREAM = 0
+PATCHED = ("input", "output")  # spaces whose addresses change from call to call
 
 
 class CudaSession:
@@ -91,7 +92,7 @@ class CudaSession:
                     device, code.plan.states, code.weights, self.staging, self.synchronize
                 )
             if has_arena:
-                self._lent.clear(self.staging)
+                self._open_arena.clear(self.staging)
             runs = self._runs()
             self.run: Callable[..., None] = runs[0] if len(runs) == 1 else in_turn(runs)
         except BaseException:
@@ -104,7 +105,7 @@ class CudaSession:
         return self._graphs[0]
 
     @property
-    def _lent(self) -> Arena:
+    def _open_arena(self) -> Arena:
         assert self._arena is not None  # an open session has one
         return self._arena
 
@@ -128,7 +129,8 @@ class CudaSession:
         device = self._code.gpu
         graph = LaunchGraph(device)
         self._graphs.append(graph)
-        patches = self._add_launches(graph, launches)
+        with graph:
+            patches = self._add_launches(graph, launches)
         graph.instantiate()
         return _caller(self, device, graph, patches, is_first=len(self._graphs) == 1)
 
@@ -141,12 +143,12 @@ class CudaSession:
             if step.workspace is None and native.needed_bytes:
                 workspace = code.gpu.allocate(native.needed_bytes, "a native function's workspace")
                 self._workspaces.append(workspace)
-            made: Any = code.natives.step(native, self._place, workspace)
+            made: Any = code.natives.step(native, self._fixed_address, workspace)
         else:
-            made = code.fallback.step(step, self._place, ("cuda", code.device))
+            made = code.fallback.step(step, self._fixed_address, ("cuda", code.device))
         return lambda stream=LEGACY_STREAM: made(self._address_of, stream)
 
-    def _place(self, space: str, value: int | str) -> int | None:
+    def _fixed_address(self, space: str, value: int | str) -> int | None:
         """The address of memory that stays, None for memory of one call."""
         if self._code.address_index(space, value) is not None:
             return None
@@ -158,23 +160,26 @@ class CudaSession:
 
     def _add_launches(self, graph: LaunchGraph, launches: Sequence[Launch]) -> Patches:
         """One node a launch; for each input and output: what takes its address, and the node."""
-        code = self._code
+        code, takes, index = self._code, self._takes(), self._code.address_index
         patches: Patches = [[] for _ in code.sizes]
+        scratch = self._open_arena.scratch
+        known: dict[Any, Any] = {}  # layers have maps of equal shapes
         for launch in launches:
-            values = [self._fixed_value(*argument) for argument in launch.args]
+            values: list[Any] = [takes[space](value) for space, value in launch.args]
             numbers = {
                 at: number
-                for at, argument in enumerate(launch.args)
-                if (number := code.address_index(*argument)) is not None
+                for at, (space, value) in enumerate(launch.args)
+                if space in PATCHED and (number := index(space, value)) is not None
             }
-            maps = [(row.argument, TensorMap(code.gpu, row)) for row in launch.maps]
+            maps = [(row.argument, TensorMap(code.gpu, row, known)) for row in launch.maps]
             for at, tensor_map in maps:
                 if at not in numbers:
                     tensor_map.aim(values[at])
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
-            described = (part for _, each in maps for part in each.parameters)
+            for _, tensor_map in maps:
+                values += tensor_map.parameters
             # Triton's own two come last: scratch of each program, and no profile.
-            arguments = Arguments([*values, *described, self._lent.scratch, 0])
+            arguments = Arguments([*values, scratch, 0])
             is_programmatic = image.is_programmatic and code.has_programmatic_launch
             node = graph.kernel(function, launch.grid, image.threads, arguments, is_programmatic)
             for at, number in numbers.items():
@@ -189,7 +194,20 @@ class CudaSession:
         if space == "check":
             assert self.checks is not None
             return self.checks.addresses[int(value)]
-        return self._code.fixed_value(space, value, self._lent, self._kept)
+        return self._code.fixed_value(space, value, self._open_arena, self._open_states)
+
+    def _takes(self) -> dict[str, Callable[[Any], int]]:
+        """For each space what `_fixed_value` does there, without asking for the space again."""
+        checks = () if self.checks is None else self.checks.addresses
+        return {
+            "arena": self._open_arena.address,
+            "check": checks.__getitem__,
+            "input": _not_yet,
+            "int": int,
+            "output": _not_yet,
+            "state": self._open_states.addresses.__getitem__,
+            "weight": self._code.weights.__getitem__,
+        }
 
     def timeline(self) -> tuple[LaunchGraph, list[Event]]:
         """The launches on what `addresses` holds now, in a graph of their own with an event before
@@ -210,7 +228,7 @@ class CudaSession:
                     values.append(self.addresses[number])
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
             maps = parameters(device, launch.maps, values)
-            arguments = Arguments([*values, *maps, self._lent.scratch, 0])
+            arguments = Arguments([*values, *maps, self._open_arena.scratch, 0])
             graph.kernel(function, launch.grid, image.threads, arguments)
             events.append(device.event())
             graph.record(events[-1])
@@ -222,10 +240,10 @@ class CudaSession:
     @property
     def nbytes(self) -> int:
         """Device memory of this session: arena, scratch, states and copies of host buffers."""
-        return self._lent.nbytes + self._kept.nbytes + self.staging.nbytes
+        return self._open_arena.nbytes + self._open_states.nbytes + self.staging.nbytes
 
     @property
-    def _kept(self) -> DeviceStates:
+    def _open_states(self) -> DeviceStates:
         assert self.states is not None  # an open session has some, if only none in number
         return self.states
 
@@ -330,6 +348,11 @@ class CudaSession:
         if self._own is not None:
             self._own.close()
         return found
+
+
+def _not_yet(index: int) -> int:
+    """The address of an input or output, which a call brings."""
+    return 0
 
 
 def in_turn(runs: Sequence[Callable[..., None]]) -> Callable[..., None]:

@@ -17,7 +17,7 @@ class Staging:
     """Copies of host buffers, by index of the session's addresses.
 
     A part grows where a call has more bytes for its index. is_used: whether there is any part; a
-    run is then to be told of with `before_run` and `after_run`. Everything here runs on one stream
+    run is then to be announced by `before_run` and `after_run`. Everything here runs on one stream
     of its own, made when needed.
     """
 

@@ -13,10 +13,12 @@ import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from .device import Device
+
+    Rows = tuple[int, int, int, int, int]
 
 ALIGNMENT_BYTES = 256  # of a run on the device
 GAP_LIMIT_BYTES = 256  # tensors of a run have less than this between them
@@ -86,7 +88,7 @@ class Upload:
             block = device.allocate(nbytes, purpose)
             self.addresses = {name: block + offset for name, offset in offsets.items()}
             copies = [(block + run.offset, run.begin, run.end - run.begin) for run in runs]
-        self._copies = _Copies(device, copies)
+        self._copies = Copies(device, copies)
 
     def finish(self) -> None:
         """Help with the rest and wait until all tensors are there; raises the first error."""
@@ -98,26 +100,43 @@ def overwrite(
 ) -> None:
     """Copy tensors, (host address, bytes) by name, to the device's addresses of these names."""
     copies = [(addresses[name], source, nbytes) for name, (source, nbytes) in tensors.items()]
-    _Copies(device, copies).finish()
+    Copies(device, copies).finish()
 
 
-def _chunks(copies: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+def _chunks(copies: list[tuple[int, int, int]], rows: list[Rows]) -> Iterator[Rows]:
     """The same copies in pieces of at most `CHUNK_BYTES`."""
     for to, source, nbytes in copies:
         for begin in range(0, nbytes, CHUNK_BYTES):
-            yield to + begin, source + begin, min(CHUNK_BYTES, nbytes - begin)
+            width = min(CHUNK_BYTES, nbytes - begin)
+            yield to + begin, source + begin, width, 1, width
+    for to, source, width, count, pitch in rows:
+        if width > CHUNK_BYTES:
+            lines = [(to + row * pitch, source + row * width, width) for row in range(count)]
+            yield from _chunks(lines, [])
+            continue
+        step = CHUNK_BYTES // max(width, 1)
+        for row in range(0, count, step):
+            size = min(step, count - row)
+            yield to + row * pitch, source + row * width, width, size, pitch
 
 
-class _Copies:
+class Copies:
     """Threads that copy chunks; `finish` waits for them and raises the first error."""
 
     __slots__ = ("_device", "_error", "_is_direct", "_locks", "_next")
 
-    def __init__(self, device: Device, copies: list[tuple[int, int, int]]) -> None:
-        """`copies`: (device address, host address, bytes)."""
-        chunks = list(_chunks(copies))
+    def __init__(
+        self,
+        device: Device,
+        copies: list[tuple[int, int, int]],
+        rows: Sequence[Rows] = (),
+    ) -> None:
+        """`copies`: (device address, host address, bytes); `rows`: (device address, host address,
+        bytes of a row, rows, bytes from row to row on the device)."""
+        chunks = list(_chunks(copies, list(rows)))
         self._device = device
-        self._is_direct = sum(nbytes for _, _, nbytes in copies) < DIRECT_LIMIT_BYTES
+        nbytes = sum(width * count for _, _, width, count, _ in chunks)
+        self._is_direct = nbytes < DIRECT_LIMIT_BYTES and not rows
         self._next = iter(chunks)
         self._error: list[BaseException] = []
         self._locks: list[Any] = []
@@ -152,7 +171,7 @@ class _Copies:
                 if self._error:
                     break
                 if self._is_direct:
-                    self._device.copy_to_device(*chunk)
+                    self._device.copy_to_device(*chunk[:3])
                     continue
                 ring = ring or _Ring(self._device)
                 ring.copy(*chunk)
@@ -177,12 +196,16 @@ class _Ring:
         self._pinned = device.pinned(RING_CHUNKS * CHUNK_BYTES, "the upload of weights")
         self._half = 0
 
-    def copy(self, to: int, source: int, nbytes: int) -> None:
+    def copy(self, to: int, source: int, width: int, rows: int, pitch: int) -> None:
         """Copy one chunk, once the device is done with this half of the ring."""
         event, address = self._events[self._half], self._pinned.address + self._half * CHUNK_BYTES
         event.synchronize()  # at once where it was never recorded
-        ctypes.memmove(address, source, nbytes)  # without the GIL
-        self._device.copy_to_device(to, address, nbytes, self.stream.handle)
+        ctypes.memmove(address, source, width * rows)  # without the GIL
+        if rows == 1:
+            self._device.copy_to_device(to, address, width, self.stream.handle)
+        else:
+            part = (to, pitch, address, width, rows)
+            self._device.copy_rows_to_device(*part, self.stream.handle)
         event.record(self.stream.handle)
         self._half = (self._half + 1) % RING_CHUNKS
 

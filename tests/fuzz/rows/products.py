@@ -37,7 +37,7 @@ def mm(d: Draw) -> Arguments:
 
 
 def mm_of_two(d: Draw) -> Arguments:
-    """A product of two values of the program, one of them turned."""
+    """A product of two values of the program, one of them transposed."""
     x = _matrix(d, (2, 3, 4))
     y = d.matching(x, (x.dtype,), may_broadcast=False)
     return {"x": x.ref, "y": y.ref}

@@ -125,7 +125,7 @@ NORMS = (
     _along("softmax", "F.softmax({x}, {axis})", FLOATS, family="norms", accumulates=True,
            degree=0.0, weight=3),
     _along("log_softmax", "F.log_softmax({x}, {axis})", FLOATS, family="norms", accumulates=True,
-           degree=0.0, cancels=True),
+           degree=0.0, cancels=True, slope_cancels=True),
     _along("softmin", "F.softmin({x}, {axis})", FLOATS, family="norms", accumulates=True,
            degree=0.0, weight=0.3),
     _along("normalize", "F.normalize({x}, dim={axis})", FLOATS, family="norms", accumulates=True,

@@ -31,7 +31,7 @@ def kernel(
         seen = tl.atomic_add(arrived + 2 + row, 0)
     v3 = tl.load(part0 + row * PARTS + others, mask=others < PARTS, other=float("-inf"), volatile=True)
     v4 = tl.max(v3, axis=0)
-    v5 = v0 / v4
+    v5 = tl.math.div_rn(v0, v4)
     tl.store(out0 + x*20011 + r, v5, mask=r_mask)
     if tl.atomic_add(arrived + 2 + row, 1) == PARTS * 2 - 1:
         tl.store(arrived + 2 + row, 0)

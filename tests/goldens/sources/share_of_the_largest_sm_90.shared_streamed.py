@@ -38,7 +38,7 @@ def kernel(
         r = start + tl.arange(0, RBLOCK // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
         r_mask = r < 20011
         v5 = tl.load(in0 + x*20011 + r, mask=r_mask, eviction_policy="evict_first")
-        v6 = v5 / v4
+        v6 = tl.math.div_rn(v5, v4)
         tl.store(out0 + x*20011 + r, v6, mask=r_mask)
     if tl.atomic_add(arrived + 2 + row, 1) == PARTS * 2 - 1:
         tl.store(arrived + 2 + row, 0)

@@ -34,5 +34,5 @@ def kernel(
         v9 = tl.load(in0 + z*13320 + r*40 + y, mask=y_mask & r_mask, eviction_policy="evict_first")
         v10 = v9 - v8
         v11 = tl.exp(v10)
-        v12 = v11 / v7
+        v12 = tl.math.div_rn(v11, v7)
         tl.store(out0 + z*13320 + r*40 + y, v12, mask=y_mask & r_mask)

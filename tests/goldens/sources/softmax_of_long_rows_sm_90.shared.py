@@ -40,7 +40,7 @@ def kernel(
     v8 = tl.where(v7 == 0, float("-inf"), v6)
     v9 = v0 - v8
     v10 = tl.exp(v9)
-    v11 = v10 / v7
+    v11 = tl.math.div_rn(v10, v7)
     tl.store(out0 + x*20011 + r, v11, mask=r_mask)
     if tl.atomic_add(arrived + 2 + row, 1) == PARTS * 2 - 1:
         tl.store(arrived + 2 + row, 0)

@@ -52,7 +52,7 @@ def kernel(
         v12 = tl.load(in0 + x*20011 + r, mask=r_mask, eviction_policy="evict_first")
         v13 = v12 - v11
         v14 = tl.exp(v13)
-        v15 = v14 / v10
+        v15 = tl.math.div_rn(v14, v10)
         tl.store(out0 + x*20011 + r, v15, mask=r_mask)
     if tl.atomic_add(arrived + 2 + row, 1) == PARTS * 2 - 1:
         tl.store(arrived + 2 + row, 0)

@@ -31,5 +31,5 @@ def kernel(
         v8 = tl.load(in0 + x*20011 + r, mask=r_mask, eviction_policy="evict_first")
         v9 = v8 - v7
         v10 = tl.exp(v9)
-        v11 = v10 / v6
+        v11 = tl.math.div_rn(v10, v6)
         tl.store(out0 + x*20011 + r, v11, mask=r_mask)

@@ -20,5 +20,5 @@ def kernel(
     v4 = tl.exp(v3)
     v5 = tl.where(r_mask, v4, 0.0)
     v6 = tl.sum(v5, axis=1, keep_dims=True)
-    v7 = v4 / v6
+    v7 = tl.math.div_rn(v4, v6)
     tl.store(out0 + x*197 + r, v7, mask=x_mask & r_mask)

@@ -1,0 +1,129 @@
+"""Gradients of functions that bend, also where the data are not numbers: those of eager's vectors.
+
+For data that are NaN the vectors of torch's CPU kernels give 0 or NaN by how they compare, their
+last elements and torch's decompositions something else. A tensor is nearly all vectors. Where a
+piece of a function is constant its gradient is 0, also for a gradient of the result that is not
+finite: it is chosen, not multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKey
+
+aten = torch.ops.aten
+# torch traces these by Python functions, whose gradients are products with 0.
+TRACED_BY_PARTS = (aten.hardshrink.default, aten.softshrink.default)
+
+
+def _computed(data: Tensor) -> Tensor:
+    """16-bit floats as eager computes with them."""
+    return data if data.dtype == torch.float64 else data.float()
+
+
+def rounded(number: float, dtype: torch.dtype) -> float:
+    """A number as a type has it."""
+    _, exponent = math.frexp(number)
+    step = math.ldexp(torch.finfo(dtype).eps, exponent - 1)
+    return round(number / step) * step
+
+
+def _hardtanh(gradient: Tensor, data: Tensor, low: float, high: float) -> Tensor:
+    return torch.where((data > low) & (data < high), gradient, 0.0)
+
+
+def _shrink(gradient: Tensor, data: Tensor, size: float) -> Tensor:
+    return torch.where((data > size) | (data < -size), gradient, 0.0)
+
+
+def _hardswish(gradient: Tensor, data: Tensor) -> Tensor:
+    """g · (x/3 + ½) between -3 and 3, 0 below, g above."""
+    own, x = _computed(gradient), _computed(data)
+    above = torch.where(x >= 3.0, own, own * (x / 3.0 + 0.5))
+    return torch.where(x <= -3.0, 0.0, above).to(data.dtype)
+
+
+def _elu(
+    gradient: Tensor, alpha: float, scale: float, factor: float, is_result: bool, data: Tensor
+) -> Tensor:
+    """Of s · x above 0, s · a · (exp(f x) - 1) elsewhere; `data` are x, or the result."""
+    own, x = _computed(gradient), _computed(data)
+    below = x + alpha * scale if is_result else alpha * scale * torch.exp(x * factor)
+    return torch.where(x > 0.0, own * scale, own * factor * below).to(data.dtype)
+
+
+def _logit(gradient: Tensor, data: Tensor, eps: float | None = None) -> Tensor:
+    """g / (x (1 - x)) within the ends, which are numbers of the type; beyond them 0, and NaN where
+    there are none."""
+    own, x = _computed(gradient), _computed(data)
+    is_open = eps is None or eps < 0
+    low = 0.0 if eps is None or eps < 0 else rounded(eps, data.dtype)
+    high = rounded(1.0 - low, data.dtype)
+    slope = own / (x * (1.0 - x))
+    outside = float("nan") if is_open else 0.0
+    return torch.where((x >= low) & (x <= high), slope, outside).to(data.dtype)
+
+
+def _rrelu(
+    data: Tensor,
+    noise: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> Any:
+    """Outside of training the slope is the middle; what is drawn is not ours."""
+    if training:
+        return NotImplemented
+    return aten.leaky_relu(data, (lower + upper) / 2), noise.clone()
+
+
+def _rrelu_backward(
+    gradient: Tensor,
+    data: Tensor,
+    noise: Tensor,
+    lower: float,
+    upper: float,
+    training: bool,
+    is_result: bool,
+) -> Any:
+    if training:
+        return NotImplemented
+    return aten.leaky_relu_backward(gradient, data, (lower + upper) / 2, is_result)
+
+
+GRADIENTS: Mapping[Any, Callable[..., Any]] = {
+    aten.hardtanh_backward.default: _hardtanh,
+    aten.hardshrink_backward.default: _shrink,
+    aten.softshrink_backward.default: _shrink,
+    aten.hardswish_backward.default: _hardswish,
+    aten.elu_backward.default: _elu,
+    aten.logit_backward.default: _logit,
+    aten.rrelu_with_noise_functional.default: _rrelu,
+    aten.rrelu_with_noise_backward.default: _rrelu_backward,
+}
+
+
+@contextmanager
+def differentiated_whole() -> Iterator[None]:
+    """Inside, a trace has the backward ops of functions that torch would differentiate by parts."""
+    taken = {op: op.py_kernels.pop(DispatchKey.Autograd, None) for op in TRACED_BY_PARTS}
+    _forget()
+    try:
+        yield
+    finally:
+        for op, kernel in taken.items():
+            if kernel is not None:
+                op.py_kernels[DispatchKey.Autograd] = kernel
+        _forget()
+
+
+def _forget() -> None:
+    for op in TRACED_BY_PARTS:
+        op._dispatch_cache.clear()

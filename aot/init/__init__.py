@@ -1,0 +1,1 @@
+"""Specs written for the user: `aotc init`."""

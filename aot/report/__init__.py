@@ -1,0 +1,1 @@
+"""report: a bundle as one HTML page; see `report.py`."""

@@ -1,0 +1,190 @@
+"""Rows in order without memory of a program's own: `order_rows` as counting and lookups.
+
+Short runs are ordered by rank, the number of elements that precede an element. Longer rows are
+merged from sorted runs: a place of the result finds by binary search how many elements of the first
+run stand before it. Both fuse with what is around them. Targets whose programs put rows in order in
+memory of their own take short rows alone this way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Graph, Node, made_for, make
+from aotc.aot.ir.size import Extent, fixed, highest
+from aotc.aot.ir.types import DTYPES, Scalar
+
+RUN = 256  # elements that are compared with each other; a rank costs as many comparisons
+# Elements of a dynamic dim that are sorted as one row: shorter rows are filled up to the most.
+LONGEST = 1 << 15
+SHORT = 8  # elements whose ranks cost less than a kernel of its own
+
+
+def rank_rows(graph: Graph) -> tuple[Graph, int]:
+    """`graph` without `order_rows`, and how many there were."""
+    return _ranked(graph, {node for node in graph.nodes() if node.op == "order_rows"})
+
+
+def rank_short_rows(graph: Graph) -> tuple[Graph, int]:
+    """The same of rows of at most SHORT elements."""
+    nodes = (node for node in graph.nodes() if node.op == "order_rows")
+    return _ranked(graph, {node for node in nodes if highest(node.inputs[0].shape[-1]) <= SHORT})
+
+
+def _ranked(graph: Graph, wanted: set[Node]) -> tuple[Graph, int]:
+    """What gathers a row's elements by their order gets the values that were merged."""
+    found: dict[Node, tuple[Node, Node]] = {}
+
+    def rank(node: Node, made: Node) -> Node:
+        with made_for(node.source):
+            if node in wanted:
+                found[node] = _select(made.inputs[0], node.attr("wanted"), node.attr("descending"))
+                return found[node][1]
+            if node.op == "gather" and node.inputs[1] in found:
+                data, order = node.inputs
+                if data is order.inputs[0] and node.attr("axis") == data.type.rank - 1:
+                    return found[order][0]
+        return made
+
+    return graph.rebuilt(rank), len(wanted)
+
+
+def _precedes(left: Node, right: Node, is_descending: bool = False) -> Node:
+    """Where `left` stands strictly before `right`."""
+    if is_descending:
+        left, right = right, left
+    less = left < right
+    if left.type.kind != "float":
+        return less
+    is_last = build.unary("isnan", right) & ~build.unary("isnan", left)
+    return less | is_last
+
+
+def _counted(shape: Sequence[Extent], axis: int) -> Node:
+    return build.cast(build.iota(shape, axis), "i32")
+
+
+def _pick(data: Node, order: Node) -> Node:
+    return make("gather", (data, order), {"axis": data.type.rank - 1})
+
+
+def _order(keys: Node, wanted: Extent, is_descending: bool) -> Node:
+    """Places i32 of the first `wanted` elements in order along the last axis of `[.., n]`."""
+    lead, extent = keys.shape[:-1], keys.shape[-1]
+    rank = len(lead) + 2
+    own = build.reshape(keys, (*lead, extent, 1))
+    other = build.reshape(keys, (*lead, 1, extent))
+    square = (*[1] * len(lead), extent, extent)
+    is_earlier = _counted(square, rank - 1) < _counted(square, rank - 2)
+    before = _precedes(other, own, is_descending)
+    tied_before = ~_precedes(own, other, is_descending) & is_earlier
+    counts = build.cast(before | tied_before, "i32")
+    ranks = build.reshape(build.reduce("sum", counts, (rank - 1,)), (*lead, 1, extent))
+    table = (*[1] * len(lead), wanted, extent)
+    is_there = build.equal(ranks, _counted(table, rank - 2))
+    places = build.where(is_there, _counted(table, rank - 1), 0)
+    return build.reshape(build.reduce("sum", places, (rank - 1,)), (*lead, wanted))
+
+
+def _last(dtype: str, is_descending: bool) -> Scalar:
+    """A value that nothing of the type stands behind."""
+    kind = DTYPES[dtype]
+    if kind.kind == "float":
+        return -math.inf if is_descending else math.nan
+    bits = kind.itemsize_bytes * 8
+    low, high = (0, 2**bits - 1) if dtype == "u8" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return low if is_descending else high
+
+
+def _runs(keys: Node, count: Extent, is_descending: bool) -> Node:
+    """`[.., n]` as `[.., count, RUN]`, filled up with what stands last."""
+    rest = [0] * (keys.type.rank - 1)
+    over = count * RUN - keys.shape[-1]
+    padded = build.pad(keys, [*rest, 0], [*rest, over], _last(keys.dtype, is_descending))
+    return build.reshape(padded, (*keys.shape[:-1], count, RUN))
+
+
+def _placed(order: Node) -> Node:
+    """Places inside runs `[.., runs, k]` → places in the row."""
+    column = (*[1] * (order.type.rank - 2), order.shape[-2], 1)
+    start = _counted(column, order.type.rank - 2) * RUN
+    return order + start
+
+
+def _select(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
+    """The first `wanted` elements of each row `[.., n]` in order, and their places i32."""
+    extent = keys.shape[-1]
+    if extent == 0 or highest(extent) <= RUN:
+        order = _order(keys, wanted, is_descending)
+        return _pick(keys, order), order
+    if highest(wanted) > RUN // 2:
+        values, places = _merge_sort(keys, is_descending)
+        return _head(values, wanted), _head(places, wanted)
+    runs = _runs(keys, (extent + (RUN - 1)) // RUN, is_descending)
+    order = _order(runs, wanted, is_descending)
+    flat = (*keys.shape[:-1], runs.shape[-2] * wanted)
+    kept, kept_places = (build.reshape(item, flat) for item in (_pick(runs, order), _placed(order)))
+    values, among = _select(kept, wanted, is_descending)
+    return values, _pick(kept_places, among)
+
+
+def _head(data: Node, wanted: Extent) -> Node:
+    return build.slice_axis(data, data.type.rank - 1, 0, wanted)
+
+
+def _merge_sort(keys: Node, is_descending: bool) -> tuple[Node, Node]:
+    """Whole rows in order, filled up at the end to a power of two of runs.
+
+    A dynamic dim that may be long is ordered by rank as a whole, since each call would sort the
+    most.
+    """
+    extent = keys.shape[-1]
+    if not isinstance(extent, int) and highest(extent) > LONGEST:
+        order = _order(keys, extent, is_descending)
+        return _pick(keys, order), order
+    count = 1 << (-(-highest(extent) // RUN) - 1).bit_length()
+    runs = _runs(keys, count, is_descending)
+    order = _order(runs, RUN, is_descending)
+    values, places = _pick(runs, order), _placed(order)
+    while values.shape[-2] != 1:
+        values, places = _merge(values, places, is_descending)
+    row = (*keys.shape[:-1], values.shape[-1])
+    return build.reshape(values, row), build.reshape(places, row)
+
+
+def _merge(values: Node, places: Node, is_descending: bool) -> tuple[Node, Node]:
+    """`[.., 2r, L]` → `[.., r, 2L]`: each run merged with its neighbour."""
+    lead, count, length = values.shape[:-2], values.shape[-2] // 2, fixed(values.shape[-1])
+    shape = (*lead, count, 2 * length)
+    rows = build.reshape(values, shape)
+    place = build.expand(_counted((*[1] * (len(shape) - 1), 2 * length), len(shape) - 1), shape)
+    low = build.maximum(place - length, 0)
+    high = build.minimum(place, length)
+    for _ in range(length.bit_length()):
+        middle = (low + high) // 2
+        first = _at(rows, middle, 0, length)
+        second = _at(rows, place - 1 - middle, length, length)
+        is_open = low < high
+        is_beyond = _precedes(second, first, is_descending)
+        low = build.where(
+            is_open & ~is_beyond,
+            middle + 1,
+            low,
+        )
+        high = build.where(is_open & is_beyond, middle, high)
+    rest = place - low
+    first, second = _at(rows, low, 0, length), _at(rows, rest, length, length)
+    has_first = low < length
+    is_second_gone = rest >= length
+    takes_first = has_first & (is_second_gone | ~_precedes(second, first, is_descending))
+    source = build.where(takes_first, low, rest + length)
+    source = build.minimum(source, 2 * length - 1)
+    merged = build.reshape(places, shape)
+    return _pick(rows, source), _pick(merged, source)
+
+
+def _at(rows: Node, place: Node, start: int, length: int) -> Node:
+    inside = build.minimum(build.maximum(place, 0), length - 1)
+    return _pick(rows, inside + start)

@@ -1,0 +1,135 @@
+"""Tokens of bundles beside eager's greedy ones: each architecture, f32 and bf16, batch 1 and 8.
+
+    python -m benchmarks.greedy_tokens [--only llama gpt2] [--dtypes float32] [--batches 1 8]
+        [--steps 256] [--target cpu] [--cache FOLDER]
+
+Small models of random weights (`tests/huggingface/architectures.py`), prompts of mixed lengths.
+Each step is given eager's own tokens up to there, so that one that differs changes no other. A
+token is sure where eager's two best logits differ by more than the tolerance, a share of the
+largest logit.
+Prints one row of a table as each case ends; the exit status is 1 where a sure token differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+MODELS = Path(__file__).parents[1] / "tests" / "huggingface"
+SPEC = """
+import sys
+
+sys.path.insert(0, {folder!r})
+import torch
+from architectures import make
+from aotc.aot.huggingface import causal_lm
+
+model, entry_points = causal_lm(
+    make({name!r}, {positions}).to(torch.{dtype}), max_length={length}, batch={batch},
+    max_prompt={prompt}, sampling=False,
+)
+"""
+STEPS, PROMPT = 256, 30
+# Of the largest logit: what roundings of the two programs make of it.
+SHARES = {"float32": 1e-4, "bfloat16": 4e-2}
+BATCHES = (1, 8)
+VOCABULARY = 97
+HEAD = "| architecture | type | batch | tokens | sure | equal of these | equal of all |"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """How many tokens a case has, how many are sure, and how many of these and of all are equal."""
+
+    total: int
+    sure: int
+    equal_sure: int
+    equal: int
+
+
+def compare(
+    name: str, dtype: str, batch: int, folder: Path, cache: Path,
+    steps: int = STEPS, target: str = "cpu",
+) -> Tokens:  # fmt: skip
+    """Build a bundle of an architecture in `folder`, and hold its tokens against eager's."""
+    import torch
+
+    from aotc import runtime
+    from aotc.aot.build import build
+    from aotc.aot.options import BuildOptions
+
+    sys.path.insert(0, str(MODELS))
+    from architectures import continued, make
+
+    length = steps + PROMPT + 2
+    spec = folder / "spec.py"
+    fields = {"name": name, "dtype": dtype, "batch": batch, "folder": str(MODELS)}
+    spec.write_text(SPEC.format(**fields, positions=length + 32, length=length, prompt=PROMPT))
+    build(str(spec), folder / "b", [target], BuildOptions(cache))
+    draw = numpy.random.default_rng(0)
+    counts = (draw.integers(2, PROMPT) for _ in range(batch))
+    prompts = [draw.integers(1, VOCABULARY, count).tolist() for count in counts]
+    model = make(name, length + 32).to(getattr(torch, dtype))
+    expected = continued(model, prompts, steps)
+    largest = max(model(torch.tensor([each])).logits.abs().max().item() for each in prompts)
+    tokens = numpy.array([each for each, _ in expected])
+    is_sure = numpy.array([each for _, each in expected]) > SHARES[dtype] * largest
+    with runtime.load(folder / "b") as program, program.session() as session:
+        is_equal = _continued_by(session, prompts, tokens) == tokens
+    sure, equal_sure = int(is_sure.sum()), int((is_equal & is_sure).sum())
+    return Tokens(is_sure.size, sure, equal_sure, int(is_equal.sum()))
+
+
+def _continued_by(session: Any, prompts: list[list[int]], tokens: Any) -> Any:
+    """The session's tokens, each after eager's own up to there."""
+    lengths = numpy.array([len(each) for each in prompts])
+    ids = numpy.array([each + [0] * (lengths.max() - len(each)) for each in prompts])
+    rows = [_host(session.prefill(ids, lengths, numpy.arange(len(prompts)))["tokens"])]
+    for step in range(tokens.shape[1] - 1):
+        rows.append(_host(session.decode(tokens[:, step].copy(), lengths + step)["tokens"]))
+    return numpy.stack(rows, 1)
+
+
+def _host(array: Any) -> Any:
+    return numpy.array(array)
+
+
+def main() -> int:
+    """Print the table; see the module."""
+    sys.path.insert(0, str(MODELS))
+    from architectures import ARCHITECTURES
+
+    from aotc.aot.cli.project import cache_folder
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=list(ARCHITECTURES), choices=ARCHITECTURES)
+    parser.add_argument("--dtypes", nargs="*", default=list(SHARES), choices=SHARES)
+    parser.add_argument("--batches", nargs="*", type=int, default=list(BATCHES))
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--cache", type=Path, default=cache_folder(None))
+    given = parser.parse_args()
+    print(f"{HEAD}\n|---|---|---:|---:|---:|---:|---:|", flush=True)
+    cases = [(n, d, b) for n in given.only for d in given.dtypes for b in given.batches]
+    wrong = 0
+    for name, dtype, batch in cases:
+        began = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            rest = (Path(folder), given.cache, given.steps, given.target)
+            found = compare(name, dtype, batch, *rest)
+        wrong += found.sure - found.equal_sure
+        counts = f"{found.total} | {found.sure} | {found.equal_sure} | {found.equal}"
+        print(f"| {name} | {dtype} | {batch} | {counts} |", flush=True)
+        print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Sums of the products of f32 numbers with narrow codes, a chunk of codes a thread.
+
+An integer becomes a float without a conversion: as bits of the fraction of a power of two, which is
+then subtracted.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def every_other(a):
+    """The even and the odd elements along the last axis."""
+    pairs = tl.reshape(a, (a.shape[0], a.shape[1], a.shape[2], a.shape[3] // 2, 2))
+    return tl.split(pairs)
+
+
+@triton.jit
+def number_at(word, MASK: tl.constexpr, ZERO: tl.constexpr):
+    """word & MASK - ZERO in f32, for masks below 2^23."""
+    bits = (word & MASK) | 0x4B000000
+    return bits.to(tl.float32, bitcast=True) - (8388608.0 + ZERO)
+
+
+@triton.jit
+def numbers_of_each(
+    codes, SHIFT: tl.constexpr, FLIP: tl.constexpr, MASK: tl.constexpr, ZERO: tl.constexpr
+):
+    """One code of each byte, SHIFT bits up, less ZERO, in f32."""
+    bits = codes.to(tl.uint8, bitcast=True).to(tl.int32) ^ FLIP
+    return number_at(bits >> SHIFT, MASK, ZERO)
+
+
+@triton.jit
+def numbers_of_bytes(words, FLIP: tl.constexpr, ZERO: tl.constexpr):
+    """The bytes of words [rows, chunks, words] less ZERO, in f32 [rows, chunks, bytes]."""
+    words = words ^ FLIP
+    even = tl.join(number_at(words, 0xFF, ZERO), number_at(words >> 16, 0xFF, ZERO))
+    odd = tl.join(number_at(words >> 8, 0xFF, ZERO), number_at(words >> 24, 0xFF, ZERO))
+    shape: tl.constexpr = (words.shape[0], words.shape[1], words.shape[2] * 4)
+    return tl.reshape(tl.join(even, odd), shape)
+
+
+@triton.jit
+def numbers_of_nibbles(words, FLIP: tl.constexpr, ZERO: tl.constexpr):
+    """The halves of the bytes of words less ZERO, the low ones first, in f32."""
+    words = words ^ FLIP
+    even = tl.join(number_at(words, 0xF, ZERO), number_at(words >> 16, 0xF, ZERO))
+    more = tl.join(number_at(words >> 8, 0xF, ZERO), number_at(words >> 24, 0xF, ZERO))
+    odd = tl.join(number_at(words >> 4, 0xF, ZERO), number_at(words >> 20, 0xF, ZERO))
+    rest = tl.join(number_at(words >> 12, 0xF, ZERO), number_at(words >> 28, 0xF, ZERO))
+    whole = tl.join(tl.join(even, more), tl.join(odd, rest))
+    shape: tl.constexpr = (words.shape[0], words.shape[1], words.shape[2] * 8)
+    return tl.reshape(whole, shape)
+
+
+@triton.jit
+def numbers_of_e4m3(codes):
+    """The numbers in f32 of bytes that are e4m3 floats."""
+    return codes.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def numbers_of_e5m2(codes):
+    """The numbers in f32 of bytes that are e5m2 floats."""
+    return codes.to(tl.float8e5, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def unknown_zero(pointer):
+    """0, which the assembler cannot know: addresses are below 2^63.
+
+    What is added to it stays in a register, and an instruction of two masks and a word is one.
+    """
+    return (pointer.to(tl.int64, bitcast=True) >> 63).to(tl.int32)
+
+
+@triton.jit
+def raised(word, MASK: tl.constexpr, ones):
+    """word & MASK as the upper bits of a fraction, whose exponent is in `ones`."""
+    return ((word & MASK) | ones).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def sums_of_bytes(a, words, zero, FLIP: tl.constexpr, ZERO: tl.constexpr):
+    """Σ a · (byte - ZERO) along the last axis: a has four elements for each word.
+
+    Bytes are added to 256, and 256 · Σ a is subtracted from the sum.
+    """
+    a = a.to(tl.float32)
+    even, odd = every_other(a)
+    a0, a2 = every_other(even)
+    a1, a3 = every_other(odd)
+    words = words ^ FLIP
+    ones = zero | 0x43800000
+    p = a0 * raised(words << 15, 0x7F8000, ones)
+    p += a1 * raised(words << 7, 0x7F8000, ones)
+    p += a2 * raised(words >> 1, 0x7F8000, ones)
+    p += a3 * raised(words >> 9, 0x7F8000, ones)
+    return tl.sum(p, axis=3, keep_dims=True) - (256.0 + ZERO) * tl.sum(a, axis=3, keep_dims=True)
+
+
+@triton.jit
+def sums_of_nibbles(a, words, zero, FLIP: tl.constexpr, ZERO: tl.constexpr):
+    """Σ a · (half of a byte - ZERO) along the last axis: a has eight elements for each word.
+
+    Halves are added to 128, and 128 · Σ a is subtracted from the sum.
+    """
+    a = a.to(tl.float32)
+    even, odd = every_other(a)
+    even0, even1 = every_other(even)
+    odd0, odd1 = every_other(odd)
+    a0, a4 = every_other(even0)
+    a2, a6 = every_other(even1)
+    a1, a5 = every_other(odd0)
+    a3, a7 = every_other(odd1)
+    words = words ^ FLIP
+    ones = zero | 0x43000000
+    p = a0 * raised(words << 16, 0xF0000, ones)
+    p += a1 * raised(words << 12, 0xF0000, ones)
+    p += a2 * raised(words << 8, 0xF0000, ones)
+    p += a3 * raised(words << 4, 0xF0000, ones)
+    p += a4 * raised(words, 0xF0000, ones)
+    p += a5 * raised(words >> 4, 0xF0000, ones)
+    p += a6 * raised(words >> 8, 0xF0000, ones)
+    p += a7 * raised(words >> 12, 0xF0000, ones)
+    return tl.sum(p, axis=3, keep_dims=True) - (128.0 + ZERO) * tl.sum(a, axis=3, keep_dims=True)
+
+
+@triton.jit
+def sums_of_e4m3(a, codes):
+    """Σ a · number along the last axis, of bytes that are e4m3 floats."""
+    return tl.sum(a.to(tl.float32) * numbers_of_e4m3(codes), axis=3, keep_dims=True)
+
+
+@triton.jit
+def sums_of_e5m2(a, codes):
+    """Σ a · number along the last axis, of bytes that are e5m2 floats."""
+    return tl.sum(a.to(tl.float32) * numbers_of_e5m2(codes), axis=3, keep_dims=True)

@@ -1,0 +1,257 @@
+"""Places of the elements of rows in order: by digits of their keys, the smallest digit first.
+
+A key is an element's bits as an unsigned number that stands as the element does: NaN is greatest,
+-0.0 equals 0.0, and a key of a descending order is the complement. Sorting by digits is stable
+(Knuth, The Art of Computer Programming 3, 5.2.5). Where few of a row's elements are wanted, the
+last key among them is found first, bit by bit: the greatest number that fewer keys are below of.
+
+A program has rows of its own, one after the other, and memory for two copies of one. It goes over
+elements one by one, so it is for processors whose programs are threads.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _key_of(x, IS_DESCENDING: tl.constexpr, KEY: tl.constexpr):
+    """Keys of elements, in the lowest bits of a KEY."""
+    WIDTH: tl.constexpr = x.dtype.primitive_bitwidth
+    if WIDTH == 8:
+        UNSIGNED: tl.constexpr = tl.uint8
+    elif WIDTH == 16:
+        UNSIGNED: tl.constexpr = tl.uint16
+    elif WIDTH == 32:
+        UNSIGNED: tl.constexpr = tl.uint32
+    else:
+        UNSIGNED: tl.constexpr = tl.uint64
+    bits = x.to(UNSIGNED, bitcast=True)
+    top = tl.full(x.shape, 1, UNSIGNED) << (WIDTH - 1)
+    if x.dtype.is_floating():
+        is_negative = (bits >> (WIDTH - 1)) != 0
+        bits = tl.where(is_negative, ~bits, bits | top)
+        bits = tl.where(x == 0.0, top, bits)
+        bits = tl.where(x != x, ~tl.full(x.shape, 0, UNSIGNED), bits)
+    elif x.dtype.is_int_signed():
+        bits = bits ^ top
+    if IS_DESCENDING:
+        bits = ~bits
+    return bits.to(KEY)
+
+
+@triton.jit
+def _count_below(keys_ptr, N, limit, BLOCK: tl.constexpr, KEY: tl.constexpr):
+    """How many of N keys are below a limit."""
+    lanes = tl.arange(0, BLOCK)
+    found = tl.zeros((BLOCK,), tl.int32)
+    for start in range(0, N, BLOCK):
+        keys = tl.load(keys_ptr + start + lanes, mask=start + lanes < N, other=-1)
+        found += (keys.to(KEY, bitcast=True) < limit).to(tl.int32)
+    return tl.sum(found, 0)
+
+
+@triton.jit
+def _last_among(
+    keys_ptr, N, WANTED, BITS: tl.constexpr, BLOCK: tl.constexpr, KEY: tl.constexpr
+):  # fmt: skip
+    """The last of the first WANTED of N keys in order, and how many are below it."""
+    last = tl.full((), 0, KEY)
+    below = tl.full((), 0, tl.int32)
+    for step in range(BITS):
+        limit = last | (tl.full((), 1, KEY) << (BITS - 1 - step).to(KEY))
+        count = _count_below(keys_ptr, N, limit, BLOCK, KEY)
+        is_reached = count < WANTED
+        last = tl.where(is_reached, limit, last)
+        below = tl.where(is_reached, count, below)
+    return last, below
+
+
+@triton.jit
+def _keep_below_bound(
+    keys_ptr, places_ptr, row_ptr, N, WANTED,
+    IS_DESCENDING: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr, KEY: tl.constexpr,
+):  # fmt: skip
+    """Keys and places of the elements up to a bound that WANTED of them are not above, and how many
+    they are: as many groups of GROUP elements have their least up to it."""
+    GROUP: tl.constexpr = 16
+    lanes = tl.arange(0, BLOCK)
+    rows = tl.arange(0, GROUP) * BLOCK
+    least_ptr = keys_ptr + N
+    groups = tl.full((), 0, tl.int32)
+    for start in range(0, N, GROUP * BLOCK):
+        at = start + rows[:, None] + lanes[None, :]
+        keys = _key_of(tl.load(row_ptr + at, mask=at < N), IS_DESCENDING, KEY)
+        keys = tl.where(at < N, keys, ~tl.full((GROUP, BLOCK), 0, KEY))
+        least = tl.min(keys, 0)
+        tl.store(least_ptr + groups + lanes, least.to(keys_ptr.dtype.element_ty, bitcast=True))
+        groups += BLOCK
+    bound, _ = _last_among(least_ptr, groups, WANTED, BITS, BLOCK, KEY)
+    kept = tl.full((), 0, tl.int32)
+    for start in range(0, N, BLOCK):
+        at = start + lanes
+        keys = _key_of(tl.load(row_ptr + at, mask=at < N), IS_DESCENDING, KEY)
+        is_kept = (keys <= bound) & (at < N)
+        if tl.sum(is_kept.to(tl.int32), 0) > 0:
+            for place in range(start, tl.minimum(start + BLOCK, N)):
+                key = _key_of(tl.load(row_ptr + place), IS_DESCENDING, KEY)
+                # What is not kept is written over by the next.
+                tl.store(keys_ptr + kept, key.to(keys_ptr.dtype.element_ty, bitcast=True))
+                tl.store(places_ptr + kept, place)
+                kept += (key <= bound).to(tl.int32)
+    return kept
+
+
+@triton.jit
+def _keep_first(
+    keys_ptr, places_ptr, target, COUNT, WANTED,
+    BITS: tl.constexpr, BLOCK: tl.constexpr, KEY: tl.constexpr,
+):  # fmt: skip
+    """The first WANTED of COUNT keys, not yet in order, and their places, from `target` on."""
+    last, below = _last_among(keys_ptr, COUNT, WANTED, BITS, BLOCK, KEY)
+    ties = WANTED - below
+    kept = target
+    for at in range(COUNT):
+        raw = tl.load(keys_ptr + at)
+        key = raw.to(KEY, bitcast=True)
+        is_tied = (key == last) & (ties > 0)
+        tl.store(keys_ptr + kept, raw)
+        tl.store(places_ptr + kept, tl.load(places_ptr + at))
+        kept += ((key < last) | is_tied).to(tl.int32)
+        ties -= is_tied.to(tl.int32)
+
+
+@triton.jit
+def _sort_by_rank(
+    out_ptr, keys_ptr, places_ptr, COUNT, WANTED, SPAN: tl.constexpr, KEY: tl.constexpr
+):  # fmt: skip
+    """The first WANTED of COUNT elements, at most SPAN, each where as many others stand before."""
+    lanes = tl.arange(0, SPAN)
+    keys = tl.load(keys_ptr + lanes, mask=lanes < COUNT, other=-1).to(KEY, bitcast=True)
+    is_before = keys[None, :] < keys[:, None]
+    is_tied = (keys[None, :] == keys[:, None]) & (lanes[None, :] < lanes[:, None])
+    is_before = (is_before | is_tied) & (lanes < COUNT)[None, :]
+    rank = tl.sum(is_before.to(tl.int32), 1)
+    places = tl.load(places_ptr + lanes, mask=lanes < COUNT, other=0)
+    tl.store(out_ptr + rank, places, mask=(lanes < COUNT) & (rank < WANTED))
+
+
+@triton.jit
+def _sort_by_digits(
+    keys_ptr, places_ptr, counts_ptr, source, target, COUNT,
+    DIGITS: tl.constexpr, KEY: tl.constexpr,
+):  # fmt: skip
+    """Keys and places of COUNT elements from `source` on in order; returns where they then are."""
+    values = tl.arange(0, 256)
+    for digit in tl.static_range(DIGITS):
+        tl.store(counts_ptr + digit * 256 + values, tl.zeros((256,), tl.int32))
+    for at in range(COUNT):
+        key = tl.load(keys_ptr + source + at).to(KEY, bitcast=True)
+        for digit in tl.static_range(DIGITS):
+            value = ((key >> (8 * digit)) & 255).to(tl.int32)
+            count_ptr = counts_ptr + digit * 256 + value
+            tl.store(count_ptr, tl.load(count_ptr) + 1)
+    for digit in range(DIGITS):
+        shift = (8 * digit).to(KEY)
+        first = tl.load(keys_ptr + source).to(KEY, bitcast=True)
+        value = ((first >> shift) & 255).to(tl.int32)
+        own_ptr = counts_ptr + digit * 256
+        if tl.load(own_ptr + value) != COUNT:  # else all have one digit
+            counts = tl.load(own_ptr + values)
+            tl.store(own_ptr + values, tl.cumsum(counts, 0) - counts)
+            for at in range(COUNT):
+                raw = tl.load(keys_ptr + source + at)
+                place = tl.load(places_ptr + source + at)
+                value = ((raw.to(KEY, bitcast=True) >> shift) & 255).to(tl.int32)
+                to = tl.load(own_ptr + value)
+                tl.store(own_ptr + value, to + 1)
+                tl.store(keys_ptr + target + to, raw)
+                tl.store(places_ptr + target + to, place)
+            before = source
+            source = target
+            target = before
+    return source
+
+
+@triton.jit
+def order_rows(
+    out_ptr,  # [ROWS, WANTED] i32
+    keys_ptr,  # [programs, 2, N] of the size of a KEY
+    places_ptr,  # [programs, 2, N] i32
+    counts_ptr,  # [programs, DIGITS, 256] i32
+    data_ptr,  # [ROWS, N]
+    ROWS,
+    N,
+    WANTED,
+    IS_DESCENDING: tl.constexpr,
+    IS_PART: tl.constexpr,
+    HAS_BOUND: tl.constexpr,
+    SPAN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """IS_PART: what is wanted is found before it is put in order; HAS_BOUND: among what is not
+    above a bound. SPAN: the most elements that are put in order then, or 0 for many."""
+    BITS: tl.constexpr = data_ptr.dtype.element_ty.primitive_bitwidth
+    DIGITS: tl.constexpr = BITS // 8
+    KEY: tl.constexpr = tl.uint64 if BITS == 64 else tl.uint32
+    program = tl.program_id(0)
+    keys_ptr += program.to(tl.int64) * 2 * N
+    places_ptr += program.to(tl.int64) * 2 * N
+    counts_ptr += program * DIGITS * 256
+    lanes = tl.arange(0, BLOCK)
+    for row in range(program, ROWS, tl.num_programs(0)):
+        row_ptr = data_ptr + row.to(tl.int64) * N
+        count = tl.full((), N, tl.int32)
+        first = tl.full((), 0, tl.int32)
+        if HAS_BOUND:
+            count = _keep_below_bound(
+                keys_ptr, places_ptr, row_ptr, N, WANTED, IS_DESCENDING, BITS, BLOCK, KEY
+            )
+        else:
+            for start in range(0, N, BLOCK):
+                at = start + lanes
+                keys = _key_of(tl.load(row_ptr + at, mask=at < N), IS_DESCENDING, KEY)
+                raw = keys.to(keys_ptr.dtype.element_ty, bitcast=True)
+                tl.store(keys_ptr + at, raw, mask=at < N)
+                tl.store(places_ptr + at, at, mask=at < N)
+        if IS_PART:
+            first += N
+            _keep_first(keys_ptr, places_ptr, first, count, WANTED, BITS, BLOCK, KEY)
+            count = tl.full((), WANTED, tl.int32)
+        to_ptr = out_ptr + row.to(tl.int64) * WANTED
+        if SPAN:
+            _sort_by_rank(to_ptr, keys_ptr + first, places_ptr + first, count, WANTED, SPAN, KEY)
+        else:
+            found = _sort_by_digits(
+                keys_ptr, places_ptr, counts_ptr, first, N - first, count, DIGITS, KEY
+            )
+            for start in range(0, WANTED, BLOCK):
+                at = start + lanes
+                places = tl.load(places_ptr + found + at, mask=at < WANTED)
+                tl.store(to_ptr + at, places, mask=at < WANTED)
+
+
+@triton.jit
+def take_least(
+    out_ptr,  # [ROWS, WANTED] i32
+    data_ptr,  # [ROWS, N], N at most SPAN
+    ROWS,
+    N,
+    WANTED,
+    IS_DESCENDING: tl.constexpr,
+    SPAN: tl.constexpr,
+):
+    """Few elements of short rows, one after the other: the least that is left."""
+    BITS: tl.constexpr = data_ptr.dtype.element_ty.primitive_bitwidth
+    KEY: tl.constexpr = tl.uint64 if BITS == 64 else tl.uint32
+    lanes = tl.arange(0, SPAN)
+    for row in range(tl.program_id(0), ROWS, tl.num_programs(0)):
+        row_ptr = data_ptr + row.to(tl.int64) * N
+        keys = _key_of(tl.load(row_ptr + lanes, mask=lanes < N), IS_DESCENDING, KEY)
+        is_left = lanes < N
+        for at in range(WANTED):
+            least = tl.min(tl.where(is_left, keys, ~tl.full((SPAN,), 0, KEY)), 0)
+            place = tl.min(tl.where(is_left & (keys == least), lanes, SPAN), 0)
+            tl.store(out_ptr + row.to(tl.int64) * WANTED + at, place)
+            is_left = is_left & (lanes != place)

@@ -1,0 +1,38 @@
+# in0: *fp32
+# out0: *i32
+# keys: *i32
+# places: *i32
+# counts: *i32
+# scratch keys: any
+# scratch places: any
+# scratch counts: any
+# grid 3×1×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: _key_of, _count_below, _last_among, _keep_below_bound, _keep_first,
+# _sort_by_rank, _sort_by_digits, order_rows, take_least.
+
+
+@triton.jit
+def kernel(
+    in0, out0, keys, places, counts
+):
+    order_rows(
+        out_ptr=out0,
+        data_ptr=in0,
+        ROWS=3,
+        N=5000,
+        WANTED=50,
+        IS_DESCENDING=True,
+        IS_PART=True,
+        HAS_BOUND=True,
+        SPAN=64,
+        BLOCK=64,
+        keys_ptr=keys,
+        places_ptr=places,
+        counts_ptr=counts,
+    )

@@ -1,0 +1,26 @@
+# in0: *fp32
+# out0: *i32
+# grid 32×1×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: _key_of, _count_below, _last_among, _keep_below_bound, _keep_first,
+# _sort_by_rank, _sort_by_digits, order_rows, take_least.
+
+
+@triton.jit
+def kernel(
+    in0, out0
+):
+    take_least(
+        out_ptr=out0,
+        data_ptr=in0,
+        ROWS=512,
+        N=64,
+        WANTED=4,
+        IS_DESCENDING=True,
+        SPAN=64,
+    )

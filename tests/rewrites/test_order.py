@@ -1,0 +1,58 @@
+"""Rows in order by ranks and merges: the same places and values as the op itself."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.reference import interpret
+from aotc.aot.rewrites.order import RUN, SHORT, rank_rows, rank_short_rows
+from aotc.aot.rewrites.rewrite import MEMORY, rewrite
+from aotc.aot.traits import TargetTraits
+
+WIDTHS = ((1, 1), (SHORT, 3), (RUN, RUN), (RUN + 1, 5), (2 * RUN + 9, RUN), (3 * RUN, 3 * RUN))
+
+
+def in_order(extent, wanted, descending):
+    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (3, extent)})
+    order = make("order_rows", (x,), {"wanted": wanted, "descending": descending})
+    values = make("gather", (x, order), {"axis": 1})
+    return Graph((x,), (values, order), ("x",), ("values", "order"), {})
+
+
+def drawn(extent):
+    random = numpy.random.default_rng(extent)
+    x = random.standard_normal((3, extent)).round(1).astype("float32")  # many ties
+    x[0, :: max(2, extent // 5)] = numpy.nan
+    x[1, 0], x[2, extent // 2], x[2, -1] = numpy.inf, -numpy.inf, -0.0
+    return x
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(("extent", "wanted"), WIDTHS)
+def test_ranks_and_merges_give_the_same(extent, wanted, descending):
+    graph, x = in_order(extent, wanted, descending), drawn(extent)
+    ranked, count = rank_rows(graph)
+    assert count == 1
+    assert not any(node.op == "order_rows" for node in ranked.nodes())
+    for found, expected in zip(interpret(ranked, [x]), interpret(graph, [x]), strict=True):
+        numpy.testing.assert_array_equal(found, expected)
+
+
+def test_short_rows_alone_are_ranked_everywhere():
+    assert rank_short_rows(in_order(SHORT, 2, False))[1] == 1
+    assert rank_short_rows(in_order(SHORT + 1, 2, False))[1] == 0
+
+
+@pytest.mark.parametrize("skip", [(), (MEMORY,)])
+def test_only_targets_whose_programs_have_memory_keep_the_op(skip):
+    graph = in_order(300, 300, False)
+    placed = [
+        [node.attr("function") for node in found.nodes() if node.op == "placed"]
+        for found in (
+            rewrite(graph, TargetTraits(is_gpu=is_gpu), frozenset(skip))[0]
+            for is_gpu in (False, True)
+        )
+    ]
+    assert placed == [["order_rows"], []]

@@ -1,0 +1,61 @@
+"""Compiler processes that builds of the suite leave to each other: each start of one loads Triton
+and LLVM, half a second of work, and most builds of tests compile one or two small kernels.
+
+What starts, ends and confines them is tested in `tests/tasks`, on pools of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+import aotc.aot.options
+from aotc.aot.tasks.workers import Workers
+
+LEFT_AT_MOST = 2
+_left: list[tuple[Hashable, object]] = []  # what a process was started in, and the process
+
+
+class SharedWorkers(Workers):
+    """A pool that begins with the idle processes of pools before it that ran in the same
+    environment."""
+
+    def __init__(self, *arguments, **keywords) -> None:
+        super().__init__(*arguments, **keywords)
+        self._started_in = _surroundings(self.is_confined)
+        for row in [row for row in _left if row[0] == self._started_in][: self.count]:
+            _left.remove(row)
+            if row[1]._process.poll() is None:
+                self.idle.append(row[1])
+            else:
+                row[1].end()
+
+    def close(self) -> None:
+        """Leave the idle processes to the next pool."""
+        _left.extend((self._started_in, worker) for worker in self.idle)
+        self.idle.clear()
+        while len(_left) > LEFT_AT_MOST:
+            _left.pop(0)[1].end()
+
+
+def _surroundings(is_confined: bool) -> Hashable:
+    """All that a process takes from the one that starts it."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    folders = (os.getcwd(), tempfile.gettempdir(), tuple(sys.path))  # noqa: PTH109
+    return (is_confined, folders, frozenset(own.items()))
+
+
+@contextmanager
+def shared_workers() -> Iterator[None]:
+    """Inside, builds of this process share their compiler processes."""
+    own = aotc.aot.options.Workers
+    aotc.aot.options.Workers = SharedWorkers
+    try:
+        yield
+    finally:
+        aotc.aot.options.Workers = own
+        while _left:
+            _left.pop()[1].end()
