@@ -4,15 +4,15 @@
     kernels.use_cpu()            # every launch with CPU tensors now runs as native code
     add_kernel[grid](x, y, out, n, BLOCK=1024)
 
-Nothing is registered at import: an entry point would run at every `import triton`, and a driver
-called "cpu" would make torch believe that it has Triton there.
+Or with `AOTC_TRITON_CPU=1` in the environment, where Triton finds no GPU: `triton_backend` is what
+Triton's entry point imports. A driver called "cpu" would make torch believe that it has Triton.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
-import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -25,18 +25,28 @@ from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime import driver as active_driver
 
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.cpu.compile import compile_library
+from aotc.aot.targets.cpu.compile import LoadableKernel, compile_library
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.tasks.task import Request
 from aotc.aot.tasks.workers import Workers
+from aotc.kernels.arguments import packer
+from aotc.kernels.present_files import in_present_files
+from aotc.kernels.reports import Reports
+from aotc.kernels.triton_backend import NAME
 from aotc.runtime.drivers.cpu.driver import best_isa, features
 from aotc.runtime.drivers.cpu.launch import Launcher
 from aotc.runtime.drivers.cpu.library import Library
+from aotc.runtime.drivers.cpu.pool import default_threads
 from aotc.runtime.errors import DriverFault
 
-NAME = "aotc-x86"
 _FRONT_END_CAPABILITY = 90
 """CUDA's front end is used as it is; it wants a compute capability for its options."""
+
+MEMORY = "memory"
+"""`debug="memory"`: assertions, and each access is checked against the tensors of the call."""
+VECTOR_REGISTERS = {"x86-64-v3": 16, "x86-64-v4": 32}
+"""What a kernel has of each instruction set: `compiled.n_regs`."""
+_ALL_FP8 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
 
 
 class CpuBackend(CUDABackend):  # type: ignore[misc]
@@ -52,6 +62,10 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         super().__init__(target)
         self.binary_ext = "so"
 
+    def parse_options(self, opts: dict[str, Any]) -> Any:
+        """CUDA's, with every 8-bit float that code is generated for."""
+        return super().parse_options({"supported_fp8_dtypes": _ALL_FP8, **opts})
+
     def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
         found = dict(super().get_codegen_implementation(options))
         found["min_dot_size"] = lambda lhs, rhs: (1, 1, 1)
@@ -62,20 +76,35 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         return found
 
     def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
-        stages["ttir"] = _optimize
-        stages["so"] = self._library
+        made: list[bytes] = []
 
-    def _library(self, module: Any, metadata: dict[str, Any]) -> bytes:
+        def generate(module: Any, metadata: dict[str, Any]) -> str:
+            library, texts = self._compiled(module, metadata, options.debug == MEMORY)
+            made.append(library)
+            metadata["assembly"] = texts["s"]
+            return texts["ll"]
+
+        stages["ttir"] = _optimize
+        stages["llir"] = generate
+        stages["s"] = lambda _, metadata: metadata.pop("assembly")
+        stages["so"] = lambda *_: made.pop()
+
+    def _compiled(
+        self, module: Any, metadata: dict[str, Any], checks_memory: bool
+    ) -> tuple[bytes, dict[str, str]]:
+        text = toolchain.generic_form(module, metadata["name"], is_located=True)
         request = Request(
             metadata["name"],
             f"{compile_library.__module__}:{compile_library.__name__}",
-            (toolchain.generic_form(module, metadata["name"]), _isa(), False),
+            (text, _isa(), False, True, checks_memory),
         )
         (outcome,) = _workers().map([request])
-        library, symbol, scratch_bytes = outcome.unwrap()
-        metadata.update(shared=0, symbol=symbol, scratch_bytes=scratch_bytes, global_scratch_size=0)
-        found: bytes = library
-        return found
+        made = LoadableKernel(*outcome.unwrap())
+        metadata.update(
+            shared=max(1, made.scratch_bytes), symbol=made.symbol, sites=made.sites,
+            scratch_bytes=made.scratch_bytes, global_scratch_size=0,
+        )  # fmt: skip
+        return made.library, made.texts
 
     def pack_metadata(self, metadata: Any) -> tuple[int, ...]:
         return (metadata.num_warps, metadata.num_ctas, metadata.shared)
@@ -113,7 +142,8 @@ class _Utils:
     @staticmethod
     def get_device_properties(device: int) -> dict[str, int]:
         return {
-            "max_shared_mem": 1 << 30, "max_num_regs": 1 << 16, "multiprocessor_count": 1,
+            "max_shared_mem": 1 << 30, "max_num_regs": 1 << 16,
+            "multiprocessor_count": default_threads(),
             "warpSize": 32, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
         }  # fmt: skip
 
@@ -122,20 +152,19 @@ class _Utils:
         name: str, data: bytes, shared: int, device: int
     ) -> tuple[Any, Any, int, int, int]:
         library = Library(data)
-        return library, library, 0, 0, 1 << 20
+        return library, library, VECTOR_REGISTERS[_isa()], 0, 1 << 20
 
 
 class _KernelLauncher:
     """Called by Triton at each launch: packs the run-time arguments and runs the grid."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
-        names = list(source.fn.arg_names)
-        self.packers = [
-            (place, _packer(source.signature[name]))
-            for place, name in enumerate(names)
-            if source.signature[name] != "constexpr" and (place,) not in source.constants
-        ]
-        self.metadata = metadata
+        self.packer = packer(source.signature, source.constants)
+        self.pack, self.metadata = self.packer.pack, metadata
+        self.reports: Reports | None = None
+        if metadata.sites is not None:
+            sites = in_present_files(metadata.sites, source.fn)
+            self.reports = Reports(metadata.name, sites, self.packer)
         self.launcher: Launcher | None = None
 
     def __call__(
@@ -143,40 +172,50 @@ class _KernelLauncher:
         enter: Callable[..., None] | None, leave: Callable[..., None] | None, *arguments: Any,
     ) -> None:  # fmt: skip
         if self.launcher is None:
+            count = len(self.packer.slots) + (self.reports is not None)
             self.launcher = Launcher(
-                library, self.metadata.symbol, self.metadata.scratch_bytes, len(self.packers)
+                library, self.metadata.symbol, self.metadata.scratch_bytes, count
             )
-        slots = b"".join([pack(arguments[place]) for place, pack in self.packers])
+        slots = self.pack(arguments)
+        if self.reports is not None:
+            slots += self.reports.begin(arguments)
         if enter is not None:
             enter(launch)
         self.launcher((x, y, z), slots)
         if leave is not None:
             leave(launch)
+        if self.reports is not None:
+            self.reports.end()
 
 
-def _packer(kind: str) -> Callable[[Any], bytes]:
-    """How an argument of Triton type `kind` fills its 8-byte slot."""
-    if kind.startswith("*"):
-        return _pack_pointer
-    layouts = {"fp32": "<f4x", "f32": "<f4x", "fp64": "<d", "f64": "<d"}
-    if kind in layouts:
-        return functools.partial(struct.pack, layouts[kind])
-    if kind in ("fp16", "bf16", "f16"):
-        raise DriverFault(
-            driver="cpu", detail=f"scalar arguments of type `{kind}` are not supported"
-        )
-    return lambda value: struct.pack("<q" if value < 1 << 63 else "<Q", value)
+class _Event:
+    """A moment, as `torch.cuda.Event` records one; kernels have ended when their launch returns."""
+
+    def __init__(self, **_: Any) -> None:
+        self.time_ns = 0
+
+    def record(self, stream: Any = None) -> None:
+        self.time_ns = time.perf_counter_ns()
+
+    def elapsed_time(self, other: _Event) -> float:
+        """Milliseconds from this moment to `other`, never 0: Triton divides by them."""
+        return max(1, other.time_ns - self.time_ns) / 1e6
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+
+    wait = query = synchronize
 
 
-def _pack_pointer(value: Any) -> bytes:
-    if value is None:
-        return bytes(8)
-    if isinstance(value, int):
-        return struct.pack("<Q", value)
-    if not getattr(value, "is_cpu", True):
-        detail = f"a tensor is on `{value.device}`, expected it on the cpu"
-        raise DriverFault(driver="cpu", detail=detail)
-    return struct.pack("<Q", value.data_ptr())
+class _DeviceInterface:
+    """What Triton's benchmarks ask of `torch.cuda`; everything else is `torch.cpu`'s."""
+
+    Event = _Event
+
+    def __getattr__(self, name: str) -> Any:
+        import torch
+
+        return getattr(torch.cpu, name)
 
 
 class CpuDriver(DriverBase):  # type: ignore[misc]
@@ -201,9 +240,7 @@ class CpuDriver(DriverBase):  # type: ignore[misc]
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        import torch
-
-        return torch.cpu
+        return _DeviceInterface()
 
     def get_current_device(self) -> int:
         return 0
@@ -230,8 +267,6 @@ def _benchmark(
     call: Callable[[], Any], *, quantiles: Sequence[float] = (0.5,), **_: Any
 ) -> list[float]:
     """Milliseconds of a call at each quantile, over some 30 ms; for `@triton.autotune`."""
-    import time
-
     call()
     times: list[float] = []
     end = time.perf_counter() + 0.03
