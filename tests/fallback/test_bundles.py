@@ -32,15 +32,16 @@ OPS = {
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 
 
-# Of the session, and after the build: whoever imports the file again registers its ops anew, and
-# torch forgets those that functions of the earlier module call.
-@pytest.fixture(scope="session")
+# For each test anew: whoever imports the file registers its ops again, as builds do, and torch
+# forgets those that functions of the earlier module call.
+@pytest.fixture
 def case(torch_bundle):
     return import_code(str(SPEC))
 
 
 @pytest.fixture(scope="session")
-def eager(case):
+def eager(torch_bundle):
+    case = import_code(str(SPEC))
     with torch.no_grad():
         return {seed: case.model(*case.inputs(seed)) for seed in range(4)}
 
