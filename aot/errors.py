@@ -77,6 +77,43 @@ class OutOfBounds(AotcError, RuntimeError):
     hint = "give the access a `mask`, or the kernel the size of the tensor"
 
 
+class KernelDtypeUnsupported(AotcError, NotImplementedError):
+    """A function of `aotc.kernels` does not take tensors of this element type; exit 3."""
+
+    exit_code = 3
+    template = "`{function}`: `{argument}` is of type {found}, expected {expected}"
+    hint = "convert it with `.to(dtype)`"
+
+
+class KernelShapeInvalid(AotcError, RuntimeError):
+    """A tensor given to a function of `aotc.kernels` has the wrong shape; exit 2."""
+
+    exit_code = 2
+    template = "`{function}`: `{argument}` has shape {found}, expected {expected}"
+
+
+class KernelDeviceInvalid(AotcError, RuntimeError):
+    """The tensors given to a function of `aotc.kernels` lie on different devices; exit 2."""
+
+    exit_code = 2
+    template = "`{function}`: `{argument}` is on `{found}`, expected it on `{expected}`"
+    hint = "move it with `.to(device)`"
+
+
+class KernelDimInvalid(AotcError, IndexError):
+    """A tensor given to a function of `aotc.kernels` does not have this dim; exit 2."""
+
+    exit_code = 2
+    template = "`{function}`: `dim` is {found}, expected a number from {low} to {high}"
+
+
+class KernelValueInvalid(AotcError, ValueError):
+    """A number given to a function of `aotc.kernels` is out of its range; exit 2."""
+
+    exit_code = 2
+    template = "`{function}`: `{argument}` is {found}, expected {expected}"
+
+
 class TuneError(AotcError):
     """Measuring or reading a tuning record failed; exit 4."""
 

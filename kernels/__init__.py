@@ -1,11 +1,21 @@
-"""The kernel library, and Triton's `@triton.jit` on CPU tensors on request.
+"""Functions on torch's tensors with gradients; Triton's `@triton.jit` on CPU tensors on request.
 
-Importing this package imports neither torch nor triton.
+Importing this package imports neither torch nor triton; a function imports them when it is first
+asked for. All functions take tensors on CUDA and the CPU.
 """
 
 from __future__ import annotations
 
+import importlib
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from aotc.kernels.library import FUNCTIONS
+
+if TYPE_CHECKING:
+    from aotc.kernels.library.normalization import group_norm, layer_norm, rms_norm
+    from aotc.kernels.library.pointwise import vector_add
+    from aotc.kernels.library.softmax import log_softmax, softmax
 
 
 def use_cpu() -> None:
@@ -25,4 +35,26 @@ def on_cpu() -> AbstractContextManager[None]:
     return driver.on_cpu()
 
 
-__all__ = ["on_cpu", "use_cpu"]
+def __getattr__(name: str) -> Any:
+    """A function of the library; its file is imported when it is first asked for."""
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    found = getattr(importlib.import_module(f"{__name__}.library.{FUNCTIONS[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *FUNCTIONS})
+
+
+__all__ = [
+    "group_norm",
+    "layer_norm",
+    "log_softmax",
+    "on_cpu",
+    "rms_norm",
+    "softmax",
+    "use_cpu",
+    "vector_add",
+]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import atexit
 import functools
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,10 @@ from triton.backends import Backend, backends
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import CUDABackend
+from triton.compiler.compiler import ASTSource
+from triton.compiler.compiler import compile as compile_kernel
 from triton.runtime import driver as active_driver
+from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.compile import LoadableKernel, compile_library
@@ -278,10 +282,70 @@ def _benchmark(
     return [times[min(len(times) - 1, int(q * len(times)))] for q in quantiles]
 
 
-def use_cpu() -> None:
-    """Makes the CPU Triton's active device in this process; raises DriverFault without AVX2."""
+class _CpuKernel:
+    """A `@triton.jit` function on CPU tensors, whatever Triton's active driver is."""
+
+    def __init__(self, function: JITFunction) -> None:
+        _register()
+        self.function = function
+        self.target = GPUTarget(NAME, _FRONT_END_CAPABILITY, 32)
+        self.backend = CpuBackend(self.target)
+        self.bind = create_function_from_signature(
+            function.signature, function.params, self.backend
+        )
+        self.known: dict[Any, tuple[_KernelLauncher, Library, threading.Lock]] = {}
+
+    def __call__(
+        self, grid: tuple[int, int, int], arguments: Sequence[Any], options: Mapping[str, Any]
+    ) -> None:
+        bound, kinds, rest = self.bind(*arguments, **options)
+        key = (*kinds, *rest.items())
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._compiled(bound, kinds, rest)
+        launcher, library, lock = found
+        with lock:  # a launcher has one place for its arguments
+            launcher(*grid, 0, library, None, None, None, None, *bound.values())
+
+    def _compiled(
+        self, bound: Mapping[str, Any], kinds: Sequence[Any], rest: Mapping[str, Any]
+    ) -> tuple[_KernelLauncher, Library, threading.Lock]:
+        """Code for these types of arguments, from Triton's cache where that has it."""
+        options, signature, constants, attributes = self.function._pack_args(
+            self.backend, dict(rest), bound, kinds, rest
+        )
+        source = ASTSource(self.function, signature, constants, attributes)
+        compiled = compile_kernel(source, target=self.target, options=options.__dict__)
+        launcher = _KernelLauncher(source, compiled.metadata)
+        return launcher, Library(compiled.kernel), threading.Lock()
+
+
+_cpu_kernel = functools.cache(_CpuKernel)
+
+
+def run_on_cpu(
+    kernel: JITFunction,
+    grid: tuple[int, int, int],
+    arguments: Sequence[Any],
+    options: Mapping[str, Any],
+) -> None:
+    """Run a kernel's programs on CPU tensors; Triton's active driver stays what it is.
+
+    grid: three numbers. options: `tl.constexpr` parameters and Triton's own options.
+    Raises DriverFault without AVX2.
+    """
+    _cpu_kernel(kernel)(grid, arguments, options)
+
+
+def _register() -> None:
+    """Have Triton know the CPU as a target; raises DriverFault without AVX2."""
     _isa()
     backends.setdefault(NAME, Backend(compiler=CpuBackend, driver=CpuDriver))
+
+
+def use_cpu() -> None:
+    """Makes the CPU Triton's active device in this process; raises DriverFault without AVX2."""
+    _register()
     active_driver.set_active(CpuDriver())
 
 

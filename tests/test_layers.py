@@ -143,7 +143,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.version": set(),
     "aot.stages": WORDS,
     "aot.ir": WORDS,
-    "aot.capture": {*STAGE_FREE, "aot.entry_points"},
+    "aot.capture": {*STAGE_FREE, "aot.capture.custom_ops", "aot.entry_points"},
+    "aot.capture.custom_ops": WORDS,
     "aot.rewrites": {*STAGE_FREE, "aot.schedule"},  # costs
     "aot.schedule": STAGE_FREE,
     "aot.lower": {*STAGE_FREE, "aot.schedule", "kernels.templates"},
@@ -206,7 +207,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kernels.templates",
     },
     "aot.cli": {"aot", "cache", "kernels", "runtime"},
-    "kernels": {*STAGE_FREE, "aot.targets", "aot.tasks", "aot.lower", "kernels.templates", "cache"},
+    "kernels": {
+        *STAGE_FREE,
+        "aot.capture.custom_ops",
+        "aot.targets",
+        "aot.tasks",
+        "aot.lower",
+        "kernels.templates",
+        "cache",
+    },
 }
 # What stands beside the compiler and the runtime, and who may know it besides itself: its command.
 BESIDE = {

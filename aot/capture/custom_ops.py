@@ -46,6 +46,14 @@ IMPORTS: dict[str, CustomOp] = {}
 
 Decompositions = Mapping[torch._ops.OpOverload, Callable[..., Any]]
 
+# Op → the same in torch's ops; filled by those who define ops, before a graph has a call of one.
+MEANINGS: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
+
+
+def define_meaning(op: torch._ops.OpOverload, meaning: Callable[..., Any]) -> None:
+    """Have `meaning` stand for calls of `op` in every graph that is compiled."""
+    MEANINGS[op] = meaning
+
 
 def called_op(node: torch.fx.Node) -> Any:
     """The op that a node of an exported graph calls, without what torch wraps it in."""

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram, _trace
 
 from aotc.aot.capture.aliases import without_aliases
-from aotc.aot.capture.custom_ops import Decompositions
+from aotc.aot.capture.custom_ops import MEANINGS, Decompositions
 from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
 from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
@@ -114,6 +114,7 @@ def _table(own: Decompositions, whole: Collection[str]) -> dict[OperatorBase, Ca
     table.update(DRAWS)
     table[torch.ops.aten.copy.default] = _copied
     table.update(quantised_decompositions())
+    table.update(MEANINGS)
     table.update(own)
     for operator in list(table):
         name = operator.name().removeprefix("aten::")

@@ -13,6 +13,7 @@ An op of `torch.library.custom_op` without a formula raises by itself. One that 
 from __future__ import annotations
 
 import functools
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule, Node
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from aotc.aot.capture.custom_ops import MEANINGS
 from aotc.aot.capture.libraries import repair_shapes
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.errors import GradientMissing
@@ -96,7 +98,7 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
     def _table(self) -> Mapping[Any, Callable[..., Any]]:
         from aotc.aot.dynamo.decompositions import decompositions
 
-        return decompositions()
+        return ChainMap(MEANINGS, decompositions())
 
     def __getitem__(self, operator: Any) -> Callable[..., Any]:
         return self._table[operator]

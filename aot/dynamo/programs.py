@@ -48,7 +48,11 @@ def counters() -> dict[str, int]:
 
 
 STAGES = ("capture", "dynamo", "ir", "lower", "plan", "rewrites", "schedule", "targets", "tune")
-SOURCES = (*(ROOT / "aot" / stage for stage in STAGES), ROOT / "kernels/templates")
+SOURCES = (
+    *(ROOT / "aot" / stage for stage in STAGES),
+    ROOT / "kernels/templates",
+    ROOT / "kernels/library",  # what its ops mean
+)
 
 
 def store() -> Store:

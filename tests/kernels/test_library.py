@@ -1,0 +1,250 @@
+"""The functions of `aotc.kernels`: numbers and gradients against f64, in every type and layout, by
+themselves, behind torch.compile, torch.export and `aotc build`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from kernel_cases import CASES, Net, assert_near  # noqa: E402
+
+from aotc import kernels  # noqa: E402
+from aotc.aot.errors import (  # noqa: E402
+    KernelDimInvalid,
+    KernelDtypeUnsupported,
+    KernelShapeInvalid,
+    KernelValueInvalid,
+)
+from aotc.runtime import load  # noqa: E402
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+"""In turns over the small sizes; the nightly test takes all for each size."""
+SMALL = [
+    pytest.param(case, shape, DTYPES[(number + place) % 3], id=f"{case.name}-{shape}")
+    for number, case in enumerate(CASES)
+    for place, shape in enumerate(case.sizes)
+]
+WIDE = [
+    pytest.param(case, shape, dtype, id=f"{case.name}-{shape}-{dtype}")
+    for case in CASES
+    for shape in (*case.sizes, *case.long)
+    for dtype in DTYPES
+]
+
+
+def check(case, shape, dtype):
+    """Results and gradients of all arguments."""
+    ours = case.tensors(shape, dtype)
+    wide = [each.detach().double().requires_grad_() for each in ours]
+    found, expected = case.ours(*ours), case.reference(*wide)
+    assert_near(found.detach(), expected.detach(), dtype, max(shape))
+    gradient = torch.randn(expected.shape, dtype=torch.float64).to(dtype)
+    found = torch.autograd.grad(found, ours, gradient)
+    expected = torch.autograd.grad(expected, wide, gradient.double())
+    for one, other in zip(found, expected, strict=True):
+        assert_near(one, other, dtype, max(shape) * len(shape))
+
+
+@pytest.mark.parametrize(("case", "shape", "dtype"), SMALL)
+def test_numbers_and_gradients(case, shape, dtype):
+    torch.manual_seed(len(case.name) + sum(shape))
+    check(case, shape, dtype)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("case", "shape", "dtype"), WIDE)
+def test_numbers_and_gradients_of_all_types_and_sizes(case, shape, dtype):
+    torch.manual_seed(len(case.name) + sum(shape))
+    check(case, shape, dtype)
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.sizes], ids=lambda case: case.name)
+def test_gradients_by_differences(case):
+    torch.manual_seed(1)
+    tensors = case.tensors(case.gradcheck, torch.float64)
+    assert torch.autograd.gradcheck(case.ours, tensors)
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.sizes], ids=lambda case: case.name)
+def test_any_strides_and_no_elements(case):
+    torch.manual_seed(2)
+    tensors = case.tensors(case.gradcheck, torch.float64, is_grad=False)
+    x, rest = tensors[0], tensors[1:]
+    wider = torch.randn(*x.shape[:-1], 2 * x.shape[-1], dtype=x.dtype)
+    views = [
+        x.transpose(0, 1).contiguous().transpose(0, 1),
+        wider.narrow(-1, 1, x.shape[-1]),  # rows with gaps
+        wider[..., ::2],
+        x[:1].expand(x.shape),
+        x.flip(0)[1:2],
+        x[:0],
+    ]
+    for view in views:
+        others = [view if each.shape == x.shape else each for each in rest]
+        view = view.detach().requires_grad_()
+        found, expected = case.ours(view, *others), case.reference(view, *others)
+        assert found.is_contiguous()
+        torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+        gradient = torch.randn_like(expected).mT.contiguous().mT
+        for one, other in zip(
+            torch.autograd.grad(found, view, gradient),
+            torch.autograd.grad(expected, view, gradient),
+            strict=True,
+        ):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+
+
+def test_special_values_are_as_eagers():
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[1.0, -inf, 2], [-inf, -inf, -inf], [inf, 1, 2], [nan, 1, 2]])
+    long = x.repeat_interleave(30000, 1)
+    for data in (x, long):
+        torch.testing.assert_close(kernels.softmax(data), torch.softmax(data, -1), equal_nan=True)
+        found, expected = kernels.log_softmax(data), torch.log_softmax(data, -1)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+    assert kernels.softmax(torch.tensor(3.0), 0) == 1
+
+
+def test_wrong_arguments_raise_named_errors_of_eagers_types():
+    x, whole = torch.ones(2, 3), torch.ones(2, 3, dtype=torch.int64)
+    with pytest.raises(KernelDtypeUnsupported, match=r"`softmax`: `x` is of type torch\.int64"):
+        kernels.softmax(whole)
+    with pytest.raises(NotImplementedError, match=r"`weight` is of type torch\.float16"):
+        kernels.layer_norm(x, [3], torch.ones(3).half())
+    with pytest.raises(KernelDimInvalid, match="`dim` is 2, expected a number from -2 to 1"):
+        kernels.log_softmax(x, 2)
+    with pytest.raises(IndexError):
+        kernels.softmax(x, -3)
+    with pytest.raises(KernelShapeInvalid, match=r"`x` has shape \[2, 3\]"):
+        kernels.rms_norm(x, [4])
+    with pytest.raises(RuntimeError, match=r"`bias` has shape \[2\], expected \[3\]"):
+        kernels.layer_norm(x, [3], None, torch.ones(2))
+    with pytest.raises(KernelValueInvalid, match="a divisor of the 3 channels"):
+        kernels.group_norm(x, 2)
+    with pytest.raises(RuntimeError):
+        kernels.vector_add(x, torch.ones(2))
+    with pytest.raises(AttributeError, match="no attribute `hardmax`"):
+        kernels.hardmax  # noqa: B018
+
+
+def results(function, module, x):
+    found = function(x)
+    return [found, *torch.autograd.grad(found.square().sum(), list(module.parameters()))]
+
+
+@pytest.fixture
+def forgetful(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.getbasetemp() / "caches-of-kernels"
+    monkeypatch.setenv("AOTC_CACHE_DIR", str(folder / "aotc"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "torch"))
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    ("backend", "options"),
+    [("eager", {}), ("aot_eager", {}), ("aotc", {"options": {"fallback": "error"}})],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_compiled_modules_train(forgetful, backend, options):
+    module, x = Net(), torch.randn(6, 24)
+    expected = results(module, module, x)
+    compiled = torch.compile(module, backend=backend, fullgraph=True, **options)
+    for found, wanted in zip(results(compiled, module, x), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_dynamic_sizes_are_compiled_once(forgetful):
+    module = Net().requires_grad_(False)
+    compiled = torch.compile(module, backend="eager", fullgraph=True, dynamic=True)
+    for rows in (3, 8, 21):
+        x = torch.randn(rows, 24)
+        torch.testing.assert_close(compiled(x), module(x))
+
+
+SPEC = """
+import torch
+from kernel_cases import Net
+
+def build_model():
+    torch.manual_seed(3)
+    return Net().eval()
+
+example_inputs = (torch.randn(6, 24),)
+"""
+
+
+def test_a_bundle_computes_them_in_fused_kernels(tmp_path, aotc, cache):
+    spec, out = tmp_path / "spec.py", tmp_path / "bundle"
+    spec.write_text(SPEC)
+    code, text, errors = aotc(
+        "build", spec, "-o", out, "--json", "--quiet", "--cache-dir", cache, "--target", "cpu"
+    )
+    assert code == 0, errors
+    assert (
+        json.loads(text)["kernels"] <= 5
+    )  # of a dozen operations: one a change of what a row is, and the product
+    torch.manual_seed(3)
+    module, x = Net().eval(), torch.randn(6, 24)
+    found = load(out)(x)
+    torch.testing.assert_close(found, module(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.sizes], ids=lambda case: case.name)
+def test_torchs_own_checks_of_ops(case):
+    """Schema, autograd, fake tensors, and AOTAutograd with dynamic shapes."""
+    torch.manual_seed(4)
+    calls = []
+
+    class Noted(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            if op.namespace == "aotc":
+                calls.append((op, args))
+            return op(*args, **(kwargs or {}))
+
+    tensors = case.tensors(case.gradcheck, torch.float32)
+    with Noted():
+        case.ours(*tensors).sum().backward()
+    assert calls
+    forward, backward = calls[0], calls[-1]
+    given = [each.detach() if isinstance(each, torch.Tensor) else each for each in forward[1]]
+    places = iter(tensors)
+    given = [
+        next(places) if isinstance(each, torch.Tensor) and each.is_floating_point() else each
+        for each in given
+    ]
+    torch.library.opcheck(forward[0], tuple(given))
+    tests = ("test_schema", "test_faketensor")
+    given = [each.detach() if isinstance(each, torch.Tensor) else each for each in backward[1]]
+    torch.library.opcheck(backward[0], tuple(given), test_utils=tests)
+
+
+SECOND = """
+import sys
+from aotc import kernels
+assert not {"torch", "triton"} & sys.modules.keys()
+assert "softmax" in dir(kernels) and "softmax" in kernels.__all__
+import torch, triton
+compiled = []
+triton.knobs.compilation.listener = lambda **named: compiled.append(named["cache_hit"])
+x = torch.randn(3, 5, requires_grad=True)
+kernels.softmax(x).sum().backward()
+print(compiled)
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", SECOND]
+    for expected in ("[False, False]", "[True, True]"):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        assert done.stdout.strip() == expected
