@@ -67,7 +67,9 @@ def command(
     `share` is of the time of all launches, `each` the time of one. `limit` is the share of the
     measured copy bandwidth or rate of products, whichever is nearer, that a kernel reaches; on a
     CPU it is >100% where operands come from caches. What is not known has no column. Bytes
-    and operations are those of the example's sizes where sizes are dynamic.
+    and operations are those of the example's sizes where sizes are dynamic. Below the table stand
+    the kernels that take more than 3% of the launches' time and reach less than 25% of their
+    limit, with the time they would take at the limit.
     """
     for path in (plot_file, trace_file):
         check_place(path, bundle)
@@ -185,6 +187,14 @@ def _print(profile: Profile, each: bool) -> None:
             f"limits measured: copy {bytes_text(round(limits.bytes_per_s))}/s, {limits.products} "
             f"{count_text(limits.operations_per_s)}FLOP/s"
             + ("" if share is None else f"; the launches reach {_share_text(share)} of them")
+        )
+    for row in profile.slow_kernels():
+        times = "once" if row.launches == 1 else f"{row.launches} times"
+        click.echo(
+            f"slow: {row.name}, launched {times}, takes {time_text(row.time_us / 1e6)}, "
+            f"{row.share_of_call:.0%} of the launches, and reaches "
+            f"{_share_text(row.time_us and row.limit_us / row.time_us)} of its limit; "
+            f"at the limit {time_text(row.limit_us / 1e6)}"
         )
 
 

@@ -29,6 +29,29 @@ class Limits:
         return max(nbytes / self.bytes_per_s, operations / self.operations_per_s) * 1e6
 
 
+SLOW_SHARE_OF_CALL, SLOW_SHARE_OF_LIMIT = 0.03, 0.25
+"""A kernel is slow that takes more of a call's launches than the first and reaches less of its
+limit than the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowKernel:
+    """A kernel far from the device's limit: the time of all its launches in a call, and the time
+    that they would take at the limit, both in microseconds."""
+
+    name: str
+    symbol: str
+    launches: int
+    time_us: float
+    limit_us: float
+    share_of_call: float
+
+    @property
+    def lost_us(self) -> float:
+        """What a call would gain."""
+        return self.time_us - self.limit_us
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchRow:
     """One launch of a call, or what torch runs between launches. What the bundle's facts do not
@@ -84,6 +107,19 @@ class Profile:
         order = sorted(found, key=lambda name: -sum(row.time_us for row in found[name]))
         return {name: found[name] for name in order}
 
+    def slow_kernels(self) -> list[SlowKernel]:
+        """The slow kernels, by the time that a call would gain; none where limits are not known."""
+        found = []
+        for symbol, rows in self.by_kernel().items():
+            share = self.share_of_limit(rows)
+            time_us = sum(row.time_us for row in rows)
+            share_of_call = time_us / max(self.launches_us, 1e-9)
+            if share is None or share >= SLOW_SHARE_OF_LIMIT or share_of_call <= SLOW_SHARE_OF_CALL:
+                continue
+            name, limit_us = rows[0].name, share * time_us
+            found.append(SlowKernel(name, symbol, len(rows), time_us, limit_us, share_of_call))
+        return sorted(found, key=lambda row: -row.lost_us)
+
     def record(self) -> dict[str, Any]:
         """The profile as plain data, for `--json`."""
         launches = [
@@ -99,6 +135,7 @@ class Profile:
             "launches_us": self.launches_us,
             "limits": limits,
             "share_of_limit": self.share_of_limit(self.launches),
+            "slow_kernels": [asdict(row) for row in self.slow_kernels()],
             "launches": launches,
         }
 

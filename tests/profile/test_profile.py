@@ -45,6 +45,21 @@ def test_kernels_are_listed_by_what_they_take_together():
     assert next(iter(profile.by_kernel())) == "b"
 
 
+def test_slow_kernels_are_ordered_by_what_a_call_would_gain():
+    far = (row(0, 6.0, symbol="far"), row(1, 6.0, symbol="far"))  # 1 us each at the limit
+    farther = row(2, 50.0, 4_000_000, symbol="farther")
+    near, small = row(3, 3.9, symbol="near"), row(4, 2.0, 0, symbol="small")
+    profile = profile_of(*far, farther, near, small, row(5, 30.0, None, symbol="unknown"))
+    found = profile.slow_kernels()
+    assert [(each.symbol, each.launches, each.time_us) for each in found] == [
+        ("farther", 1, 50.0), ("far", 2, 12.0),
+    ]  # fmt: skip
+    assert [each.limit_us for each in found] == pytest.approx([1.0, 2.0])
+    assert found[0].share_of_call == pytest.approx(50 / 97.9)
+    assert profile.record()["slow_kernels"][0]["symbol"] == "farther"
+    assert profile_of(farther, limits=None).slow_kernels() == []
+
+
 def test_a_trace_has_one_slice_a_launch_one_after_the_other():
     events = trace(profile_of(row(0, 2.0), row(1, 4.0)))["traceEvents"]
     kernels = [event for event in events if event["ph"] == "X" and event["cat"] == "kernel"]
@@ -94,8 +109,9 @@ def test_the_table_has_a_line_a_kernel_or_a_launch(aotc, bundle):
     code, out, _ = aotc("profile", bundle, "--repetitions", "1")
     assert code == 0
     assert "softmax" in out
-    lines = aotc("profile", bundle, "--repetitions", "1", "--launches")[1].splitlines()
-    assert len(lines) == len(out.splitlines())  # the tiny model launches each kernel once
+    other = aotc("profile", bundle, "--repetitions", "1", "--launches")[1]
+    tables = [each.split("\n\n")[0].splitlines() for each in (out, other)]
+    assert len(tables[0]) == len(tables[1])  # the tiny model launches each kernel once
 
 
 def test_columns_of_which_nothing_is_known_are_left_out(aotc, bundle):
@@ -123,6 +139,18 @@ def test_a_bundle_of_a_device(fake_cuda, aotc, tmp_path, monkeypatch):
     assert (record["target"], record["limits"]["bytes_per_s"]) == ("cuda-sm_90", 4e12)
     assert [each["name"] for each in record["launches"]] == ["copy"] * 3
     assert fake_cuda.live() == {}
+
+
+def test_slow_kernels_stand_below_the_table(capsys):
+    from aotc.aot.cli.profile import _print
+
+    _print(profile_of(row(0, 40.0), row(1, 40.0), row(2, 20.0, symbol="b")), each=False)
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert first == (
+        "slow: kernel k, launched 2 times, takes 80.0 µs, 80% of the launches, and reaches 2% of "
+        "its limit; at the limit 2.0 µs"
+    )
+    assert second.startswith("slow: kernel b, launched once, takes 20.0 µs, 20% of the launches")
 
 
 def test_the_copy_moves_what_it_says():

@@ -1,0 +1,121 @@
+"""One workload of the corpus: `python -m benchmarks.gpu.cliffs_of NAME WORK TUNE JSON [--compile]`.
+
+Builds it, waits for the device, then profiles the bundle and times it beside torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.corpus.rows import CORPUS
+
+LEAST = {"torch.bfloat16": 0.02, "torch.float32": 1e-4}
+"""Differences from the wider reference, as parts of its largest value, that are always right."""
+TIMES_EAGER = 1.5
+"""How much farther from the reference than eager a result may be: sums have another order."""
+
+
+def main(name: str, work: str, tune: str, out: str, *flags: str) -> None:
+    """Write the workload's row; a failure is a row that says why."""
+    try:
+        row = measure(name, Path(work), tune, "--compile" in flags)
+    except Exception as error:
+        traceback.print_exc()
+        row = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+    Path(out).write_text(json.dumps(row, indent=1) + "\n")
+
+
+def measure(name: str, work: Path, tune: str, compiles: bool) -> dict[str, Any]:
+    """The row of one workload: times in milliseconds, slow kernels, seconds of the build."""
+    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.measure.device_lock import device_turn
+    from benchmarks.gpu.cliffs import write_spec
+
+    spec, bundle = write_spec(name, True, work / "specs"), work / "bundles" / name
+    started_s = time.perf_counter()
+    build(str(spec), bundle, ("cuda",), BuildOptions(force=True, tune=tune, jobs=2))
+    build_s = time.perf_counter() - started_s
+    with device_turn():
+        row = _profiled(bundle)
+    ways, ours, theirs = _ways(name, bundle, compiles)
+    with device_turn():
+        ms = _timed(ways)
+    if not ours <= allowed(CORPUS[name].dtype, theirs):
+        found = f"{ours:.1e} of the largest value, eager by {theirs:.1e}"
+        return {"failed": f"differs from the wider reference by {found}"}
+    differences = {"difference": ours, "difference_of_eager": theirs}
+    return {"failed": "", "build_s": build_s, **differences, "ms": ms, **row}
+
+
+def allowed(dtype: Any, of_eager: float) -> float:
+    """The difference from the reference up to which a result is right, where eager has this one."""
+    return max(LEAST[str(dtype)], TIMES_EAGER * of_eager)
+
+
+def wider(model: Any, args: Any, named: Any, dtype: Any) -> Any:
+    """What the model gives with its weights and inputs in f64, f32 for bf16."""
+    import torch
+
+    kind = torch.float64 if dtype == torch.float32 else torch.float32
+    args = [x.to(kind) if x.is_floating_point() else x for x in args]
+    named = {key: x.to(kind) if x.is_floating_point() else x for key, x in named.items()}
+    return copy.deepcopy(model).to(kind)(*args, **named)
+
+
+def _profiled(bundle: Path) -> dict[str, Any]:
+    from aotc.aot.cli.profile import profile_bundle
+
+    record = profile_bundle(bundle, "cuda", 20).record()
+    share = record["share_of_limit"]
+    return {
+        "launches": len(record["launches"]),
+        "launches_us": record["launches_us"],
+        "limit_ms": share and share * record["launches_us"] / 1e3,
+        "slow_kernels": record["slow_kernels"],
+    }
+
+
+def _ways(name: str, bundle: Path, compiles: bool) -> tuple[Any, float, float]:
+    """The contenders, and how far our result and eager's are from the reference."""
+    from aotc import runtime
+    from benchmarks.gpu.forward import difference, ways_of_torch
+    from benchmarks.gpu.peers import prefer_speed
+    from benchmarks.gpu.saved import channels_last
+
+    prefer_speed()
+    model, example = CORPUS[name].made(True)
+    args, named = ((), example) if isinstance(example, dict) else (example, {})
+    model, args, named = channels_last(model, args, named)
+    model, args = model.to("cuda"), tuple(x.to("cuda") for x in args)
+    named = {key: value.to("cuda") for key, value in named.items()}
+    program = runtime.load(bundle, device="cuda")
+    bound = program.bind(*(value.contiguous() for value in (args or named.values())))
+    theirs, _ = ways_of_torch(model, args, named, ["compile"] if compiles else [])
+    exact = wider(model, args, named, CORPUS[name].dtype)
+    found = [difference(result, exact) for result in (bound(), theirs["eager"]())]
+    return {"aotc": bound, **theirs}, *found
+
+
+def _timed(ways: Any) -> dict[str, float]:
+    """Milliseconds of a call of each way: the median of rounds in turns."""
+    import torch
+
+    from benchmarks.gpu.forward import _round_ms
+
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    rounds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(7):
+        for name, way in ways.items():
+            rounds[name].append(_round_ms(way, *marks))
+    return {name: round(statistics.median(row), 5) for name, row in rounds.items()}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,49 @@
+"""The corpus of the GPU: every workload runs, builds and is right at its small sizes on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from aotc import runtime  # noqa: E402
+from aotc.aot.cli.program import run  # noqa: E402
+from benchmarks.gpu.cliffs import render, write_spec  # noqa: E402
+from benchmarks.gpu.cliffs_of import allowed, wider  # noqa: E402
+from benchmarks.gpu.corpus.rows import CORPUS  # noqa: E402
+from benchmarks.gpu.forward import difference  # noqa: E402
+
+SMALL = [name for name, row in CORPUS.items() if row.small is not None]
+QUICK = ("kan", "sample", "heads", "stencil")
+FAST = {"name": "rows", "symbol": "rows", "launches": 2, "time_us": 90.0, "limit_us": 9.0,
+        "share_of_call": 0.5}  # fmt: skip
+
+
+@pytest.mark.torch
+@pytest.mark.triton
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in SMALL],
+)
+def test_a_small_form_is_right(name, tmp_path, cache):
+    spec = write_spec(name, False, tmp_path)
+    options = ["--cache-dir", str(cache), "--quiet"]
+    assert run(["build", str(spec), "-o", str(tmp_path / "bundle"), *options]) == 0
+    model, example = CORPUS[name].made(False)
+    args, named = ((), example) if isinstance(example, dict) else (example, {})
+    with torch.no_grad(), runtime.load(tmp_path / "bundle") as program:
+        exact = wider(model, args, named, CORPUS[name].dtype)
+        of_eager = difference(model(*args, **named), exact)
+        found = difference(program(*args, **named), exact)
+    assert found <= allowed(CORPUS[name].dtype, of_eager)
+
+
+def test_the_page_names_what_is_slow_and_what_failed():
+    row = {"failed": "", "build_s": 3.0, "ms": {"aotc": 2.0, "eager": 3.0, "eager + graph": 1.0},
+           "launches": 4, "limit_ms": 0.5, "slow_kernels": [FAST]}  # fmt: skip
+    page = render({"device": "none"}, {"kan": row, "dit": {"failed": "CompileError: no"}})
+    assert "1 of 2 workloads" in page
+    assert "| kan | 2.000 | 3.000 | 1.000 | – | 0.50× | 4 | 0.500 | 3 |" in page
+    assert "| kan | `rows` | 2 | 90.0 | 9.0 | 50% | 10% |" in page
+    assert "| dit | CompileError: no |" in page
