@@ -194,6 +194,11 @@ def counter(rank: int, axis: int, extent: Extent) -> Node:
     return iota(column(rank, axis, extent), axis)
 
 
+def scan(kind: str, data: Node, axis: int) -> Node:
+    """Running results of a kind of `scan` along an axis."""
+    return make("scan", (data,), {"kind": kind, "axis": axis, "is_reversed": False})
+
+
 def pointwise(op: str, *operands: Node | Number) -> Node:
     """`op(*operands)`; Python numbers take the element type of the last node."""
     dtype = [item.dtype for item in operands if isinstance(item, Node)][-1]

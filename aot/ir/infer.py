@@ -17,6 +17,7 @@ Types = tuple[TensorType, ...]
 AttrMap = Mapping[str, Any]
 Infer = Callable[[Types, AttrMap], TensorType]
 
+SCANS = ("sum", "prod", "max", "min", "log_sum", "max_place", "min_place")
 PACK_N = 64  # columns of one panel of a packed matmul operand
 
 
@@ -343,6 +344,15 @@ def grouped_matmul(types: Types, attrs: AttrMap) -> TensorType:
         return TensorType(dtype, (*ends.shape, left.shape[0], right.shape[1]))
     require(right.shape[:1] == ends.shape, f"{right.shape[0]} matrices, {ends.shape[0]} groups")
     return TensorType(dtype, (left.shape[0], right.shape[2]))
+
+
+def scan(types: Types, attrs: AttrMap) -> TensorType:
+    """Numbers → the same type; i32 where places are wanted."""
+    (data,) = types
+    kind, axis = attrs["kind"], attrs["axis"]
+    require(kind in SCANS, f"{kind} is none of {', '.join(SCANS)}")
+    require(0 <= axis < data.rank and data.kind != "bool", f"{data} has no numbers along {axis}")
+    return TensorType("i32", data.shape) if kind.endswith("_place") else data
 
 
 def order_rows(types: Types, attrs: AttrMap) -> TensorType:

@@ -320,6 +320,10 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     # Places along the last axis of the first `wanted` elements in order; equal ones, as 0.0 and
     # -0.0, stay in the order in which they are, and NaN counts as greatest.
     OpDef("order_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
+    # Running results along an axis, the first element's and on, or the last one's and back: `kind`
+    # is sum, prod, max, min, log_sum (log Σ e^x), or max_place and min_place (of the last of
+    # equals, and of every NaN).
+    OpDef("scan", "memory", 1, infer.scan, ("kind", "axis", "is_reversed")),
 )
 
 # What is wrong with each element of an index or divisor, as `checks.py` says; 0: nothing. Only an

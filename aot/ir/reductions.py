@@ -1,7 +1,7 @@
 """The reductions: one row each. To add one, add a row here and one to the imports in `capture`.
 
 Everything else follows the rows: type rule, meaning, kernels in registers, in chunks and among
-programs, reductions that are written out, running ones (`capture/imports/scans.py`), merges of
+programs, reductions that are written out, running ones (`rewrites/scan.py`), merges of
 values written to one place (`capture/imports/indexing.py`), and what a reduction of nothing is.
 """
 

@@ -308,6 +308,35 @@ def grouped_matmul(left: Array, right: Array, ends: Array) -> Array:
     return found
 
 
+def scan(data: Array, kind: str, axis: int, is_reversed: bool) -> Array:
+    """Running results along an axis; floats are added and multiplied in f64."""
+    rows = numpy.flip(data, axis) if is_reversed else data
+    found = _running(kind, rows, axis)
+    if is_reversed:
+        found = numpy.flip(found, axis)
+        return data.shape[axis] - 1 - found if kind.endswith("_place") else found
+    return found
+
+
+def _running(kind: str, data: Array, axis: int) -> Array:
+    is_float = data.dtype.kind not in "iub"
+    dtype = numpy.float64 if is_float else data.dtype
+    if kind in ("sum", "prod"):
+        function = numpy.cumsum if kind == "sum" else numpy.cumprod
+        return function(data, axis, dtype=dtype)
+    if kind == "log_sum":
+        return numpy.logaddexp.accumulate(data.astype(numpy.float64), axis)
+    extreme = numpy.maximum if kind.startswith("max") else numpy.minimum
+    best: Array = extreme.accumulate(data, axis)
+    if not kind.endswith("_place"):
+        return best
+    counted = [1] * data.ndim
+    counted[axis] = data.shape[axis]
+    places = numpy.arange(data.shape[axis], dtype=numpy.int32).reshape(counted)
+    is_best = (data == best) | (data != data)
+    return numpy.maximum.accumulate(numpy.where(is_best, places, 0), axis)
+
+
 def order_rows(data: Array, wanted: int, descending: bool) -> Array:
     """Places of the first elements in order; NaN counts as greatest."""
     if not descending:
@@ -322,7 +351,7 @@ _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, erf, erfc, extent, fma,
         gather, gelu, gelu_tanh, grouped_matmul, iota, matmul, matmul_packed, order_rows, pad,
-        philox, scalar, scatter_rows, sigmoid, sign, take, window,
+        philox, scalar, scan, scatter_rows, sigmoid, sign, take, window,
     )},
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
     "reciprocal": lambda x: (1 / x).astype(x.dtype),

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import isinf, prod
 from typing import Any, NamedTuple
 
 from aotc.aot.ir.call import CallArgument
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, highest, is_static, proves_at_most, smallest, typical
 from aotc.aot.ir.size import kernel_text as size_text
-from aotc.aot.ir.types import DTYPES
+from aotc.aot.ir.types import DTYPES, Scalar
 from aotc.aot.ir.viewed import runs
 from aotc.aot.lower.call import Called
 from aotc.aot.lower.spec import Scratch
@@ -28,6 +29,7 @@ from aotc.kernels.templates.registry import (
     ATTENTION,
     GROUPED,
     ORDER,
+    SCAN,
     SCATTER,
     STATE_COPY,
     kernel_text,
@@ -43,6 +45,8 @@ ORDERED_PROGRAMS = 32  # that share the rows that are put in order, each with me
 ORDERED_BLOCK = 64  # keys that are compared at a time
 RANKED = 64  # elements that are put in order by comparing each with each
 SHORT_ROW, FEW = 256, 8  # elements of a row, and wanted ones, that are found one after the other
+SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they make
+SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
 # Groups of 16 elements for each that is wanted: then few are not above what bounds those.
 GROUPED_ELEMENTS, GROUPS_WANTED = 16, 2
 
@@ -266,6 +270,48 @@ def order_rows(node: Node) -> Called:
     return replace(called, arguments=(*called.arguments, *memory), scratch=scratch)
 
 
+def scan(node: Node) -> Called:
+    """A program goes along rows, or blocks of columns, one after the other."""
+    (data,), _, how = operands_of(node)
+    (outer, count, inner), dtype = data.shape, node.inputs[0].dtype
+    kind = how["kind"]
+    of_values = "max" if kind == "log_sum" else kind.removesuffix("_place")
+    numbers: dict[str, Any] = {
+        ("OUTER" if inner != 1 else "ROWS"): size_text(outer),
+        "N": size_text(count),
+        **({"INNER": size_text(inner)} if inner != 1 else {}),
+        "KIND": repr(kind),
+        "IDENTITY": _number(REDUCTIONS[of_values].identity(dtype)),
+        "IS_REVERSED": how["is_reversed"],
+        "ACCUMULATOR": f"tl.{_accumulator(kind, dtype)}",
+    }
+    of_scan = partial(from_template, SCAN, num_stages=1, num_warps=1)
+    if inner == 1:
+        numbers["BLOCK"] = min(SCANNED_BLOCK, power_above(highest(count)))
+        units = outer
+    else:
+        numbers["BLOCK"] = min(SCANNED_COLUMNS, power_above(highest(inner)))
+        units = outer * -(-inner // numbers["BLOCK"])
+    blocks: list[tuple[Block, Grid]] = [({}, (smallest(units, SCANNED_PROGRAMS), 1, 1))]
+    function = "scan_rows" if inner == 1 else "scan_columns"
+    return of_scan(function, {"out": 0}, {"data": data}, numbers, blocks)
+
+
+def _number(value: Scalar) -> str:
+    """A number as a kernel's own text has it."""
+    is_infinite = isinstance(value, float) and isinf(value)
+    return f'float("{value}")' if is_infinite else repr(value)
+
+
+def _accumulator(kind: str, dtype: str) -> str:
+    """Triton's name of the type that running values have: for sums that of eager torch."""
+    row = DTYPES[dtype]
+    if row.kind == "float":
+        is_wide = row.itemsize_bytes >= (4 if kind in ("sum", "prod", "log_sum") else 8)
+        return "float64" if is_wide else "float32"
+    return "int64" if row.itemsize_bytes == 8 else "int32"
+
+
 # The kernels of `placed` ops.
 ON_MEMORY: dict[str, Callable[[Node], Called]] = {
     row.__name__: row
@@ -276,5 +322,6 @@ ON_MEMORY: dict[str, Callable[[Node], Called]] = {
         copy,
         grouped_matmul,
         order_rows,
+        scan,
     )
 }

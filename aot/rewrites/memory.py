@@ -18,6 +18,7 @@ from aotc.aot.ir.types import FLOATS_TO_F32
 from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, placed, runs, spread
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
+_OF_TARGETS = ("order_rows", "scan")  # that have other kernels on GPUs
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 
 
@@ -27,13 +28,28 @@ def place_ops(graph: Graph) -> tuple[Graph, int]:
     nodes = graph.nodes()
     summed = {(node.inputs, node.attrs) for node in nodes if node.op == "attention_log_sum_exp"}
     whole = {node for node in nodes if (node.inputs, node.attrs) in summed}
-    on_memory = {node for node in nodes if node.kind == "memory" and node.op != "order_rows"}
+    on_memory = {node for node in nodes if node.kind == "memory" and node.op not in _OF_TARGETS}
     return _placed(graph, on_memory | whole)
 
 
 def place_all(graph: Graph) -> tuple[Graph, int]:
-    """As `place_ops`, with every attention and all rows in order."""
+    """As `place_ops`, with every attention, all rows in order and all scans."""
+    graph = _values_at_places(graph)
     return _placed(graph, {node for node in graph.nodes() if node.op in _PLACED})
+
+
+def _values_at_places(graph: Graph) -> Graph:
+    """Running extremes whose places are wanted too, looked up at these."""
+    nodes = graph.nodes()
+    replaced = {}
+    for node in nodes:
+        if node.op == "scan" and node.attr("kind").endswith("_place"):
+            kind = node.attr("kind").removesuffix("_place")
+            (data,) = node.inputs
+            values = make("scan", (data,), {**dict(node.attrs), "kind": kind})
+            with made_for(node.source):
+                replaced[values] = make("gather", (data, node), {"axis": node.attr("axis")})
+    return graph.replaced({node: replaced[node] for node in nodes if node in replaced})
 
 
 def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
@@ -123,6 +139,14 @@ def _order_rows(node: Node) -> Node:
     return on_memory([node], [dense(node.inputs[0])])[0]
 
 
+def _scan(node: Node) -> Node:
+    """Along runs of dims: `[outer, n, inner]`."""
+    (data,), axis = node.inputs, node.attr("axis")
+    shape = math.prod(data.shape[:axis]), data.shape[axis], math.prod(data.shape[axis + 1 :])
+    rows = make("scan", (build.reshape(data, shape),), {**dict(node.attrs), "axis": 1})
+    return build.reshape(on_memory([rows], [dense(rows.inputs[0])])[0], node.shape)
+
+
 _PLACED: dict[str, Callable[[Node], Node]] = {
     "attention": _attention,
     "attention_log_sum_exp": _attention,
@@ -130,6 +154,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "scatter_rows": _scatter_rows,
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,
+    "scan": _scan,
 }
 
 

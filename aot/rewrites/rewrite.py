@@ -24,6 +24,7 @@ from aotc.aot.rewrites import (
     norms,
     order,
     rotary,
+    scan,
     views,
     weights,
 )
@@ -108,6 +109,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("fold", function=fold.fold_all_but_transposes),
     Stage("activations", (*activations.RULES, *_CLEANING)),
     Stage("norms", (*norms.RULES, *_CLEANING)),
+    Stage(MEMORY, function=scan.expand_scans, wants=_gpus),
+    Stage(MEMORY, function=scan.expand_short_scans, wants=_cpus),
     Stage("channels", channels.RULES, wants=_gpus, is_storage=True),
     Stage("layout", (*layout.RULES, *norms.RULES, *_CLEANING)),
     Stage("fold-layout", function=fold.fold_all_but_transposes),

@@ -48,6 +48,19 @@ def _expand_expand(root: Node) -> Node | None:
     return build.expand(data.inputs[0], root.shape) if data.op == "expand" else None
 
 
+def _flips_of_scan(root: Node) -> Node | None:
+    """flip(scan(flip(x))) along the scan's axis → scan(x) the other way round"""
+    (scan,) = root.inputs
+    if scan.op != "scan" or scan.attr("kind").endswith("_place"):
+        return None
+    (rows,) = scan.inputs
+    axes = (scan.attr("axis"),)
+    if rows.op != "flip" or not rows.attr("axes") == root.attr("axes") == axes:
+        return None
+    reverse = {**dict(scan.attrs), "is_reversed": not scan.attr("is_reversed")}
+    return make("scan", rows.inputs, reverse)
+
+
 def _narrowest(operand: Node) -> Node:
     """The operand without views that only repeat it, as far as ranks stay 0 or the same."""
     source = operand
@@ -160,6 +173,7 @@ RULES: tuple[Rule, ...] = (
     rule_for(("slice",), "slice-slice", _slice_slice),
     rule_for(("slice",), "slice-concat", _slice_concat),
     rule_for(("concat",), "concat-concat", _concat_concat),
+    rule_for(("flip",), "flips-of-scan", _flips_of_scan),
     rule_for(POINTWISE, "broadcast-operand", _one_narrow_operand),
     rule_for(POINTWISE, "expand-sink", _sink_expand),
     rule_for(REDUCTIONS, "reduce-ones", _reduce_ones),

@@ -33,8 +33,8 @@ APPROXIMATE = "approximate_math.py"
 # Files whose functions the expressions of ops call; a kernel holds a copy of those that it calls.
 FUNCTIONS = (APPROXIMATE, "philox.py", "codes.py")
 # Kernels that are called as they stand, by graphs and by what loads weights.
-WHOLE = ("scatter", "state_copy", "attention/heads", "grouped", "adapter", "order")
-SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER = WHOLE
+WHOLE = ("scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan")
+SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN = WHOLE
 
 
 @functools.cache

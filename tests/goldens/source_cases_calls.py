@@ -157,6 +157,21 @@ def _in_order(rows: int, extent: int, wanted: int, dtype: str = "f32"):
 
 
 @case("cpu")
+def running_sums_of_rows():
+    return _placed(b.scan("sum", operand("x", 3, 5000), 1))
+
+
+@case("cpu")
+def running_exponentials_of_rows():
+    return _placed(b.scan("log_sum", operand("x", 3, 5000, dtype="f16"), 1))
+
+
+@case("cpu")
+def running_extremes_of_columns():
+    return _placed(b.scan("max_place", operand("x", 40, 300), 0))
+
+
+@case("cpu")
 def rows_in_order():
     return _in_order(40, 3000, 3000, "i64")
 

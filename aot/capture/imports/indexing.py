@@ -17,7 +17,7 @@ from typing import Any
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide, wrapped
 from aotc.aot.capture.imports.functions import has_sign
 from aotc.aot.capture.imports.movement import memory_indices, memory_order
-from aotc.aot.capture.imports.scans import SUM, scan
+from aotc.aot.capture.imports.scans import scan_along
 from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
@@ -59,7 +59,7 @@ def _masked_scatter(call: Call, data: Node, mask: Node, source: Node) -> Node:
 def _in_turn(where: Node, source: Node) -> Node:
     """The source's elements one after the other where the mask holds; anything elsewhere."""
     flat = build.cast(build.reshape(where, (where.type.numel,)), "i32")
-    before = build.maximum(scan(SUM, flat) - 1, 0)
+    before = build.maximum(scan_along("sum", flat, 0) - 1, 0)
     place = build.minimum(before, source.type.numel - 1)
     taken = make("take", (build.reshape(source, (source.type.numel,)), place), {"axis": 0})
     return build.reshape(taken, where.shape)

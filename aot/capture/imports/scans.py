@@ -1,157 +1,43 @@
-"""Import rows of running sums, products and extremes: masked reductions of short blocks, in levels.
-
-An element's result is its block's reduction up to it, combined with the scan of the blocks before.
-The order of the sums is fixed, so every call gives the same bits.
-"""
+"""Import rows of running sums, products and extremes."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.capture.imports.call import Call, Row, Rows, wide
+from aotc.aot.capture.imports.call import Call, Row, Rows
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.narrow import NUMEL_LIMIT
-from aotc.aot.ir.reductions import REDUCTIONS, lowest
-from aotc.aot.ir.size import Extent, bounds
-from aotc.aot.ir.size import highest as highest_size
-from aotc.aot.ir.types import Scalar
-
-BLOCK = 32  # elements whose reductions read each other
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """An associative operation: as a reduction, between two values, and what changes nothing."""
-
-    reduce: Callable[[Node, int], Node]  # over one axis, which stays
-    combine: Callable[[Node, Node], Node]
-    identity: Callable[[str], Scalar]
-
-
-def _running_reduction(name: str) -> Scan:
-    row = REDUCTIONS[name]
-    return Scan(
-        lambda data, axis: build.extreme(name, data, (axis,)),
-        lambda left, right: build.pointwise(row.combine, left, right),
-        row.identity,
-    )
-
-
-SUM, PRODUCT, MAXIMUM, MINIMUM = map(_running_reduction, ("sum", "prod", "max", "min"))
-
-
-def _log_sum(data: Node, axis: int) -> Node:
-    """log Σ e^x = m + log1p((k - 1) + Σ e^(x - m)) for the largest m, which k elements are; the sum
-    is over the others. An infinite m, or NaN, is the result."""
-    peak = build.extreme("max", data, (axis,))
-    # An infinite peak, or NaN, would be subtracted from itself.
-    is_finite = abs(peak) < float("inf")
-    shift = build.where(is_finite, peak, 0.0)
-    is_peak = build.equal(data, peak)
-    less = build.where(is_peak, 0.0, build.unary("exp", data - shift))
-    total = build.reduce("sum", less, (axis,))
-    equals = build.reduce("sum", build.cast(is_peak, data.dtype), (axis,)) - 1.0
-    rest = build.unary("log1p", total + equals)
-    return peak + build.where(is_finite, rest, 0.0)
-
-
-def _log_add(left: Node, right: Node) -> Node:
-    """log(e^a + e^b) = max + log1p(e^(min - max)); an infinite max, or NaN, is the result."""
-    peak = build.maximum(left, right)
-    away = build.minimum(left, right) - peak
-    is_finite = abs(peak) < float("inf")
-    rest = build.unary("log1p", build.unary("exp", away))
-    return peak + build.where(is_finite, rest, 0.0)
-
-
-LOG_SUM = Scan(_log_sum, _log_add, lowest)
-
-
-def scan(kind: Scan, data: Node) -> Node:
-    """Running results along the last axis of `[.., n]`, inclusive.
-
-    As many levels as the largest extent needs that memory of kernels' 32 bits holds; where a call's
-    is smaller, the outer ones hold one element.
-    """
-    lead = math.prod(max(1, bounds(each)[0]) for each in data.shape[:-1])
-    return _in_levels(kind, data, min(highest_size(data.shape[-1]), NUMEL_LIMIT // lead))
-
-
-def _in_levels(kind: Scan, data: Node, most: int) -> Node:
-    """The scan of at most so many elements, which the ranges alone need not know."""
-    lead, extent = data.shape[:-1], data.shape[-1]
-    if extent == 0 or most <= BLOCK:
-        return _square(kind, data)
-    count = (extent + (BLOCK - 1)) // BLOCK
-    padded = _pad_last(data, 0, count * BLOCK - extent, kind.identity(data.dtype))
-    inner = _square(kind, build.reshape(padded, (*lead, count, BLOCK)))
-    totals = build.slice_axis(inner, inner.type.rank - 1, BLOCK - 1, BLOCK)
-    through = _in_levels(kind, build.reshape(totals, (*lead, count)), -(-most // BLOCK))
-    later = _pad_last(through, 1, 0, kind.identity(data.dtype))
-    before = build.slice_axis(later, len(lead), 0, count)
-    whole = kind.combine(build.reshape(before, (*lead, count, 1)), inner)
-    return build.slice_axis(build.reshape(whole, (*lead, count * BLOCK)), len(lead), 0, extent)
-
-
-def _pad_last(data: Node, low: Extent, high: Extent, value: Scalar) -> Node:
-    rest: list[Extent] = [0] * (data.type.rank - 1)
-    return build.pad(data, [*rest, low], [*rest, high], value)
-
-
-def _square(kind: Scan, data: Node) -> Node:
-    lead, extent = data.shape[:-1], data.shape[-1]
-    rank = len(lead) + 2
-    corner = (*[1] * len(lead), extent, extent)
-    is_seen = build.iota(corner, rank - 1) <= build.iota(corner, rank - 2)
-    across = build.reshape(data, (*lead, 1, extent))
-    masked = build.where(is_seen, across, kind.identity(data.dtype))
-    full = build.expand(masked, (*lead, extent, extent))
-    return build.reshape(kind.reduce(full, rank - 1), data.shape)
-
-
-def scan_along(kind: Scan, data: Node, dim: int) -> Node:
-    """Running results along `dim`."""
-    if data.type.rank == 0:
+def scan_along(kind: str, data: Node, dim: int) -> Node:
+    """Running results along `dim`; a tensor without dims, or elements, is its own."""
+    if data.type.rank == 0 or data.type.numel == 0:
         return data
-    axis, last = dim % data.type.rank, data.type.rank - 1
-    return build.move_axis(scan(kind, build.move_axis(data, axis, last)), last, axis)
+    return build.scan(kind, data, dim % data.type.rank)
 
 
-def _running(kind: Scan) -> Row:
+def _running(kind: str) -> Row:
     def row(call: Call, data: Node, dim: int, *rest: Any) -> Node:
-        operand = wide(build.cast(data, call.dtype))
-        return build.cast(scan_along(kind, operand, dim), call.dtype)
+        return scan_along(kind, build.cast(data, call.dtype), dim)
 
     return row
 
 
-def _extreme_with_index(kind: Scan) -> Row:
+def _extreme_with_index(kind: str) -> Row:
     def row(call: Call, data: Node, dim: int) -> tuple[Node, Node]:
-        rank = data.type.rank
-        if rank == 0:
-            return data, build.scalar(0, "i64")
+        if data.type.rank == 0 or data.type.numel == 0:
+            return data, build.expand(build.scalar(0, "i64"), data.shape)
         operand = build.cast(data, "i32") if data.dtype == "bool" else data
-        best = scan_along(kind, operand, dim)
-        # The last of equals counts, and every NaN.
-        is_best = build.equal(operand, best)
-        if data.type.kind == "float":
-            is_best = is_best | build.unary("isnan", operand)
-        counter = build.counter(rank, dim % rank, data.shape[dim])
-        places = build.expand(counter, data.shape)
-        found = build.where(is_best, places, 0)
-        return build.cast(best, data.dtype), scan_along(MAXIMUM, found, dim)
+        best = build.cast(scan_along(kind, operand, dim), data.dtype)
+        return best, build.cast(scan_along(f"{kind}_place", operand, dim), "i64")
 
     return row
 
 
 ROWS: Rows = {
-    "cumsum": _running(SUM),
-    "cumprod": _running(PRODUCT),
-    "logcumsumexp": _running(LOG_SUM),
-    "cummax": _extreme_with_index(MAXIMUM),
-    "cummin": _extreme_with_index(MINIMUM),
+    "cumsum": _running("sum"),
+    "cumprod": _running("prod"),
+    "logcumsumexp": _running("log_sum"),
+    "cummax": _extreme_with_index("max"),
+    "cummin": _extreme_with_index("min"),
 }

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
-from aotc.aot.capture.imports.scans import MAXIMUM, scan_along
+from aotc.aot.capture.imports.scans import scan_along
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, UndecidedSize, highest
@@ -130,7 +130,7 @@ def _mode(call: Call, data: Node, dim: int = -1, keeps_dim: bool = False) -> tup
     before = build.slice_axis(later, axis, 0, data.shape[axis])
     is_first = is_first | build.pointwise("ne", values, before)
     starts = build.expand(build.where(is_first, counter, 0), data.shape)
-    lengths = counter - scan_along(MAXIMUM, starts, axis)
+    lengths = counter - scan_along("max", starts, axis)
     longest = build.reduce("argmax", lengths, (axis,))
     found = (make("gather", (item, longest), {"axis": axis}) for item in (values, places))
     value, place = (build.reshape(item, call.shape) for item in found)

@@ -10,7 +10,7 @@ from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.types import Scalar
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
-from aotc.aot.targets.cpu.lanes import shuffled, typed
+from aotc.aot.targets.cpu.lanes import select, shuffled, typed
 from aotc.aot.targets.cpu.linear import (
     LLVM_TYPES,
     Int,
@@ -322,26 +322,86 @@ def _added(
 
 
 def scan(kernel: Kernel, operation: Operation) -> None:
-    """`tt.scan`: a running combination along one axis, element by element."""
+    """`tt.scan`: a running combination along one axis, a vector at a time where lanes lie along it,
+    else element by element."""
     fold = _fold(kernel, operation)
-    results, size = fold.buffers(), fold.shape[fold.axis]
-
-    def row(rest: Index) -> None:
-        def place(step: Int) -> Int:
-            is_reversed = operation.attributes.get("reverse", False)
-            return kernel.lanes.add(integer(size - 1), step, -1) if is_reversed else step
-
-        def write(at: Int, lanes: Sequence[Lane]) -> None:
-            fold.write(results, (*rest[: fold.axis], at, *rest[fold.axis :]), lanes)
-
-        first = fold.elements(rest, place(integer(0)))
-        write(place(integer(0)), first)
-        start = [kernel.lanes.operand(x) for x in first]
-        with kernel.writer.loop(constant(size, "i32"), 1, start, constant(1, "i32")) as loop:
-            at = place(kernel.lanes.atom(loop.counter, "i32", natural=True))
-            total = fold.combine(loop.carried, fold.elements(rest, at))
-            write(at, fold.lanes(total))
-            loop.next_values = total
-
-    fold.each_row(row)
+    results = fold.buffers()
+    lane = tiles.lane_dimension(kernel, operation.operands[0])
+    is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
+    is_by_vector = fold.shape[fold.axis] > 1 and (fold.axis == lane or is_one_row)
+    row = _scan_vectors if is_by_vector else _scan_elements
+    fold.each_row(lambda rest: row(fold, rest, results))
     fold.finish(results)
+
+
+def _scan_elements(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
+    kernel, size = fold.kernel, fold.shape[fold.axis]
+
+    def place(step: Int) -> Int:
+        is_reversed = fold.operation.attributes.get("reverse", False)
+        return kernel.lanes.add(integer(size - 1), step, -1) if is_reversed else step
+
+    def write(at: Int, lanes: Sequence[Lane]) -> None:
+        fold.write(results, (*rest[: fold.axis], at, *rest[fold.axis :]), lanes)
+
+    first = fold.elements(rest, place(integer(0)))
+    write(place(integer(0)), first)
+    start = [kernel.lanes.operand(x) for x in first]
+    with kernel.writer.loop(constant(size, "i32"), 1, start, constant(1, "i32")) as loop:
+        at = place(kernel.lanes.atom(loop.counter, "i32", natural=True))
+        total = fold.combine(loop.carried, fold.elements(rest, at))
+        write(at, fold.lanes(total))
+        loop.next_values = total
+
+
+def _scan_vectors(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
+    """One row: each vector by itself, then combined with the last of the vectors before."""
+    kernel, size = fold.kernel, fold.shape[fold.axis]
+    width = min(kernel.isa.lanes, size)
+    is_reversed = bool(fold.operation.attributes.get("reverse", False))
+    last = 0 if is_reversed else width - 1
+
+    def vector(start: Int) -> tuple[Int, list[Operand]]:
+        """The place of the vector that begins so far from where the scan does, and its own scan."""
+        at = kernel.lanes.add(integer(size - width), start, -1) if is_reversed else start
+        at = Int("i32", at.base, Linear((), 1))
+        return at, _scan_lanes(fold, fold.splat(fold.elements(rest, at)), is_reversed)
+
+    def write(at: Int, found: Sequence[Operand]) -> None:
+        fold.write(results, (*rest[: fold.axis], at, *rest[fold.axis :]), fold.lanes(found))
+
+    def last_of(found: Sequence[Operand]) -> list[Operand]:
+        return [shuffled(kernel.writer, [x], [last] * width) for x in found]
+
+    with kernel.width(width):
+        at, own = vector(integer(0))
+        write(at, own)
+        if size == width:
+            return
+        low = constant(width, "i32")
+        with kernel.writer.loop(constant(size, "i32"), width, last_of(own), low) as loop:
+            at, own = vector(kernel.lanes.atom(loop.counter, "i32", width, natural=True))
+            write(at, fold.combine(loop.carried, fold.lanes(own)))
+            # What the next vector waits for is one combination, not that and a shuffle.
+            loop.next_values = fold.combine(loop.carried, fold.lanes(last_of(own)))
+
+
+def _scan_lanes(fold: _Fold, found: list[Operand], is_reversed: bool) -> list[Operand]:
+    """The scan of the lanes of one vector, in steps of 1, 2, 4 … (Hillis and Steele, 1986)."""
+    kernel = fold.kernel
+    width, step = kernel.lanes.width, 1
+    while step < width:
+        away = step if is_reversed else -step
+        sources = [at + away for at in range(width)]
+        is_there = [0 <= source < width for source in sources]
+        places = [
+            source if there else at
+            for at, (source, there) in enumerate(zip(sources, is_there, strict=True))
+        ]
+        moved = [shuffled(kernel.writer, [x], places) for x in found]
+        both = fold.combine(moved, fold.lanes(found))
+        text = kernel.lanes.literal([str(there).lower() for there in is_there], "i1")
+        mask = Operand(text, kernel.lanes.vector_type("i1"))
+        found = [select(kernel.lanes, mask, new, old) for new, old in zip(both, found, strict=True)]
+        step *= 2
+    return found

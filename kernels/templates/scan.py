@@ -1,0 +1,236 @@
+"""Running sums, products, sums of exponentials and extremes along a dim of a tensor.
+
+A program goes along a row a block at a time, or along so many columns at once, and carries what
+stands at its end: for sums and products one value, of f32 in f64 as eager torch does, for
+exponentials the largest and their sum relative to it, for extremes the value and its place.
+Rows that few programs would share are cut into parts: `scan_ends` finds what each part comes to,
+`scan_parts` what stands before each one, in order, and the parts are then scanned apart. Where they
+begin depends on the shape alone, so results do not depend on the number of threads.
+
+A program goes over its elements in turn, so it is for processors whose programs are threads.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Exponents within a block whose exponentials do not underflow beside each other, in f64 and f32.
+FARTHEST: tl.constexpr = tl.constexpr(600.0)
+FARTHEST_OF_F32: tl.constexpr = tl.constexpr(60.0)
+
+
+@triton.jit
+def _multiplied(left, right):
+    return left * right
+
+
+@triton.jit
+def _larger(left, right):
+    return tl.where(right > left, right, left)
+
+
+@triton.jit
+def _smaller(left, right):
+    return tl.where(right < left, right, left)
+
+
+@triton.jit
+def _key_of(x, KIND: tl.constexpr):
+    """Signed integers that stand as the numbers do: NaN beyond all others in the direction of the
+    kind and, where places are wanted, zeros equal."""
+    if not x.dtype.is_floating():
+        return x
+    WIDTH: tl.constexpr = x.dtype.primitive_bitwidth
+    KEY: tl.constexpr = tl.int64 if WIDTH == 64 else tl.int32
+    FURTHEST: tl.constexpr = 2 ** (WIDTH - 1) - 1
+    bits = x.to(KEY, bitcast=True)
+    keys = bits ^ ((bits >> (WIDTH - 1)) & FURTHEST)
+    if KIND == "max_place" or KIND == "min_place":
+        keys = tl.where(x == 0.0, 0, keys)
+    beyond = tl.full(x.shape, FURTHEST, KEY)
+    if KIND == "min" or KIND == "min_place":
+        beyond = -beyond - 1
+    return tl.where(x != x, beyond, keys)
+
+
+@triton.jit
+def _of_key(keys, OF: tl.constexpr):
+    """The numbers that keys were made of."""
+    if not OF.is_floating():
+        return keys
+    WIDTH: tl.constexpr = OF.primitive_bitwidth
+    FURTHEST: tl.constexpr = 2 ** (WIDTH - 1) - 1
+    bits = keys ^ ((keys >> (WIDTH - 1)) & FURTHEST)
+    return bits.to(OF, bitcast=True)
+
+
+@triton.jit
+def _exponentials(left, left_sum, right, right_sum):
+    """log(s e^m + t e^n) as the larger exponent, NaN first, and the sum relative to it."""
+    is_right = (right > left) | (right != right)
+    peak = tl.where(is_right, right, left)
+    lower = tl.where(is_right, left, right)
+    away = tl.where(left == right, 0.0, lower - peak)  # infinities are not subtracted
+    share = tl.exp(away)
+    total = tl.where(is_right, left_sum * share + right_sum, left_sum + right_sum * share)
+    return peak, total
+
+
+@triton.jit
+def _end_of(found, IS_REVERSED: tl.constexpr):
+    """The last result of a block."""
+    last = 0 if IS_REVERSED else found.shape[0] - 1
+    return tl.sum(tl.gather(found, tl.full((1,), last, tl.int32), 0), 0)
+
+
+@triton.jit
+def _scan_block(x, at, value, other, KIND: tl.constexpr, IS_REVERSED: tl.constexpr):
+    """Running results of a block behind what was before it, and what is behind both. Extremes are
+    keys; the last one's place is the furthest where an element is its own running extreme."""
+    IS_PLACE: tl.constexpr = KIND == "max_place" or KIND == "min_place"
+    if KIND == "sum":
+        found = tl.cumsum(x, 0, reverse=IS_REVERSED)
+        running = found + value
+        value += _end_of(found, IS_REVERSED)
+    elif KIND == "prod":
+        found = tl.associative_scan(x, 0, _multiplied, reverse=IS_REVERSED)
+        running = found * value
+        value *= _end_of(found, IS_REVERSED)
+    elif KIND == "max" or KIND == "max_place":
+        found = tl.associative_scan(x, 0, _larger, reverse=IS_REVERSED)
+        running = _larger(value, found)
+        value = _larger(value, _end_of(found, IS_REVERSED))
+    else:
+        found = tl.associative_scan(x, 0, _smaller, reverse=IS_REVERSED)
+        running = _smaller(value, found)
+        value = _smaller(value, _end_of(found, IS_REVERSED))
+    if IS_PLACE:
+        places = tl.where(x == running, at, other)
+        if IS_REVERSED:
+            running = tl.associative_scan(places, 0, _smaller, reverse=True)
+        else:
+            running = tl.associative_scan(places, 0, _larger)
+        other = _end_of(running, IS_REVERSED)
+    return running, value, other
+
+
+@triton.jit
+def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.constexpr):
+    """A block's running sums of exponentials as exponents, stored; what is behind it."""
+    largest = tl.max(x, 0)
+    # NaN, which a largest passes over, and infinity, as beyond any distance.
+    is_odd = tl.max(((x != x) | (x == float("inf"))).to(tl.int32), 0) != 0
+    finite = tl.where(x == float("-inf"), largest, x)
+    FAR: tl.constexpr = FARTHEST if x.dtype == tl.float64 else FARTHEST_OF_F32
+    is_near = (largest - tl.min(finite, 0) < FAR) | (largest == float("-inf"))
+    if is_near & (is_odd == 0) & (value == value) & (value != float("inf")):
+        peak = tl.maximum(value, largest)
+        base = tl.where(peak == float("-inf"), 0.0, peak)
+        found = tl.cumsum(tl.exp(x - base), 0, reverse=IS_REVERSED)
+        before = tl.where(value == float("-inf"), 0.0, other * tl.exp(value - base))
+        running = base + tl.log(found + before)
+        tl.store(to_ptr, running.to(to_ptr.dtype.element_ty), mask=is_there)
+        value = peak
+        other = before + _end_of(found, IS_REVERSED)
+    else:
+        ones = tl.full(x.shape, 1.0, x.dtype)
+        found, sums = tl.associative_scan((x, ones), 0, _exponentials, reverse=IS_REVERSED)
+        running, total = _exponentials(value, other, found, sums)
+        running += tl.log(total)
+        tl.store(to_ptr, running.to(to_ptr.dtype.element_ty), mask=is_there)
+        end = _end_of(found, IS_REVERSED)
+        value, other = _exponentials(value, other, end, _end_of(sums, IS_REVERSED))
+    return value, other
+
+
+@triton.jit
+def scan_rows(
+    out_ptr,  # [ROWS, N], places i32
+    data_ptr,  # [ROWS, N]
+    ROWS,
+    N,
+    KIND: tl.constexpr,
+    IDENTITY: tl.constexpr,
+    IS_REVERSED: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One row after the other, each by blocks."""
+    lanes = tl.arange(0, BLOCK)
+    OTHER: tl.constexpr = ACCUMULATOR if KIND == "log_sum" else tl.int32
+    IS_VALUE: tl.constexpr = KIND == "max" or KIND == "min"
+    IS_EXTREME: tl.constexpr = IS_VALUE or KIND == "max_place" or KIND == "min_place"
+    for row in range(tl.program_id(0), ROWS, tl.num_programs(0)):
+        row_ptr = data_ptr + row.to(tl.int64) * N
+        to_ptr = out_ptr + row.to(tl.int64) * N
+        value = tl.full((), IDENTITY, ACCUMULATOR)
+        other = tl.full((), N - 1 if IS_REVERSED and KIND != "log_sum" else 0, OTHER)
+        if IS_EXTREME:
+            value = _key_of(value, KIND)
+        for step in range(0, N, BLOCK):
+            at = (N - 1) // BLOCK * BLOCK - step + lanes if IS_REVERSED else step + lanes
+            x = tl.load(row_ptr + at, mask=at < N, other=IDENTITY).to(ACCUMULATOR)
+            if KIND == "log_sum":
+                value, other = _store_exponentials(
+                    to_ptr + at, x, at < N, value, other, IS_REVERSED
+                )
+            else:
+                x = _key_of(x, KIND) if IS_EXTREME else x
+                found, value, other = _scan_block(x, at, value, other, KIND, IS_REVERSED)
+                found = _of_key(found, ACCUMULATOR) if IS_VALUE else found
+                tl.store(to_ptr + at, found.to(out_ptr.dtype.element_ty), mask=at < N)
+
+
+@triton.jit
+def scan_columns(
+    out_ptr,  # [OUTER, N, INNER], places i32
+    data_ptr,  # [OUTER, N, INNER]
+    OUTER,
+    N,
+    INNER,
+    KIND: tl.constexpr,
+    IDENTITY: tl.constexpr,
+    IS_REVERSED: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Along a dim that is not the last one: a block of columns, from one row to the next."""
+    OTHER: tl.constexpr = ACCUMULATOR if KIND == "log_sum" else tl.int32
+    IS_VALUE: tl.constexpr = KIND == "max" or KIND == "min"
+    IS_EXTREME: tl.constexpr = IS_VALUE or KIND == "max_place" or KIND == "min_place"
+    blocks = (INNER + BLOCK - 1) // BLOCK
+    for unit in range(tl.program_id(0), OUTER * blocks, tl.num_programs(0)):
+        column = unit % blocks * BLOCK + tl.arange(0, BLOCK)
+        is_there = column < INNER
+        first = (unit // blocks).to(tl.int64) * N * INNER
+        value = tl.full((BLOCK,), IDENTITY, ACCUMULATOR)
+        other = tl.full((BLOCK,), 0, OTHER)
+        if IS_EXTREME:
+            value = _key_of(value, KIND)
+        for step in range(N):
+            place = N - 1 - step if IS_REVERSED else step
+            at = first + place.to(tl.int64) * INNER
+            x = tl.load(data_ptr + at + column, mask=is_there, other=IDENTITY).to(ACCUMULATOR)
+            if KIND == "sum":
+                value += x
+                found = value
+            elif KIND == "prod":
+                value *= x
+                found = value
+            elif KIND == "log_sum":
+                ones = tl.full((BLOCK,), 1.0, ACCUMULATOR)
+                value, other = _exponentials(value, other, x, ones)
+                found = value + tl.log(other)
+            else:
+                keys = _key_of(x, KIND)
+                if KIND == "max" or KIND == "max_place":
+                    value = _larger(value, keys)
+                else:
+                    value = _smaller(value, keys)
+                if IS_VALUE:
+                    found = _of_key(value, ACCUMULATOR)
+                else:
+                    other = tl.where(keys == value, place, other)
+                    found = other
+            tl.store(out_ptr + at + column, found.to(out_ptr.dtype.element_ty), mask=is_there)

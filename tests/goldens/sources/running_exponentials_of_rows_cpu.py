@@ -1,0 +1,29 @@
+# in0: *fp16
+# out0: *fp16
+# grid 3×1×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: FARTHEST: tl.constexpr = tl.constexpr(600.0), FARTHEST_OF_F32: tl.constexpr
+# = tl.constexpr(60.0), _multiplied, _larger, _smaller, _key_of, _of_key, _exponentials, _end_of,
+# _scan_block, _store_exponentials, scan_rows, scan_columns.
+
+
+@triton.jit
+def kernel(
+    in0, out0
+):
+    scan_rows(
+        out_ptr=out0,
+        data_ptr=in0,
+        ROWS=3,
+        N=5000,
+        KIND='log_sum',
+        IDENTITY=float("-inf"),
+        IS_REVERSED=False,
+        ACCUMULATOR=tl.float32,
+        BLOCK=256,
+    )

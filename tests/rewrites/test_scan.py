@@ -1,0 +1,67 @@
+"""Scans by masked reductions: the same as the op itself."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.infer import SCANS
+from aotc.aot.ir.reference import interpret
+from aotc.aot.rewrites.rewrite import MEMORY, rewrite
+from aotc.aot.rewrites.scan import BLOCK, SHORT, expand_scans, expand_short_scans
+from aotc.aot.traits import TargetTraits
+
+EXTENTS = (1, SHORT, BLOCK + 1, BLOCK * BLOCK + 5)
+
+
+def scan_of(kind, extent, axis=1, is_reversed=False):
+    shape = (3, extent) if axis == 1 else (extent, 3)
+    x = make("input", (), {"name": "x", "dtype": "f32", "shape": shape})
+    attrs = {"kind": kind, "axis": axis, "is_reversed": is_reversed}
+    return Graph((x,), (make("scan", (x,), attrs),), ("x",), ("found",), {})
+
+
+def drawn(kind, shape):
+    random = numpy.random.default_rng(shape[0])
+    x = random.standard_normal(shape).round(1).astype("float32")  # many ties
+    if kind == "prod":
+        return 1 + x / 100
+    if kind != "sum":
+        flat = x.reshape(-1)
+        flat[len(flat) // 2], flat[0], flat[-1] = numpy.nan, -numpy.inf, -0.0
+    return x
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("kind", SCANS)
+@pytest.mark.parametrize("extent", EXTENTS)
+def test_masked_reductions_give_the_same(extent, kind, is_reversed):
+    for axis in (0, 1):
+        graph = scan_of(kind, extent, axis, is_reversed)
+        x = drawn(kind, graph.inputs[0].shape)
+        expanded, count = expand_scans(graph)
+        assert count == 1
+        assert not any(node.op == "scan" for node in expanded.nodes())
+        (found,), (expected,) = interpret(expanded, [x]), interpret(graph, [x])
+        if kind.endswith("_place"):
+            numpy.testing.assert_array_equal(found, expected)
+        numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_short_ones_alone_are_expanded_everywhere():
+    assert expand_short_scans(scan_of("sum", SHORT))[1] == 1
+    assert expand_short_scans(scan_of("sum", SHORT + 1))[1] == 0
+
+
+@pytest.mark.parametrize("skip", [(), (MEMORY,)])
+def test_only_targets_whose_programs_go_along_rows_keep_the_op(skip):
+    graph = scan_of("sum", 300)
+    placed = [
+        [node.attr("function") for node in found.nodes() if node.op == "placed"]
+        for found in (
+            rewrite(graph, TargetTraits(is_gpu=is_gpu), frozenset(skip))[0]
+            for is_gpu in (False, True)
+        )
+    ]
+    assert placed == [["scan"], []]
