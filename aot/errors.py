@@ -114,6 +114,21 @@ class KernelValueInvalid(AotcError, ValueError):
     template = "`{function}`: `{argument}` is {found}, expected {expected}"
 
 
+class KernelTargetInvalid(AotcError, IndexError):
+    """A target of `cross_entropy` is not the number of a class; exit 2."""
+
+    exit_code = 2
+    template = "`cross_entropy`: a target is {found}, expected a number from 0 to {classes} - 1"
+    hint = "rows without a class have the target `ignore_index`"
+
+
+class KernelRowInvalid(AotcError, IndexError):
+    """A number given to `embedding_bag` is not that of a row of its table; exit 2."""
+
+    exit_code = 2
+    template = "`embedding_bag`: an index is {found}, expected a number from 0 to {rows} - 1"
+
+
 class TuneError(AotcError):
     """Measuring or reading a tuning record failed; exit 4."""
 

@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Any
 from aotc.kernels.library import FUNCTIONS
 
 if TYPE_CHECKING:
+    from aotc.kernels.library.cross_entropy import cross_entropy
+    from aotc.kernels.library.dropout import dropout
+    from aotc.kernels.library.embedding_bag import embedding_bag
     from aotc.kernels.library.normalization import group_norm, layer_norm, rms_norm
-    from aotc.kernels.library.pointwise import vector_add
+    from aotc.kernels.library.pointwise import (
+        geglu,
+        gelu,
+        relu_squared,
+        silu,
+        swiglu,
+        vector_add,
+    )
+    from aotc.kernels.library.rope import rope
     from aotc.kernels.library.softmax import log_softmax, softmax
 
 
@@ -49,12 +60,21 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "cross_entropy",
+    "dropout",
+    "embedding_bag",
+    "geglu",
+    "gelu",
     "group_norm",
     "layer_norm",
     "log_softmax",
     "on_cpu",
+    "relu_squared",
     "rms_norm",
+    "rope",
+    "silu",
     "softmax",
+    "swiglu",
     "use_cpu",
     "vector_add",
 ]

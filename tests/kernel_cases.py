@@ -61,6 +61,7 @@ def _group(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 ROWS = ((3, 7), (2, 300))
+FEW, MANY = ((3, 5),), ((), (70001,), (2, 3, 4))
 LONG_ROWS = ((5, 1), (4, 1000), (70, 64), (9, 128), (2, 9000), (3, 17001), (2, 70001))
 
 CASES = (
@@ -115,7 +116,114 @@ CASES = (
         ((3, 6), (2, 8, 30, 17), (600, 6, 3), (2, 4, 90000)),
         gradcheck=(2, 4, 3),
     ),
+    Case("silu", kernels.silu, functional.silu, _alone, FEW, MANY),
+    Case("gelu", kernels.gelu, functional.gelu, _alone, FEW, MANY),
+    Case(
+        "gelu by tanh",
+        lambda x: kernels.gelu(x, "tanh"),
+        lambda x: functional.gelu(x, approximate="tanh"),
+        _alone,
+        FEW,
+        MANY,
+    ),
+    Case("relu_squared", kernels.relu_squared, lambda x: x.relu().square(), _alone, FEW, MANY),
+    Case("swiglu", kernels.swiglu, lambda x, gate: functional.silu(x) * gate, _twice, FEW, MANY),
+    Case(
+        "geglu of halves",
+        lambda x: kernels.geglu(*x.chunk(2, -1)),
+        lambda x: torch.mul(functional.gelu(x.chunk(2, -1)[0]), x.chunk(2, -1)[1]),
+        _alone,
+        ((3, 8),),
+        ((5, 4, 1000),),
+        gradcheck=(3, 6),
+    ),
+    Case(
+        "cross_entropy",
+        lambda x: kernels.cross_entropy(x, labels(x), reduction="none"),
+        lambda x: functional.cross_entropy(x, labels(x), reduction="none"),
+        _alone,
+        ((4, 9),),
+        ((3, 7, 2, 5), (3, 9000), (3, 70001)),
+    ),
+    Case(
+        "cross_entropy with smoothing",
+        lambda x: kernels.cross_entropy(x, labels(x), 1, "sum", 0.1),
+        lambda x: functional.cross_entropy(
+            x, labels(x), ignore_index=1, reduction="sum", label_smoothing=0.1
+        ),
+        _alone,
+        ((3, 7, 5),),
+        ((4, 9000), (3, 70001)),
+        gradcheck=(3, 4, 2),
+    ),
+    Case(
+        "rope",
+        lambda x: kernels.rope(x, *angles(x)),
+        lambda x: rotated(x, False),
+        _alone,
+        ((2, 3, 5, 8),),
+        ((5, 7), (3, 5, 128), (2, 9, 33, 64)),
+        gradcheck=(2, 3, 4, 6),
+    ),
+    Case(
+        "embedding_bag",
+        lambda w: kernels.embedding_bag(rows_of(w), w),
+        lambda w: functional.embedding_bag(rows_of(w), w),
+        _alone,
+        ((9, 5),),
+        ((4, 1), (70, 2000)),
+    ),
+    Case(
+        "embedding_bag with offsets",
+        lambda w: kernels.embedding_bag(rows_of(w).flatten(), w, OFFSETS, "sum"),
+        lambda w: functional.embedding_bag(rows_of(w).flatten(), w, OFFSETS, mode="sum"),
+        _alone,
+        (),
+        ((9, 5), (70, 2000)),
+    ),
+    Case(
+        "rope of neighbours",
+        lambda x: kernels.rope(x, *angles(x), interleaved=True),
+        lambda x: rotated(x, True),
+        _alone,
+        (),
+        ((2, 3, 5, 8), (5, 7), (2, 9, 33, 64)),
+    ),
 )
+
+
+def labels(x: torch.Tensor) -> torch.Tensor:
+    """A class for each row, with all of them in turns."""
+    shape = (x.shape[0], *x.shape[2:])
+    return (torch.arange(math.prod(shape)) * 3 % max(1, x.shape[1])).reshape(shape)
+
+
+OFFSETS = torch.tensor([0, 4, 4, 9])
+
+
+def rows_of(weight: torch.Tensor) -> torch.Tensor:
+    """Three lists of row numbers of a table; none where it has no rows."""
+    count = weight.shape[0]
+    return torch.arange(12).reshape(3, 4) * 5 % count if count else torch.zeros(0, 4).long()
+
+
+def angles(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines in f64, of each position or, of several batches, of each one's."""
+    shape = (*(x.shape[:1] if x.dim() == 4 else ()), x.shape[-2], (x.shape[-1] - 1) // 2)
+    turns = torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape) * 0.7
+    return turns.cos(), turns.sin()
+
+
+def rotated(x: torch.Tensor, interleaved: bool) -> torch.Tensor:
+    """The reference of `rope`."""
+    cos, sin = (each.unsqueeze(1) if x.dim() == 4 else each for each in angles(x))
+    half = cos.shape[-1]
+    step = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    first, second = step if interleaved else (slice(half), slice(half, 2 * half))
+    parts = torch.empty_like(x[..., : 2 * half])
+    parts[..., first] = x[..., first] * cos - x[..., second] * sin
+    parts[..., second] = x[..., first] * sin + x[..., second] * cos
+    return torch.cat([parts, x[..., 2 * half :]], -1)
 
 
 def tolerance(expected: torch.Tensor, dtype: torch.dtype, length: int) -> float:
@@ -147,10 +255,15 @@ class Net(torch.nn.Module):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.randn(24))
         self.bias = torch.nn.Parameter(torch.randn(24))
-        self.linear = torch.nn.Linear(24, 24)
+        self.linear = torch.nn.Linear(24, 48)
 
     def forward(self, x):
+        x = x + kernels.embedding_bag(torch.arange(12).reshape(6, 2) % 5, self.linear.weight)
         x = kernels.layer_norm(x * 2, [24], self.weight, self.bias)
-        x = kernels.vector_add(self.linear(x), x)
-        x = kernels.group_norm(x, 3, self.weight, self.bias)
-        return kernels.softmax(x) * kernels.rms_norm(x, [24], self.weight)
+        x = kernels.vector_add(kernels.swiglu(*self.linear(x).chunk(2, -1)), x)
+        x = kernels.group_norm(kernels.gelu(x), 3, self.weight, self.bias)
+        x = kernels.dropout(x, 0.25, seed=5)
+        turns = torch.arange(12.0).reshape(1, 12)
+        x = kernels.rope(x.unsqueeze(1), turns.cos(), turns.sin()).squeeze(1)
+        x = kernels.softmax(x) * kernels.rms_norm(kernels.relu_squared(x), [24], self.weight)
+        return x, kernels.cross_entropy(x, torch.arange(x.shape[0]), label_smoothing=0.1)

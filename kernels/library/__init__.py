@@ -7,10 +7,19 @@ from __future__ import annotations
 
 FUNCTIONS = {
     "vector_add": "pointwise",
+    "silu": "pointwise",
+    "gelu": "pointwise",
+    "relu_squared": "pointwise",
+    "swiglu": "pointwise",
+    "geglu": "pointwise",
     "softmax": "softmax",
     "log_softmax": "softmax",
     "layer_norm": "normalization",
     "rms_norm": "normalization",
     "group_norm": "normalization",
+    "cross_entropy": "cross_entropy",
+    "rope": "rope",
+    "embedding_bag": "embedding_bag",
+    "dropout": "dropout",
 }
 """Public function → the file of this folder that defines it."""

@@ -28,6 +28,7 @@ from aotc.aot.ir.graph import Node, make
 
 aten = torch.ops.aten
 PHILOX = "aotc::philox"
+RANDOM_BITS = "aotc::random_bits"
 SEED_NAME = "seed"
 SEED_SHAPE = (2,)  # the seed, and the offset: the number of the call
 GOLDEN_SEED = (0x5EED, 1)  # with which a build compares
@@ -58,6 +59,19 @@ torch.library.impl(PHILOX, "CompositeExplicitAutograd", _philox)
 torch.library.register_fake(PHILOX, _fake_philox)
 
 
+def _random_bits(seed: Tensor, count: int, word: int) -> Tensor:
+    """i32[count]: a word of Philox of each element's number, by a seed of the program's own."""
+    words = numpy.array(reference.philox(int(seed), 0, numpy.arange(count), 0, word))
+    return torch.from_numpy(words).to(seed.device)
+
+
+torch.library.define(RANDOM_BITS, "(Tensor seed, SymInt count, int word) -> Tensor")
+torch.library.impl(RANDOM_BITS, "CompositeExplicitAutograd", _random_bits)
+torch.library.register_fake(RANDOM_BITS)(
+    lambda seed, count, word: seed.new_empty((count,), dtype=torch.int32)
+)
+
+
 def seed_input() -> Node:
     """The input that has the seed and the offset. No name of torch's has a dot."""
     return make("input", (), {"name": f"{SEED_NAME}.", "dtype": "i64", "shape": SEED_SHAPE})
@@ -78,7 +92,13 @@ def _bits(call: Call, size: Sequence[Any], site: int, word: int) -> Node:
     return call.fill(make("philox", (seed, offset, elements), {"site": site, "word": word}))
 
 
-ROWS: Rows = {PHILOX: _bits}
+def _bits_of_seed(call: Call, seed: Node, count: Any, word: int) -> Node:
+    """The row of `aotc::random_bits`."""
+    operands = (build.reshape(seed, ()), build.scalar(0, "i64"), build.iota(call.shape, 0))
+    return call.fill(make("philox", operands, {"site": 0, "word": word}))
+
+
+ROWS: Rows = {PHILOX: _bits, RANDOM_BITS: _bits_of_seed}
 
 
 @contextmanager
