@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aotc.kernels.library import FUNCTIONS
 
 if TYPE_CHECKING:
+    from aotc.kernels.library.adamw import adamw_step
     from aotc.kernels.library.cross_entropy import cross_entropy
     from aotc.kernels.library.dropout import dropout
     from aotc.kernels.library.embedding_bag import embedding_bag
@@ -60,6 +61,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "adamw_step",
     "cross_entropy",
     "dropout",
     "embedding_bag",

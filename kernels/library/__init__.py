@@ -20,6 +20,7 @@ FUNCTIONS = {
     "cross_entropy": "cross_entropy",
     "rope": "rope",
     "embedding_bag": "embedding_bag",
+    "adamw_step": "adamw",
     "dropout": "dropout",
 }
 """Public function → the file of this folder that defines it."""

@@ -29,6 +29,7 @@ MOST_FUSED = 8192
 """Elements of a row up to which one kernel gives all three gradients: it holds five of each."""
 MOST_WHOLE_BACKWARD = 16384
 """Elements of a row that the gradient of the input holds: three of each."""
+_HELD_ELEMENTS = 16384  # of the tiles of one multiprocessor's programs, by its registers
 _COLUMN_BLOCK, _ROW_BLOCK = 128, 32  # of the sums over rows
 _ROWS_A_CHUNK = 512  # rows that one program adds up, at least
 
@@ -344,7 +345,9 @@ def _run_backward(
     is_fused = weight is not None and groups == spatial == 1 and flat.length <= MOST_FUSED
     tile = row_tile(x.device, flat, MOST_FUSED if is_fused else MOST_WHOLE_BACKWARD)
     (programs,) = tile.grid(flat)
-    programs = min(programs, 4 * processors(x.device)) if is_fused else programs
+    if is_fused:
+        at_a_time = max(1, _HELD_ELEMENTS // (tile.rows * tile.columns))
+        programs = min(programs, at_a_time * processors(x.device))
     partial = scales.new_empty((2, programs, channels if is_fused else 0))
     launch(
         norm_backward_kernel, (programs,), given.data, flat.data,

@@ -1,0 +1,75 @@
+"""The kernels compile for a GPU, with the tiles that a GPU takes, on machines without one."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+from kernel_cases import CASES  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource, make_backend  # noqa: E402
+from triton.runtime.jit import create_function_from_signature  # noqa: E402
+
+from aotc import kernels  # noqa: E402
+from aotc.kernels import driver  # noqa: E402
+from aotc.kernels.library import tiles  # noqa: E402
+
+TARGET = GPUTarget("cuda", 90, 32)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Each launch on the CPU also compiles the kernel for a GPU; gives what was compiled."""
+    found = []
+    run = driver.run_on_cpu
+
+    def compiling(kernel, grid, arguments, options):
+        backend = make_backend(TARGET)
+        bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+        bound, kinds, rest = bind(*arguments, **options)
+        settings, signature, constants, attributes = kernel._pack_args(
+            backend, dict(rest), bound, kinds, rest
+        )
+        source = ASTSource(kernel, signature, constants, attributes)
+        found.append(triton.compile(source, target=TARGET, options=settings.__dict__))
+        run(kernel, grid, arguments, options)
+
+    monkeypatch.setattr(driver, "run_on_cpu", compiling)
+    for table in (tiles.MOST_WHOLE, tiles._TABLE, tiles._STEP, tiles.POINTWISE):
+        monkeypatch.setitem(table, "cpu", table["cuda"])
+    return found
+
+
+def check(case, shape, dtype, compiled):
+    tensors = case.tensors(shape, dtype)
+    result = case.ours(*tensors)
+    torch.autograd.grad(result.sum(), tensors)
+    assert compiled
+    for kernel in compiled:
+        assert "st.global" in kernel.asm["ptx"]
+        assert kernel.metadata.shared <= 48 * 1024
+
+
+NAMES = ("softmax", "layer_norm", "cross_entropy with smoothing", "rope", "swiglu")
+DEFAULT = [case for case in CASES if case.name in NAMES]
+
+
+@pytest.mark.parametrize("case", DEFAULT, ids=lambda case: case.name)
+def test_kernels_compile_for_a_gpu(case, compiled):
+    check(case, case.sizes[0], torch.bfloat16, compiled)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_all_kernels_compile_for_a_gpu(case, dtype, compiled):
+    for shape in (*case.sizes, *case.long):
+        check(case, shape, dtype, compiled)
+
+
+def test_the_optimizers_kernel_compiles_for_a_gpu(compiled):
+    kernels.adamw_step(*([torch.rand(5)] for _ in range(4)), 1)
+    (kernel,) = compiled
+    assert kernel.asm["ptx"].count("st.global") >= 3
