@@ -280,6 +280,13 @@ class FrozenMiss(TuneError):
     )
 
 
+class AutotuneFrozen(TuneError):
+    """`AOTC_FROZEN` is set, and a kernel of `aotc.kernels.autotune` has no choice for a call."""
+
+    template = "kernel `{kernel}` has no choice for key {key} in its record or the cache"
+    hint = "run once without `AOTC_FROZEN`, and keep the choices by `aotc.kernels.write_choices`"
+
+
 class TuningDeviceMissing(TuneError):
     """Kernels were to be measured where no device of their target is."""
 

@@ -1,4 +1,5 @@
-"""Functions on torch's tensors with gradients; Triton's `@triton.jit` on CPU tensors on request.
+"""Functions on torch's tensors with gradients; Triton's `@triton.jit` on CPU tensors on request,
+and `triton.autotune` with choices that are kept.
 
 Importing this package imports neither torch nor triton; a function imports them when it is first
 asked for. All functions take tensors on CUDA and the CPU.
@@ -7,6 +8,8 @@ asked for. All functions take tensors on CUDA and the CPU.
 from __future__ import annotations
 
 import importlib
+import os
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +50,51 @@ def on_cpu() -> AbstractContextManager[None]:
     return driver.on_cpu()
 
 
+def autotune(
+    configs: Sequence[Any],
+    key: Sequence[str],
+    prune_configs_by: dict[str, Any] | None = None,
+    reset_to_zero: Sequence[str] | None = None,
+    restore_value: Sequence[str] | None = None,
+    pre_hook: Callable[..., Any] | None = None,
+    post_hook: Callable[..., Any] | None = None,
+    *,
+    record: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Callable[[Any], Any]:
+    """`triton.autotune` for a `@triton.jit` kernel: a config that was measured once is kept.
+
+    The arguments before `record` are those of `triton.autotune`, `options` its others (`do_bench`,
+    `warmup`, `rep`, `use_cuda_graph`); each new combination of the values of `key` and of element
+    types has its own choice. It is looked for in `record`, a file of tuning lines that is only
+    read, then in the artifact cache; else it is measured, by one process at a time, and put
+    there. A choice holds for the kernel's source and all that it calls, the configs, the device's
+    name and, in the cache, Triton's version. With `AOTC_FROZEN=1` nothing is measured.
+    Raises TuningRecordInvalid for a damaged record, AutotuneFrozen where nothing may be measured.
+    """
+    from pathlib import Path
+
+    from aotc.kernels import autotuning
+
+    return autotuning.autotune(
+        configs, key, prune_configs_by, reset_to_zero, restore_value, pre_hook, post_hook,
+        None if record is None else Path(record), options,
+    )  # fmt: skip
+
+
+def write_choices(path: str | os.PathLike[str]) -> int:
+    """Write the choices that `autotune` made or found in this process into the tuning record at
+    `path`, beside the lines that are there; returns how many. Commit it, and name it as `record`.
+
+    Raises TuningRecordInvalid where the file is no record, and EnvironmentFault.
+    """
+    from pathlib import Path
+
+    from aotc.kernels import autotuning
+
+    return autotuning.write_choices(Path(path))
+
+
 def __getattr__(name: str) -> Any:
     """A function of the library; its file is imported when it is first asked for."""
     if name not in FUNCTIONS:
@@ -62,6 +110,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "adamw_step",
+    "autotune",
     "cross_entropy",
     "dropout",
     "embedding_bag",
@@ -79,4 +128,5 @@ __all__ = [
     "swiglu",
     "use_cpu",
     "vector_add",
+    "write_choices",
 ]

@@ -140,6 +140,11 @@ def _isa() -> str:
     return found
 
 
+def best_target() -> str:
+    """The instruction set that kernels are compiled for here: `x86-64-v4`; raises DriverFault."""
+    return _isa()
+
+
 class _Utils:
     """What Triton asks of a device before it loads a kernel."""
 

@@ -212,6 +212,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.capture.custom_ops",
         "aot.targets",
         "aot.tasks",
+        "aot.tune",
+        "aot.measure",
         "aot.lower",
         "kernels.templates",
         "cache",
