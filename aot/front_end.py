@@ -20,7 +20,7 @@ from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.apply_user_rewrites import apply_user_rewrites
 from aotc.aot.rewrites.quantise import quantise_weights
-from aotc.aot.rewrites.rewrite import INEXACT, rewrite_each
+from aotc.aot.rewrites.rewrite import INEXACT, rewrite_entries
 from aotc.aot.stages import Clock
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor
@@ -117,7 +117,7 @@ def _rewrite(
         if options.unchecked_indices:
             graphs = [graph.without_checks() for graph in graphs]
         with kernels_of(options.rewrites):
-            rows = [rewrite_each(graph, families, skip=skip, own=own) for graph in graphs]
+            rows = rewrite_entries(graphs, families, skip=skip, own=own)
         for device in families:
             found = [row[device] for row in rows]
             texts = [

@@ -8,7 +8,7 @@ parameters, makes those that a build with them would have stored.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,8 @@ from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
 from aotc.aot.ir.placement import contiguous_strides, places
-from aotc.aot.ir.size import Dim, Extent, fixed, size_of
+from aotc.aot.ir.recovered import recovered
+from aotc.aot.ir.size import Dim, fixed, size_of
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import print_graph
 from aotc.aot.ir.types import DTYPES
@@ -268,44 +269,14 @@ def recovering_graph(
         attrs = {"name": f"stored_{len(inputs)}", "dtype": row.type.dtype, "shape": row.type.shape}
         inputs[row.name] = make("input", (), attrs)
         names = {leaf.name for leaf in row.leaves if leaf.is_replaceable}
-        _recover(row.expression, inputs[row.name], names, found)
+        for node, value in recovered(row.expression, inputs[row.name]):
+            if node.op == "constant" and node.attr("name") in names:
+                found.setdefault(node.attr("name"), value)
     used = {node for node in walk(tuple(found.values())) if node.op == "input"}
     kept = {name: node for name, node in inputs.items() if node in used}
     ends = tuple(kept.values()), tuple(found.values())
     graph = Graph(*ends, tuple(node.attr("name") for node in ends[0]), tuple(found), {})
     return graph, tuple(kept), tuple(found)
-
-
-def _recover(node: Node, value: Node, names: Container[str], found: dict[str, Node]) -> None:
-    """Add the parameters that `value`, which is `node`, holds as they are."""
-    if node.op == "constant":
-        if node.attr("name") in names:
-            found.setdefault(node.attr("name"), value)
-        return
-    if not node.inputs:
-        return
-    (inner, *_), rank = node.inputs, node.type.rank
-    if node.op == "permute":
-        dims = node.attr("dims")
-        back = tuple(sorted(range(rank), key=lambda axis: dims[axis]))
-        _recover(inner, build.permute(value, back), names, found)
-    elif node.op == "reshape":
-        _recover(inner, build.reshape(value, inner.shape), names, found)
-    elif node.op == "pad":
-        low, high = node.attr("low"), node.attr("high")
-        for axis in range(rank):
-            if low[axis] < 0 or high[axis] < 0:
-                return
-            end = low[axis] + inner.shape[axis]
-            value = build.slice_axis(value, axis, low[axis], end)
-        _recover(inner, value, names, found)
-    elif node.op == "concat":
-        axis = node.attr("axis")
-        start: Extent = 0
-        for operand in node.inputs:
-            end = start + operand.shape[axis]
-            _recover(operand, build.slice_axis(value, axis, start, end), names, found)
-            start = end
 
 
 def _held(captured: Sequence[Captured]) -> dict[str, str]:

@@ -48,17 +48,17 @@ def quantise_module(spec: Spec, kind: str) -> Quantised:
     with torch.no_grad():
         before = golden_tensors(lambda: run(spec, module))
         before = tuple(each.clone() for each in before)
-        seen: set[int] = set()
+        seen: dict[int, Array] = {}  # tied weights have several names
         for name, layer in module.named_modules():
             weight = getattr(layer, "weight", None)
             if type(layer) not in LAYERS or type(weight) is not torch.nn.Parameter:
                 continue
             if not weight.is_floating_point() or weight.shape[1] % GROUP:
                 continue
-            originals[f"{name}.weight" if name else "weight"] = to_array(weight).copy()
-            if id(weight) not in seen:  # else tied
-                seen.add(id(weight))
+            if id(weight) not in seen:
+                seen[id(weight)] = to_array(weight).copy()
                 weight.copy_(_rounded(weight, kind))
+            originals[f"{name}.weight" if name else "weight"] = seen[id(weight)]
         after = golden_tensors(lambda: run(spec, module))
     errors = [
         float((new.double() - old.double()).abs().max() / (old.double().abs().max() or 1.0))

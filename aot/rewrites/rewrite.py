@@ -25,6 +25,7 @@ from aotc.aot.rewrites import (
     order,
     rotary,
     scan,
+    tables,
     views,
     weights,
 )
@@ -36,6 +37,7 @@ ApplyUserRewrites = Callable[[Graph], tuple[Graph, UserRewriteLog]]
 PLAIN = TargetTraits()
 USER = "user"  # the step of the user's rewrites: first of all, and again behind `USER_AGAIN`
 USER_AGAIN = "norms"
+TABLES_ONCE = "tables"  # the step that sees all entries of a model, behind all others
 MEMORY = "memory"  # the step without which some ops have no kernel: nothing leaves it out
 
 
@@ -198,6 +200,24 @@ def rewrite_each(
         check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
         found[family] = result, RewriteLog([*common, *rows])
     return found
+
+
+def rewrite_entries(
+    graphs: Sequence[Graph],
+    families: Mapping[str, TargetTraits],
+    skip: frozenset[str] = frozenset(),
+    own: ApplyUserRewrites | None = None,
+) -> list[dict[str, tuple[Graph, RewriteLog]]]:
+    """As `rewrite_each`, for all entries of a model, which store what they share once."""
+    rows = [rewrite_each(graph, families, skip, own) for graph in graphs]
+    for family in () if TABLES_ONCE in skip else families:
+        found, count = tables.share_tables([row[family][0] for row in rows])
+        for row, graph in zip(rows, found, strict=True) if count else ():
+            check(graph, f"rewrite/{TABLES_ONCE}")
+            log = row[family][1]
+            log.stages.append(StageLog(TABLES_ONCE, {TABLES_ONCE: count}))
+            row[family] = graph, log
+    return rows
 
 
 def _with_user_rewrites(own: ApplyUserRewrites | None) -> list[Stage]:

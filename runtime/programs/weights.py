@@ -353,6 +353,10 @@ class Weights:
                 sizes = f"{module} ({rows} × {columns}, the weight is {row.dtype}"
                 raise _mismatch(path, "other sizes", [f"{sizes}{list(row.shape)})"])
             found[numbers[f"{module}.weight"]] = change
+        tied = [row.names for row in map(parameters.__getitem__, found) if len(row.names) > 1]
+        if tied:
+            names = [" = ".join(each) for each in tied]
+            raise _mismatch(path, "weights that other modules share, which would change too", names)
         return found
 
     def _raw(self, spans: Spans, blocks: list[StagedMemory]) -> dict[int, int]:

@@ -124,7 +124,8 @@ model, entry_points = causal_lm(
 """
 
 
-# Both entry points read one layout of each weight, but for a tied embedding's.
+# Both entry points read one layout of each weight, but for a tied embedding's: of so few features
+# that lookups in panels would cost more than they may.
 STORED_ONCE = ("gpt2", "llama", "mixtral")
 
 
