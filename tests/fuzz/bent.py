@@ -1,7 +1,8 @@
-"""Gradients at NaN of functions that bend: vectors compare otherwise than last elements.
+"""Functions that bend, and their gradients at NaN: vectors compute otherwise than last elements.
 
-Where an operand is NaN, the vectors of a kernel give 0 or NaN, elements that fill no vector pass
-the gradient on; which elements these are hangs on where the operands lie. Both are eager's answers.
+Where an operand of a gradient is NaN, the vectors of a kernel give 0 or NaN, elements that fill no
+vector pass the gradient on; where `softshrink` gives 0, vectors give +0, the others the sign of the
+operand. Which elements these are hangs on where the operands lie. Both are eager's answers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ aten = torch.ops.aten
 WAYS = ("vectors", "scalars")
 BENT = frozenset(
     {
+        aten.softshrink.default,
         aten.hardtanh_backward.default,
         aten.hardshrink_backward.default,
         aten.softshrink_backward.default,
@@ -27,7 +29,7 @@ WIDEST = 64  # elements, of which every vector of every type is a part
 
 
 class Bent(TorchDispatchMode):
-    """All elements of such gradients are computed in one of the ways."""
+    """All elements of such ops are computed in one of the ways."""
 
     def __init__(self, way: str) -> None:
         super().__init__()

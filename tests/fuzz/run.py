@@ -48,7 +48,7 @@ class Mode:
     some order; overflowed: what elements of such sums come to; small: how operands whose squares
     are no normal numbers are taken, as "zeros", or as numbers whose squares are ("squared"); turn:
     by how much equal elements are turned before one of them is taken (`ties.py`);
-    bent: how gradients of functions that bend are computed (`bent.py`).
+    bent: how functions that bend and their gradients are computed (`bent.py`).
     """
 
     is_wide: bool = False
