@@ -1,6 +1,7 @@
-"""One workload of the corpus: `python -m benchmarks.gpu.cliffs_of NAME WORK TUNE JSON [--compile]`.
+"""One workload: `python -m benchmarks.gpu.cliffs_of NAME WORK TUNE JSON [--compile] [--cpu]`.
 
-Builds it, waits for the device, then profiles the bundle and times it beside torch.
+Builds it, waits for the device, then profiles the bundle and times it beside torch. With `--cpu` at
+its small sizes on this processor, which shows that it works.
 """
 
 from __future__ import annotations
@@ -25,28 +26,33 @@ TIMES_EAGER = 1.5
 def main(name: str, work: str, tune: str, out: str, *flags: str) -> None:
     """Write the workload's row; a failure is a row that says why."""
     try:
-        row = measure(name, Path(work), tune, "--compile" in flags)
+        device = "cpu" if "--cpu" in flags else "cuda"
+        row = measure(name, Path(work), tune, "--compile" in flags, device)
     except Exception as error:
         traceback.print_exc()
         row = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
     Path(out).write_text(json.dumps(row, indent=1) + "\n")
 
 
-def measure(name: str, work: Path, tune: str, compiles: bool) -> dict[str, Any]:
+def measure(
+    name: str, work: Path, tune: str, compiles: bool, device: str = "cuda"
+) -> dict[str, Any]:
     """The row of one workload: times in milliseconds, slow kernels, seconds of the build."""
     from aotc.aot.build import BuildOptions, build
     from aotc.aot.measure.device_lock import device_turn
     from benchmarks.gpu.cliffs import write_spec
 
-    spec, bundle = write_spec(name, True, work / "specs"), work / "bundles" / name
+    is_full = device == "cuda"
+    spec, bundle = write_spec(name, is_full, work / "specs"), work / "bundles" / name
     started_s = time.perf_counter()
-    build(str(spec), bundle, ("cuda",), BuildOptions(force=True, tune=tune, jobs=2))
+    options = BuildOptions(cache_folder=work / "cache", force=True, tune=tune, jobs=2)
+    build(str(spec), bundle, (device,), options)
     build_s = time.perf_counter() - started_s
     with device_turn():
-        row = _profiled(bundle)
-    ways, ours, theirs = _ways(name, bundle, compiles)
+        row = _profiled(bundle, device)
+    ways, ours, theirs = _ways(name, bundle, compiles, device)
     with device_turn():
-        ms = _timed(ways)
+        ms = _timed(ways, device)
     if not ours <= allowed(CORPUS[name].dtype, theirs):
         found = f"{ours:.1e} of the largest value, eager by {theirs:.1e}"
         return {"failed": f"differs from the wider reference by {found}"}
@@ -69,10 +75,10 @@ def wider(model: Any, args: Any, named: Any, dtype: Any) -> Any:
     return copy.deepcopy(model).to(kind)(*args, **named)
 
 
-def _profiled(bundle: Path) -> dict[str, Any]:
+def _profiled(bundle: Path, device: str) -> dict[str, Any]:
     from aotc.aot.cli.profile import profile_bundle
 
-    record = profile_bundle(bundle, "cuda", 20).record()
+    record = profile_bundle(bundle, device, 20).record()
     share = record["share_of_limit"]
     return {
         "launches": len(record["launches"]),
@@ -82,7 +88,7 @@ def _profiled(bundle: Path) -> dict[str, Any]:
     }
 
 
-def _ways(name: str, bundle: Path, compiles: bool) -> tuple[Any, float, float]:
+def _ways(name: str, bundle: Path, compiles: bool, device: str) -> tuple[Any, float, float]:
     """The contenders, and how far our result and eager's are from the reference."""
     from aotc import runtime
     from benchmarks.gpu.forward import difference, ways_of_torch
@@ -90,12 +96,12 @@ def _ways(name: str, bundle: Path, compiles: bool) -> tuple[Any, float, float]:
     from benchmarks.gpu.saved import channels_last
 
     prefer_speed()
-    model, example = CORPUS[name].made(True)
+    model, example = CORPUS[name].made(device == "cuda")
     args, named = ((), example) if isinstance(example, dict) else (example, {})
     model, args, named = channels_last(model, args, named)
-    model, args = model.to("cuda"), tuple(x.to("cuda") for x in args)
-    named = {key: value.to("cuda") for key, value in named.items()}
-    program = runtime.load(bundle, device="cuda")
+    model, args = model.to(device), tuple(x.to(device) for x in args)
+    named = {key: value.to(device) for key, value in named.items()}
+    program = runtime.load(bundle, device=device)
     bound = program.bind(*(value.contiguous() for value in (args or named.values())))
     theirs, _ = ways_of_torch(model, args, named, ["compile"] if compiles else [])
     exact = wider(model, args, named, CORPUS[name].dtype)
@@ -103,17 +109,23 @@ def _ways(name: str, bundle: Path, compiles: bool) -> tuple[Any, float, float]:
     return {"aotc": bound, **theirs}, *found
 
 
-def _timed(ways: Any) -> dict[str, float]:
+def _timed(ways: Any, device: str) -> dict[str, float]:
     """Milliseconds of a call of each way: the median of rounds in turns."""
     import torch
 
-    from benchmarks.gpu.forward import _round_ms
+    from benchmarks.gpu.forward import CALLS, round_ms
 
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
     rounds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(7):
         for name, way in ways.items():
-            rounds[name].append(_round_ms(way, *marks))
+            if device == "cuda":
+                marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+                rounds[name].append(round_ms(way, *marks))
+            else:
+                started_s = time.perf_counter()
+                for _ in range(CALLS):
+                    way()
+                rounds[name].append((time.perf_counter() - started_s) / CALLS * 1e3)
     return {name: round(statistics.median(row), 5) for name, row in rounds.items()}
 
 

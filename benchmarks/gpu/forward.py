@@ -78,12 +78,12 @@ def measure(ways: Ways) -> tuple[dict[str, list[float]], dict[str, list[float]]]
     calls: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, way in ways.items():
-            rounds[name].append(_round_ms(way, marks[0], marks[-1]))
+            rounds[name].append(round_ms(way, marks[0], marks[-1]))
             calls[name] += _calls_ms(way, marks)
     return rounds, calls
 
 
-def _round_ms(way: Callable[[], Any], start: Any, end: Any) -> float:
+def round_ms(way: Callable[[], Any], start: Any, end: Any) -> float:
     """Milliseconds of a call of a row of calls, with nothing between them."""
     for _ in range(3):
         way()

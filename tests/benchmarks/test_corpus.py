@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,6 +17,7 @@ from benchmarks.gpu.cliffs import render, write_spec  # noqa: E402
 from benchmarks.gpu.cliffs_of import allowed, wider  # noqa: E402
 from benchmarks.gpu.corpus.rows import CORPUS  # noqa: E402
 from benchmarks.gpu.forward import difference  # noqa: E402
+from benchmarks.suite import ROOT  # noqa: E402
 
 SMALL = [name for name, row in CORPUS.items() if row.small is not None]
 QUICK = ("kan", "sample", "heads", "stencil")
@@ -37,6 +42,19 @@ def test_a_small_form_is_right(name, tmp_path, cache):
         of_eager = difference(model(*args, **named), exact)
         found = difference(program(*args, **named), exact)
     assert found <= allowed(CORPUS[name].dtype, of_eager)
+
+
+@pytest.mark.torch
+@pytest.mark.triton
+def test_a_workload_is_built_profiled_and_timed(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.gpu.cliffs_of", "kan", tmp_path, "off"]
+    command += [tmp_path / "row.json", "--cpu"]
+    subprocess.run(list(map(str, command)), cwd=ROOT, check=True)
+    row = json.loads((tmp_path / "row.json").read_text())
+    assert row["failed"] == ""
+    assert set(row["ms"]) == {"aotc", "eager"}
+    assert row["launches"] > 0
+    assert "| kan |" in render({"device": "a processor"}, {"kan": row})
 
 
 def test_the_page_names_what_is_slow_and_what_failed():
