@@ -35,8 +35,21 @@ _ROWS_A_CHUNK = 512  # rows that one program adds up, at least
 
 
 @triton.jit
+def channel_of(column, spatial, inverse, CHANNEL: tl.constexpr):
+    """column // spatial; "short" by a product with 1 / spatial, which is exact below 2²¹: half an
+    element from the next channel is further than the roundings of the quotient."""
+    if CHANNEL == "itself":
+        return column
+    elif CHANNEL == "short":
+        return ((column.to(tl.float32) + 0.5) * inverse).to(tl.int32)
+    else:
+        return column // spatial
+
+
+@triton.jit
 def norm_kernel(
-    x, y, weight, bias, means, scales, count, length, x_stride, groups, group_channels, spatial,
+    x, y, weight, bias, means, scales,
+    count, length, x_stride, groups, group_channels, spatial, inverse, CHANNEL: tl.constexpr,
     EPS: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
     ACC: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -81,7 +94,7 @@ def norm_kernel(
         if not WHOLE:
             value = tl.load(x + column, mask=mask, eviction_policy="evict_first").to(ACC) - mean
         result = value * scale
-        channel = first + column // spatial
+        channel = first + channel_of(column, spatial, inverse, CHANNEL)
         if HAS_WEIGHT:
             result *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
         if HAS_BIAS:
@@ -92,8 +105,8 @@ def norm_kernel(
 @triton.jit
 def norm_backward_kernel(
     gradient, x, weight, means, scales, out, partial,
-    count, length, gradient_stride, x_stride, groups, group_channels, spatial,
-    CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+    count, length, gradient_stride, x_stride, groups, group_channels, spatial, inverse,
+    CHANNEL: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
     FUSED: tl.constexpr, ACC: tl.constexpr,
     WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -122,7 +135,7 @@ def norm_backward_kernel(
                 weights += g * value
                 biases += g
             if HAS_WEIGHT:
-                channel = first + column // spatial
+                channel = first + channel_of(column, spatial, inverse, CHANNEL)
                 g *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
             along += g * value
             level += g
@@ -138,7 +151,7 @@ def norm_backward_kernel(
                 value = tl.load(x + row * x_stride + column, mask=mask, other=0.0).to(ACC)
                 value = (value - mean) * scale
                 if HAS_WEIGHT:
-                    channel = first + column // spatial
+                    channel = first + channel_of(column, spatial, inverse, CHANNEL)
                     g *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
             tl.store(out + row * length + column, (g - base - value * share) * scale, mask=mask)
     if FUSED:
@@ -280,6 +293,19 @@ def _flat(x: Tensor, rows: int) -> Rows:
     return rows_of(x.reshape(rows, x.numel() // rows if rows else 0), 1)
 
 
+def _channels(rows: Rows, groups: int, spatial: int) -> tuple[int, int, int, float]:
+    """Groups, channels of a group, elements of a channel, and 1 / these."""
+    spatial = max(1, spatial)
+    return groups, rows.length // spatial, spatial, 1.0 / spatial
+
+
+def _channel(rows: Rows, spatial: int) -> str:
+    """How the channel of an element is found."""
+    if spatial == 1:
+        return "itself"
+    return "short" if rows.length < 1 << 21 else "any"
+
+
 def _run(
     x: Tensor, weight: Tensor | None, bias: Tensor | None,
     rows: int, groups: int, spatial: int, eps: float, is_centered: bool,
@@ -291,8 +317,8 @@ def _run(
     launch(
         norm_kernel, tile.grid(flat), flat.data, y, weight, bias, means, scales,
         flat.count, flat.length, flat.outer_stride,
-        groups, flat.length // max(1, spatial), max(1, spatial),
-        EPS=eps, CENTERED=is_centered, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
+        *_channels(flat, groups, spatial), CHANNEL=_channel(flat, spatial), EPS=eps,
+        CENTERED=is_centered, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
         ACC=accumulator(x), **tile.constants,
     )  # fmt: skip
     return y, means, scales
@@ -353,7 +379,7 @@ def _run_backward(
         norm_backward_kernel, (programs,), given.data, flat.data,
         None if weight is None else weight.contiguous(), means, scales, out, partial,
         flat.count, flat.length, given.outer_stride, flat.outer_stride,
-        groups, flat.length // max(1, spatial), max(1, spatial),
+        *_channels(flat, groups, spatial), CHANNEL=_channel(flat, spatial),
         CENTERED=is_centered, HAS_WEIGHT=weight is not None, HAS_BIAS=has_bias, FUSED=is_fused,
         ACC=accumulator(x), **tile.constants,
     )  # fmt: skip
