@@ -44,6 +44,12 @@ class Cluster:
     index: dict[Node, Position] = field(default_factory=dict)
     may_pair: bool = False  # the target's matmul kernels can bring neighbouring columns together
     is_paired: bool = False  # they do: the columns are counted by pairs from there on
+    tips: tuple[Node, ...] = ()  # what it stores, where several clusters are joined to one
+
+    @property
+    def roots(self) -> list[Node]:
+        """What the kernel stores."""
+        return list(self.tips or (self.tip,))
 
 
 def clusters(graph: Graph, may_pair: bool = False) -> list[Cluster]:
@@ -149,7 +155,7 @@ def _grown(
         if len(members) > MOST_MEMBERS:
             break
         bigger = replace(cluster, tip=target, members=members, index=dict(cluster.index))
-        if not (_place(bigger, between) and is_consistent(bigger)):
+        if not (place(bigger, between) and is_consistent(bigger)):
             break
         cluster = bigger
     return _trimmed(_narrowed(cluster, outputs), outputs, users)
@@ -187,7 +193,7 @@ def _trimmed(
     return cluster
 
 
-def _may_join(kind: str, node: Node) -> bool:
+def may_join(kind: str, node: Node) -> bool:
     if is_unrolled(node):
         return False
     return fusion(kind, node.kind).verdict == "same-elements"
@@ -220,10 +226,10 @@ def _between(
 
 
 def _is_free(cluster: Cluster, node: Node, owned: Collection[Node]) -> bool:
-    return _may_join(cluster.kind, node) and node not in owned
+    return may_join(cluster.kind, node) and node not in owned
 
 
-def _place(cluster: Cluster, between: list[Node]) -> bool:
+def place(cluster: Cluster, between: list[Node]) -> bool:
     """Give each new member its index; False where one has none."""
     for node in between:
         index = _forward_index(cluster, node)
@@ -273,7 +279,7 @@ def column_symbol(root_op: Node, is_paired: bool) -> Symbol:
 
 
 def is_consistent(cluster: Cluster) -> bool:
-    """Whether going back from the tip needs each reduction and matmul at one index, its own."""
+    """Whether what is stored needs each reduction and matmul at one index, its own."""
     reduced = row_symbols(cluster.root_op)[1] if cluster.kind == "row" else None
 
     def contract(node: Node, index: Position) -> list[Access]:
@@ -283,7 +289,8 @@ def is_consistent(cluster: Cluster) -> bool:
         return [Access(node.inputs[0], full)]
 
     tracer = Tracer(lambda node: node not in cluster.members, contract)
-    tracer.visit(cluster.tip, cluster.index[cluster.tip])
+    for root in cluster.roots:
+        tracer.visit(root, cluster.index[root])
     if cluster.is_paired:
         return _is_pair(cluster, tracer)
     met = {node: index for node, index in tracer.visited if _is_stop(node)}

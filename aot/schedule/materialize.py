@@ -27,6 +27,7 @@ from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesse
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.grow import MATMULS, Cluster, clusters, row_indices, row_symbols
+from aotc.aot.schedule.joined import joined
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
@@ -160,7 +161,8 @@ class _Materializer:
         self.nodes = graph.nodes()
         found = clusters(graph, traits.is_gpu)
         found, self.absorbed = absorbed(found, graph, traits)
-        made = [Kernel([cluster.tip], cluster) for cluster in found]
+        found = found if traits.is_gpu else joined(found, graph)
+        made = [Kernel(cluster.roots, cluster) for cluster in found]
         made += [Kernel([*each.members], each) for each in call_clusters(graph)]
         self.kernels = dict.fromkeys(made)  # in the order in which they were made
         self.owner = {
@@ -168,6 +170,7 @@ class _Materializer:
         }
         self.materialised = {root for kernel in made for root in kernel.roots}
         self.cycles = Cycles(graph, (kernel.roots for kernel in made))
+        self.ahead = {kernel: set(kernel.roots) for kernel in made}  # roots that the walk comes to
         self.points: dict[Node, dict[Kernel, Points]] = {node: {} for node in self.nodes}
         self.evaluated: dict[Kernel, list[Node]] = {}  # what each kernel evaluates
         self.values: dict[Kernel, int] = {}  # how many values that is, a node at several points
@@ -184,7 +187,8 @@ class _Materializer:
                 kernel = self.owner[node]
                 point = root_index(kernel.cluster, node)
                 self._count_operands(node, {kernel: {point: typical(node.type.numel)}})
-                if node in kernel.roots:
+                self.ahead[kernel].discard(node)
+                if node in kernel.roots and not self.ahead[kernel]:
                     self.cycles.passed(kernel.roots)
             elif node in stored or self._needs_buffer(node):
                 kernel = self._store(node)

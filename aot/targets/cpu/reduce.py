@@ -206,9 +206,10 @@ def _row_total(
     start, is_first = fold.start(lambda: elements(integer(0).base, []))
     is_long = not is_first and upper >= 2 * MOST_CHAINS * width
     is_whole = known or tiles.end_at_multiples(cuts, MOST_CHAINS * width)
-    chains = MOST_CHAINS if is_long and is_whole else 1
+    is_split = is_long and not is_whole  # into whole steps, and the rest vector by vector
+    chains = MOST_CHAINS if is_long else 1
     step = width * chains
-    inside = cuts if known or tiles.end_at_multiples(cuts, step) else []
+    inside = cuts if known or is_split or tiles.end_at_multiples(cuts, step) else []
     begin = width if is_first else 0
     totals = [list(start) for _ in range(chains)]
     full = upper // step * step if known else 0
@@ -216,6 +217,9 @@ def _row_total(
         limit, may_skip = constant(full, "i32"), False
         if not known:
             limit, may_skip = tiles.limit(kernel, cuts, size)
+        end = limit
+        if is_split:
+            limit = kernel.writer.emit(f"and {end}, {-step}", "i32", [end])
         carried = [x for chain in totals for x in chain]
         low, count = constant(begin, "i32"), len(start)
         with kernel.writer.loop(limit, step, carried, low, may_skip=may_skip) as loop:
@@ -229,6 +233,11 @@ def _row_total(
     total = totals[0]
     for other in totals[1:]:
         total = fold.combine(total, fold.lanes(other))
+    if is_split:
+        with kernel.writer.loop(end, width, total, limit) as loop:
+            base = kernel.lanes.atom(loop.counter, "i32", width, natural=True).base
+            loop.next_values = fold.combine(loop.carried, elements(base, []))
+        total = loop.results
     if known:
         for offset in range(max(full, begin), upper, width):
             facts = cuts if offset + width <= upper else []
