@@ -38,6 +38,19 @@ def check_floats(function: str, **tensors: Tensor | None) -> None:
         check_device(function, name, x, first)
 
 
+def check_parameters(function: str, x: Tensor, **tensors: Tensor | None) -> None:
+    """The same for weights beside `x`, which may also be f32 where `x` is f16 or bf16."""
+    for name, weight in tensors.items():
+        if weight is None:
+            continue
+        if weight.dtype not in (x.dtype, torch.float32):
+            expected = str(x.dtype) + (" or torch.float32" if x.dtype != torch.float32 else "")
+            raise KernelDtypeUnsupported(
+                function=function, argument=name, found=weight.dtype, expected=expected
+            )
+        check_device(function, name, weight, x)
+
+
 def check_device(function: str, name: str, x: Tensor, first: Tensor) -> None:
     """Raise `KernelDeviceInvalid` where `x` is not on the device of `first`."""
     if x.device != first.device:

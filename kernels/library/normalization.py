@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid
-from aotc.kernels.library.checks import check_floats, check_shape
+from aotc.kernels.library.checks import check_floats, check_parameters, check_shape
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import Rows, contiguous_like, rows_of
 from aotc.kernels.library.registration import define, differentiate, widened
@@ -207,7 +207,8 @@ def layer_norm(
 ) -> Tensor:
     """(x - mean) / sqrt(variance + eps) · weight + bias over the last dims, as torch's.
 
-    x: [..., *normalized_shape], floats, any strides; weight, bias: `normalized_shape`, of its type.
+    x: [..., *normalized_shape], floats, any strides; weight, bias: `normalized_shape`, of its type
+    or f32.
     Returns a contiguous tensor of its shape and type; f16 and bf16 are computed in f32.
     Raises KernelDtypeUnsupported, KernelShapeInvalid and KernelDeviceInvalid.
     """
@@ -222,7 +223,8 @@ def rms_norm(
 ) -> Tensor:
     """x / sqrt(mean of x² + eps) · weight over the last dims, as torch's.
 
-    x: [..., *normalized_shape], floats, any strides; weight: `normalized_shape`, of its type.
+    x: [..., *normalized_shape], floats, any strides; weight: `normalized_shape`, of its type or
+    f32.
     eps: the smallest step of x's type from 1 where it is None.
     Returns a contiguous tensor of its shape and type; f16 and bf16 are computed in f32.
     Raises KernelDtypeUnsupported, KernelShapeInvalid and KernelDeviceInvalid.
@@ -240,11 +242,12 @@ def group_norm(
 ) -> Tensor:
     """Each group of channels of each item normalised over its channels and positions, as torch's.
 
-    x: [batch, channels, ...], floats, any strides; weight, bias: [channels], of its type.
+    x: [batch, channels, ...], floats, any strides; weight, bias: [channels], of its type or f32.
     Returns a contiguous tensor of its shape and type; f16 and bf16 are computed in f32.
     Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelValueInvalid and KernelDeviceInvalid.
     """
-    check_floats("group_norm", x=x, weight=weight, bias=bias)
+    check_floats("group_norm", x=x)
+    check_parameters("group_norm", x, weight=weight, bias=bias)
     if x.dim() < 2:
         expected = "[batch, channels, ...]"
         raise KernelShapeInvalid(
@@ -273,7 +276,8 @@ def _over_last(
     eps: float,
     is_centered: bool,
 ) -> Tensor:
-    check_floats(function, x=x, weight=weight, bias=bias)
+    check_floats(function, x=x)
+    check_parameters(function, x, weight=weight, bias=bias)
     shape = tuple(normalized_shape)
     rank = len(shape)
     if not shape or tuple(x.shape[-rank:]) != shape:
@@ -388,8 +392,8 @@ def _run_backward(
             gradient, x, means, scales, rows, groups, spatial, is_centered, has_bias
         )
     if weight is not None:
-        of_weight = partial[0].sum(0).to(x.dtype).reshape(weight.shape)
-    return out, of_weight, partial[1].sum(0).to(x.dtype) if has_bias else of_bias
+        of_weight = partial[0].sum(0).reshape(weight.shape)
+    return out, of_weight, partial[1].sum(0) if has_bias else of_bias
 
 
 def _channel_sums(
@@ -418,8 +422,8 @@ def _fake_backward(
     gradient: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor,
     rows: int, groups: int, spatial: int, is_centered: bool, bias_size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    of_weight = x.new_empty((0,) if weight is None else weight.shape)
-    return contiguous_like(x), of_weight, x.new_empty((bias_size,))
+    of_weight = scales.new_empty((0,) if weight is None else weight.shape)
+    return contiguous_like(x), of_weight, scales.new_empty((bias_size,))
 
 
 def _backward_meaning(
@@ -430,10 +434,10 @@ def _backward_meaning(
     value = widened(x).reshape(rows, _length(x, rows))
     value = (value - means.reshape(rows, 1) if is_centered else value) * scale
     g = widened(gradient).reshape(shape)
-    weights = x.new_empty((0,))
+    weights = scales.new_empty((0,))
     if weight is not None:
-        weights = (g * value.reshape(shape)).sum((0, 2)).to(x.dtype).reshape(weight.shape)
-    biases = g.sum((0, 2)).to(x.dtype) if bias_size else x.new_empty((0,))
+        weights = (g * value.reshape(shape)).sum((0, 2)).reshape(weight.shape)
+    biases = g.sum((0, 2)) if bias_size else scales.new_empty((0,))
     g = (g if weight is None else g * widened(weight).reshape(-1, 1)).reshape(value.shape)
     rest = g - value * (g * value).mean(1, keepdim=True)
     rest = rest - g.mean(1, keepdim=True) if is_centered else rest
@@ -459,7 +463,7 @@ _NORM_BACKWARD = define(
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     x, weight, bias, ctx.rows, ctx.groups, ctx.spatial, _, ctx.is_centered = inputs
-    ctx.has_weight, ctx.bias_shape = weight is not None, None if bias is None else bias.shape
+    ctx.bias_shape, ctx.bias_dtype = (None, None) if bias is None else (bias.shape, bias.dtype)
     ctx.save_for_backward(x, weight, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -475,8 +479,8 @@ def _backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
     )  # fmt: skip
     return (
         of_x,
-        of_weight if ctx.has_weight else None,
-        None if ctx.bias_shape is None else of_bias.reshape(ctx.bias_shape),
+        None if weight is None else of_weight.to(weight.dtype),
+        None if ctx.bias_shape is None else of_bias.to(ctx.bias_dtype).reshape(ctx.bias_shape),
         *(None,) * 5,
     )
 

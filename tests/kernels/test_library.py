@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
-from kernel_cases import CASES, Net, assert_near  # noqa: E402
+from kernel_cases import CASES, EPSILON, Net, assert_near  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.aot.errors import (  # noqa: E402
@@ -316,6 +316,35 @@ def test_cross_entropy_of_special_rows():
             torch.testing.assert_close(found, expected, equal_nan=True)
     alone = kernels.cross_entropy(x[0], target[0], reduction="none")
     torch.testing.assert_close(alone, torch.nn.functional.cross_entropy(x[0], target[0]))
+
+
+def test_norms_of_16_bits_take_weights_of_32(forgetful):
+    """As training under autocast has them; with gradients of their own type."""
+    torch.manual_seed(6)
+    x = torch.randn(5, 48).bfloat16().requires_grad_()
+    weight, bias = (torch.randn(48, requires_grad=True) for _ in range(2))
+    wide = [each.detach().double().requires_grad_() for each in (x, weight, bias)]
+    expected = torch.nn.functional.layer_norm(wide[0], [48], *wide[1:])
+    gradients = torch.autograd.grad(expected.square().sum(), wide)
+    compiled = torch.compile(
+        kernels.layer_norm, backend="aotc", fullgraph=True, options={"fallback": "error"}
+    )
+    for function in (kernels.layer_norm, compiled):
+        result = function(x, [48], weight, bias)
+        assert_near(result.detach(), expected.detach(), torch.bfloat16, 48)
+        found = torch.autograd.grad(result.double().square().sum(), (x, weight, bias))
+        for one, other, dtype in zip(
+            found, gradients, (x.dtype, *[torch.float32] * 2), strict=True
+        ):
+            # the gradient of the result is 2 y, y rounded to 16 bits
+            assert one.dtype == dtype
+            assert_near(
+                one, other, dtype, 48, 8 * EPSILON[torch.bfloat16] * float(other.abs().max())
+            )
+    with pytest.raises(KernelDtypeUnsupported, match=r"expected torch\.bfloat16 or torch\.float32"):
+        kernels.rms_norm(x, [48], weight.half())
+    with pytest.raises(KernelDtypeUnsupported, match=r"`bias` is of type torch\.bfloat16"):
+        kernels.group_norm(x.float(), 2, None, bias.bfloat16())
 
 
 def test_threads_do_not_disturb_each_other():
