@@ -280,7 +280,7 @@ class Judge:
             met, own = row[place].double(), found.double()
             size = UNITS[name] * 2 * EPSILON[name] * met.abs() + TINY[name]
             near = (own - met).abs() <= WIDENED[name] * (high - low).clamp_min(0) + size
-            is_near |= near | (own == met) | (own.isnan() & met.isnan())
+            is_near |= (near & met.isfinite()) | (own == met) | (own.isnan() & met.isnan())
         return is_near
 
     def _within(

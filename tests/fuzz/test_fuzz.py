@@ -22,7 +22,7 @@ from fuzz.__main__ import FORWARD_ONLY, _tasks
 from fuzz.drive import Setting, run
 from fuzz.faults import FAULTS, is_changed
 from fuzz.generate import Choice, generate
-from fuzz.judge import Judge, TracedOtherwise, is_exported_without_a_fault
+from fuzz.judge import Judge, TracedOtherwise, _is_noise, is_exported_without_a_fault
 from fuzz.page import of_programs, render
 from fuzz.program import NAMES, Input, Program, Ref, Step
 from fuzz.reduce import Reducer
@@ -403,6 +403,32 @@ def test_gradients_at_nan_are_those_of_vectors_or_of_single_elements(name):
         assert not judge.verdict([value, other]).wrong
         other[0, at] = 17.0
         assert judge.verdict([value, other]).wrong == 1
+
+
+def test_zeros_of_softshrink_are_those_of_vectors_or_of_single_elements():
+    """`types 20261124032`: vectors give +0, the last elements the operand's sign."""
+    given = Input("x0", "f32", (1, 40), "torch.full({shape}, -0.25)", 1)
+    first = Step("v0", "softshrink", ROWS["softshrink"].text, {"x": Ref("x0")})
+    second = Step("v1", "reciprocal", "({x}).reciprocal()", {"x": Ref("v0")})
+    judge = Judge(Program("", (given,), (), (first, second), ("v1",)), 0)
+    for infinity in (math.inf, -math.inf):
+        assert not judge.verdict([torch.full((1, 40), infinity)]).wrong
+    assert judge.verdict([torch.full((1, 40), 2.0)]).wrong == 40
+
+
+def test_noise_of_gradients_in_16_bits_is_of_few_elements_and_no_larger_than_eagers():
+    exact = torch.linspace(-1, 1, 2048, dtype=torch.float64)
+    eager = (exact + 0.1 * torch.sin(997 * exact)).bfloat16()
+    found, wrong = exact.bfloat16(), torch.zeros(2048, dtype=torch.bool)
+    wrong[7] = True
+    near, far = found.clone(), found.clone()
+    near[7] += 0.05
+    far[7] += 0.5
+    assert _is_noise(near, eager, exact, wrong).nonzero().tolist()[7] == [7]
+    assert not (wrong & _is_noise(far, eager, exact, wrong)).any()
+    assert not _is_noise(near.float(), eager.float(), exact, wrong).any()
+    assert not _is_noise(near, found, exact, wrong).any()
+    assert not _is_noise(near, eager, exact, exact > 0.9).any()
 
 
 def test_rows_of_attention_that_are_no_numbers_cannot_be_judged():
