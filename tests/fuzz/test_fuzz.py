@@ -413,7 +413,7 @@ def test_zeros_of_softshrink_are_those_of_vectors_or_of_single_elements():
     judge = Judge(Program("", (given,), (), (first, second), ("v1",)), 0)
     for infinity in (math.inf, -math.inf):
         assert not judge.verdict([torch.full((1, 40), infinity)]).wrong
-    assert judge.verdict([torch.full((1, 40), 2.0)]).wrong == 40
+    assert judge.verdict([torch.full((1, 40), 2.0)]).wrong >= 32  # of vectors
 
 
 def test_noise_of_gradients_in_16_bits_is_of_few_elements_and_no_larger_than_eagers():
