@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from aotc.kernels.library.cross_entropy import cross_entropy
     from aotc.kernels.library.dropout import dropout
     from aotc.kernels.library.embedding_bag import embedding_bag
+    from aotc.kernels.library.linear_cross_entropy import linear_cross_entropy
+    from aotc.kernels.library.norm_linear import (
+        layer_norm_linear,
+        layer_norm_linear_gelu_dropout,
+    )
     from aotc.kernels.library.normalization import group_norm, layer_norm, rms_norm
     from aotc.kernels.library.pointwise import (
         geglu,
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
         swiglu,
         vector_add,
     )
+    from aotc.kernels.library.products import geglu_mlp, linear, matmul, swiglu_mlp
     from aotc.kernels.library.rope import rope
     from aotc.kernels.library.softmax import log_softmax, softmax
 
@@ -115,10 +121,16 @@ __all__ = [
     "dropout",
     "embedding_bag",
     "geglu",
+    "geglu_mlp",
     "gelu",
     "group_norm",
     "layer_norm",
+    "layer_norm_linear",
+    "layer_norm_linear_gelu_dropout",
+    "linear",
+    "linear_cross_entropy",
     "log_softmax",
+    "matmul",
     "on_cpu",
     "relu_squared",
     "rms_norm",
@@ -126,6 +138,7 @@ __all__ = [
     "silu",
     "softmax",
     "swiglu",
+    "swiglu_mlp",
     "use_cpu",
     "vector_add",
     "write_choices",

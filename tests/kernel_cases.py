@@ -60,6 +60,10 @@ def _group(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [shape, (shape[1],), (shape[1],)]
 
 
+def _linear(outputs: int) -> Callable[[tuple[int, ...]], list[tuple[int, ...]]]:
+    return lambda shape: [shape, (outputs, shape[-1]), (outputs,)]
+
+
 ROWS = ((3, 7), (2, 300))
 FEW, MANY = ((3, 5),), ((), (70001,), (2, 3, 4))
 LONG_ROWS = ((5, 1), (4, 1000), (70, 64), (9, 128), (2, 9000), (3, 17001), (2, 70001))
@@ -189,7 +193,103 @@ CASES = (
         (),
         ((2, 3, 5, 8), (5, 7), (2, 9, 33, 64)),
     ),
+    Case(
+        "matmul",
+        kernels.matmul,
+        torch.matmul,
+        lambda shape: [shape, (shape[-1], 9)],
+        ((3, 7), (2, 33, 70)),
+        ((1, 1), (130, 300), (65, 129)),
+    ),
+    Case(
+        "matmul of batches",
+        kernels.matmul,
+        torch.matmul,
+        lambda shape: [shape, (shape[1], shape[-1], 2)],
+        (),
+        ((2, 6, 5, 3), (3, 2, 70, 33)),
+    ),
+    Case(
+        "linear",
+        kernels.linear,
+        functional.linear,
+        _linear(11),
+        ((3, 7),),
+        ((2, 5, 64), (130, 300)),
+    ),
+    Case(
+        "linear with gelu",
+        lambda x, w, b: kernels.linear(x, w, b, "gelu"),
+        lambda x, w, b: functional.gelu(functional.linear(x, w, b)),
+        _linear(17),
+        ((4, 6),),
+        ((2, 5, 64), (70, 130)),
+    ),
+    Case(
+        "linear with squared relu",
+        lambda x, w: kernels.linear(x, w, None, "relu_squared"),
+        lambda x, w: functional.linear(x, w).relu().square(),
+        lambda shape: _linear(17)(shape)[:2],
+        (),
+        ((4, 6), (70, 130)),
+    ),
+    Case(
+        "layer_norm_linear",
+        lambda x, gamma, beta, w, b: kernels.layer_norm_linear(x, gamma, beta, w, b),
+        lambda x, gamma, beta, w, b: functional.linear(
+            functional.layer_norm(x, x.shape[-1:], gamma, beta), w, b
+        ),
+        lambda shape: [shape, shape[-1:], shape[-1:], *_linear(11)(shape)[1:]],
+        ((4, 7),),
+        ((2, 5, 64), (70, 130)),
+    ),
+    Case(
+        "layer_norm_linear_gelu_dropout",
+        lambda x, gamma, w: kernels.layer_norm_linear_gelu_dropout(
+            x, gamma, None, w, p=0.25, seed=5
+        ),
+        lambda x, gamma, w: kernels.dropout(
+            functional.gelu(functional.linear(functional.layer_norm(x, x.shape[-1:], gamma), w)),
+            0.25,
+            seed=5,
+        ),
+        lambda shape: [shape, shape[-1:], (11, shape[-1])],
+        ((4, 7),),
+        ((2, 300, 64),),
+    ),
+    Case(
+        "linear_cross_entropy",
+        lambda x, w, b: kernels.linear_cross_entropy(x, w, classes(x), b, 1, "none"),
+        lambda x, w, b: functional.cross_entropy(
+            functional.linear(x, w, b).flatten(0, -2),
+            classes(x).flatten(),
+            None,
+            None,
+            1,
+            reduction="none",
+        ).reshape(x.shape[:-1]),
+        _linear(150),
+        ((4, 7),),
+        ((2, 5, 64), (70, 130)),
+        gradcheck=(3, 5),
+    ),
+    Case(
+        "swiglu_mlp",
+        kernels.swiglu_mlp,
+        lambda x, gate, up, down: functional.linear(
+            functional.silu(functional.linear(x, gate)) * functional.linear(x, up), down
+        ),
+        lambda shape: [shape, (9, shape[-1]), (9, shape[-1]), (6, 9)],
+        ((3, 7),),
+        ((2, 5, 64),),
+    ),
 )
+
+
+def classes(x: torch.Tensor) -> torch.Tensor:
+    """A number below 150 for each row."""
+    count = math.prod(x.shape[:-1])
+    return (torch.arange(count) * 37 % 150).reshape(x.shape[:-1])
 
 
 def labels(x: torch.Tensor) -> torch.Tensor:

@@ -22,5 +22,12 @@ FUNCTIONS = {
     "embedding_bag": "embedding_bag",
     "adamw_step": "adamw",
     "dropout": "dropout",
+    "layer_norm_linear": "norm_linear",
+    "layer_norm_linear_gelu_dropout": "norm_linear",
+    "linear_cross_entropy": "linear_cross_entropy",
+    "matmul": "products",
+    "linear": "products",
+    "swiglu_mlp": "products",
+    "geglu_mlp": "products",
 }
 """Public function → the file of this folder that defines it."""

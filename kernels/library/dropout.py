@@ -66,27 +66,40 @@ def dropout(
     Raises KernelDtypeUnsupported, KernelValueInvalid, KernelShapeInvalid and KernelDeviceInvalid.
     """
     check_floats("dropout", x=x)
-    if not 0.0 <= p <= 1.0:
-        raise KernelValueInvalid(
-            function="dropout", argument="p", found=p, expected="a number from 0 to 1"
-        )
     if not training:
+        check_share("dropout", p)
         return x
+    number = seed_of("dropout", x, p, seed)
+    result: Tensor = _DROPOUT(x, p, number)
+    return result
+
+
+def seed_of(function: str, x: Tensor, p: float, seed: int | Tensor | None) -> Tensor:
+    """The seed as i64[] on x's device, drawn from torch's generator where it is None; raises what
+    `dropout` does."""
+    check_share(function, p)
     if seed is None:
         seed = torch.randint(0, 1 << 62, (), device=x.device)
     elif not isinstance(seed, Tensor):
         seed = torch.full((), seed, dtype=torch.int64, device=x.device)
     if seed.dtype != torch.int64:
         raise KernelDtypeUnsupported(
-            function="dropout", argument="seed", found=seed.dtype, expected="torch.int64"
+            function=function, argument="seed", found=seed.dtype, expected="torch.int64"
         )
     if seed.numel() != 1:
         raise KernelShapeInvalid(
-            function="dropout", argument="seed", found=list(seed.shape), expected=[]
+            function=function, argument="seed", found=list(seed.shape), expected=[]
         )
-    check_device("dropout", "seed", seed, x)
-    result: Tensor = _DROPOUT(x, p, seed.reshape(()))
-    return result
+    check_device(function, "seed", seed, x)
+    return seed.reshape(())
+
+
+def check_share(function: str, p: float) -> None:
+    """Raise `KernelValueInvalid` where `p` is no probability."""
+    if not 0.0 <= p <= 1.0:
+        raise KernelValueInvalid(
+            function=function, argument="p", found=p, expected="a number from 0 to 1"
+        )
 
 
 def _limit(p: float) -> int:

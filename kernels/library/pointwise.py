@@ -86,6 +86,16 @@ def relu_squared_slope(x):
 
 
 @triton.jit
+def relu_value(x):
+    return tl.where(x <= 0.0, 0.0, x)  # NaN stays
+
+
+@triton.jit
+def relu_slope(x):
+    return tl.where(x > 0.0, 1.0, 0.0)
+
+
+@triton.jit
 def add_kernel(
     x, y, out, count, length, x_stride, y_stride, FLAT: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -172,6 +182,7 @@ def _gelu_tanh_slope(x: Tensor) -> Tensor:
 
 
 ACTIVATIONS = {
+    "relu": Activation(relu_value, relu_slope, torch.relu, lambda x: (x > 0.0).to(x.dtype)),
     "silu": Activation(silu_value, silu_slope, functional.silu, _silu_slope),
     "gelu": Activation(gelu_value, gelu_slope, functional.gelu, _gelu_slope),
     "gelu_tanh": Activation(
