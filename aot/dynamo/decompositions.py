@@ -29,7 +29,7 @@ def _name(op: Any) -> str:
 def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     core = core_aten_decompositions()
-    whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS}
+    whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS, "softshrink"}
     table: Table = {op: row for op, row in core.items() if not whole & {_name(op), base_name(op)}}
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)

@@ -106,3 +106,15 @@ def test_ops_are_differentiated_whole_only_inside_a_trace():
     with pytest.raises(KeyError), differentiated_whole():
         raise KeyError
     assert [dict(op.py_kernels) for op in TRACED_BY_PARTS] == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bound", [0.0, 0.3, 0.5])
+def test_softshrink_is_that_of_vectors(dtype, bound):
+    """+0 where it is constant, for negative operands too; NaN of NaN."""
+    limits = torch.tensor([0.0, -0.0, bound, -bound, math.nan, math.inf, -math.inf, 0.2, -0.2])
+    x = torch.cat([limits, torch.randn(119)]).to(dtype)
+    found = torch.compile(lambda x: F.softshrink(x, bound), backend="aotc")(x)
+    expected = F.softshrink(x, bound)
+    assert torch.equal(found.nan_to_num(9.0), expected.nan_to_num(9.0))
+    assert torch.equal(torch.signbit(found) & ~x.isnan(), torch.signbit(expected) & ~x.isnan())

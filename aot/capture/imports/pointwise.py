@@ -87,6 +87,16 @@ def _fraction(call: Call, data: Node) -> Node:
     return call.pointwise("sub", data, build.unary("trunc", data))
 
 
+def _softshrink(call: Call, data: Node, bound: float = 0.5) -> Node:
+    """x - b above b, x + b below -b, else +0 as the vectors of eager's kernel give: its last
+    elements, and torch's decomposition, give x · 0."""
+    x = wide(data)
+    limit = round_scalar(float(bound), "f64" if x.dtype == "f64" else "f32")
+    inside = build.where(build.equal(x, x), 0.0, x)
+    below = build.where(x < -limit, x + limit, inside)
+    return build.cast(build.where(x > limit, x - limit, below), call.dtype)
+
+
 def _generated() -> Rows:
     rows: Rows = {}
     for op in OPS.values():
@@ -402,6 +412,7 @@ ROWS: Rows = {
     **dict.fromkeys(_IDENTITIES, _same),
     "round": _round,
     "frac": _fraction,
+    "softshrink": _softshrink,
     "sign": lambda call, data: data if data.dtype == "bool" else call.pointwise("sign", data),
     "add": _add,
     "sub": _sub,

@@ -107,6 +107,7 @@ NOT_DECOMPOSED = (
     "select_scatter",
     "silu",
     "softmax",
+    "softshrink",
     "special_log_ndtr",
     "special_ndtr",
     *DEVIATIONS,
