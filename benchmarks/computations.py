@@ -47,6 +47,10 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "argmax of 3 × 50,000": ("return x.argmax(-1)", "torch.randn(3, 50_000)"),
     "running sum of 3 × 300,007": ("return x.cumsum(-1)", "torch.randn(3, 300_007)"),
+    "running sum of 3,000 × 100 along 0": ("return x.cumsum(0)", "torch.randn(3000, 100)"),
+    "running product of 3 × 300,007": ("return x.cumprod(-1)", "torch.randn(3, 300_007)"),
+    "running log of sums of 3 × 300,007": ("return x.logcumsumexp(-1)", "torch.randn(3, 300_007)"),
+    "running maximum of 3 × 300,007": ("return x.cummax(-1)", "torch.randn(3, 300_007)"),
     "mean, deviation, extremes of 3 × 300,007": (
         "return x.mean(-1), x.std(-1), x.amax(-1), x.amin(-1)",
         "torch.randn(3, 300_007)",

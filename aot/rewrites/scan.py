@@ -19,7 +19,7 @@ from aotc.aot.ir.size import Extent, bounds
 from aotc.aot.ir.size import highest as highest_size
 from aotc.aot.ir.types import Scalar
 
-SHORT = 8  # elements whose reductions cost less than a kernel of its own
+SHORT = 4  # elements whose reductions cost less than a kernel of its own
 BLOCK = 32  # elements whose reductions read each other
 
 
