@@ -53,6 +53,8 @@ class Operation:
     ours: Function
     eager: Function
     liger: Callable[[], Function] | None = None
+    constants: Callable[[Tensor], Sequence[Tensor]] = lambda x: ()
+    """Of the first tensor: further arguments without gradients, made once."""
 
 
 def _alone(rows: int, length: int) -> list[tuple[int, ...]]:
@@ -77,8 +79,8 @@ def _heads(rows: int, length: int) -> list[tuple[int, ...]]:
     return [(1, max(1, rows // 128), length, 128)]
 
 
-def _labels(x: Tensor) -> Tensor:
-    return torch.arange(x.shape[0], device=x.device) * 31 % x.shape[1]
+def _labels(x: Tensor) -> tuple[Tensor]:
+    return (torch.arange(x.shape[0], device=x.device) * 31 % x.shape[1],)
 
 
 def _angles(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,8 +89,9 @@ def _angles(x: Tensor) -> tuple[Tensor, Tensor]:
     return turns.cos(), turns.sin()
 
 
-def _rotated(x: Tensor) -> Tensor:
-    cos, sin = (each.repeat(1, 2).to(x.dtype) for each in _angles(x))
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """As models write it."""
+    cos, sin = (torch.cat([each, each], -1).to(x.dtype) for each in (cos, sin))
     left, right = x.chunk(2, -1)
     return x * cos + torch.cat([-right, left], -1) * sin
 
@@ -110,7 +113,7 @@ def _of_liger(module: str, function: str, *rest: Any, part: int | None = None) -
 
 def _liger_cross_entropy() -> Function:
     apply = importlib.import_module("liger_kernel.ops.cross_entropy").LigerCrossEntropyFunction
-    return lambda x: apply.apply(x.clone(), _labels(x), None)[0]  # it overwrites its logits
+    return lambda x, labels: apply.apply(x.clone(), labels, None)[0]  # it overwrites its logits
 
 
 OPERATIONS = (
@@ -133,16 +136,14 @@ OPERATIONS = (
     ),
     Operation(
         "cross_entropy", (1, 2), _alone,
-        lambda x: kernels.cross_entropy(x, _labels(x)),
-        lambda x: functional.cross_entropy(x, _labels(x)),
-        _liger_cross_entropy,
+        kernels.cross_entropy, functional.cross_entropy, _liger_cross_entropy, _labels,
     ),
     Operation(
         "swiglu", (3, 5), _twice, kernels.swiglu, lambda x, g: functional.silu(x) * g,
         _of_liger("swiglu", "LigerSiLUMulFunction"),
     ),
     Operation("gelu", (2, 3), _alone, kernels.gelu, functional.gelu),
-    Operation("rope", (2, 2), _heads, lambda x: kernels.rope(x, *_angles(x)), _rotated),
+    Operation("rope", (2, 2), _heads, kernels.rope, _rotated, None, _angles),
     Operation(
         "dropout", (2, 2), _alone, lambda x: kernels.dropout(x, 0.1),
         lambda x: functional.dropout(x, 0.1),
@@ -174,12 +175,15 @@ def _milliseconds(call: Callable[[], Any], device: str) -> float:
     return statistics.median(times)
 
 
-def _calls(function: Function, tensors: Sequence[Tensor]) -> dict[str, Callable[[], Any]]:
+def _calls(
+    function: Function, tensors: Sequence[Tensor], constants: Sequence[Tensor]
+) -> dict[str, Callable[[], Any]]:
     """What is timed, by pass."""
-    gradient = torch.ones_like(function(*tensors))
+    given = (*tensors, *constants)
+    gradient = torch.ones_like(function(*given))
     return {
-        PASSES[0]: lambda: function(*tensors),
-        PASSES[1]: lambda: torch.autograd.grad(function(*tensors), tensors, gradient),
+        PASSES[0]: lambda: function(*given),
+        PASSES[1]: lambda: torch.autograd.grad(function(*given), tensors, gradient),
     }
 
 
@@ -213,14 +217,15 @@ def measure(row: Operation, length: int, dtype: torch.dtype, device: str) -> dic
     ]
     nbytes = tensors[0].numel() * tensors[0].element_size()
     wide = [each.detach().float().requires_grad_() for each in tensors]
-    made = _calls(row.eager, wide)
+    constants = row.constants(tensors[0])
+    made = _calls(row.eager, wide, constants)
     expected = [made[PASSES[0]]().detach(), *made[PASSES[1]]()]
     del wide, made
     calls: dict[str, dict[str, Callable[[], Any]]] = {}
     notes: dict[str, str] = {}
     for name, function in _contenders(row).items():
         try:
-            made = _calls(function, tensors)
+            made = _calls(function, tensors, constants)
             results = [made[PASSES[0]]().detach(), *made[PASSES[1]]()]
         except Exception as error:  # a peer that does not take these sizes
             notes[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
@@ -294,7 +299,9 @@ def _table(which: str, lengths: dict[str, Any], limit: float) -> str:
     ]
     for length, row in rows.items():
         speeds = row["speeds"][which]
-        cells = [f"{speeds[n]:.0f}" if n in speeds else "" for n in names]
+        cells = [
+            f"{speeds[n]:,.{0 if speeds[n] > 100 else 1}f}" if n in speeds else "" for n in names
+        ]
         share = f"{speeds['aotc'] / limit:.0%}" if "aotc" in speeds else ""
         lines.append(f"| {row['rows']:,} × {int(length):,} | {' | '.join(cells)} | {share} |")
     ratios = []

@@ -26,6 +26,9 @@ class Case:
 
     shapes: from a shape of `x` to the shapes of all float arguments, `x` first.
     sizes: shapes of `x`, small ones first; long: those of the nightly test, beside them.
+    even: axes of `x` whose sizes are even.
+    terms: of the arguments, how large the terms are, for a gradient of 1, whose differences the
+    results are; in short rows little of them is left.
     """
 
     name: str
@@ -35,6 +38,8 @@ class Case:
     sizes: tuple[tuple[int, ...], ...]
     long: tuple[tuple[int, ...], ...] = ()
     gradcheck: tuple[int, ...] = (3, 5)
+    even: tuple[int, ...] = ()
+    terms: Callable[..., float] = lambda *wide: 0.0
 
     def tensors(
         self, shape: tuple[int, ...], dtype: torch.dtype, is_grad: bool = True
@@ -63,6 +68,25 @@ def _group(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 def _linear(outputs: int) -> Callable[[tuple[int, ...]], list[tuple[int, ...]]]:
     return lambda shape: [shape, (outputs, shape[-1]), (outputs,)]
 
+
+def norm_terms(rows: Callable[[torch.Tensor], torch.Tensor], is_centered: bool = True) -> Any:
+    """With r = 1 / the smallest root of a row's variance (or mean square) + 1e-5: a difference of x
+    from its mean is off by a rounding of x, so what is normalised by a rounding of x r, and the
+    gradient of x is a difference of terms of r."""
+
+    def terms(x: torch.Tensor, *weights: torch.Tensor) -> float:
+        if not x.numel():
+            return 0.0
+        flat = rows(x)
+        spread = flat.var(1, unbiased=False) if is_centered else flat.square().mean(1)
+        largest = float(weights[0].abs().max()) if weights else 1.0
+        r = 1 / math.sqrt(float(spread.min()) + 1e-5)
+        return largest * max(1.0, r) * (1 + float(x.abs().max()) * r)
+
+    return terms
+
+
+LAST = norm_terms(lambda x: x.reshape(-1, x.shape[-1]))
 
 ROWS = ((3, 7), (2, 300))
 FEW, MANY = ((3, 5),), ((), (70001,), (2, 3, 4))
@@ -94,6 +118,7 @@ CASES = (
         _norm(2),
         ROWS,
         LONG_ROWS[1:],
+        terms=LAST,
     ),
     Case(
         "layer_norm without weights",
@@ -102,6 +127,7 @@ CASES = (
         _alone,
         (),
         LONG_ROWS[1:],
+        terms=LAST,
     ),
     Case(
         "rms_norm",
@@ -110,6 +136,7 @@ CASES = (
         _norm(1),
         ROWS[:1],
         LONG_ROWS[1:],
+        terms=norm_terms(lambda x: x.reshape(-1, x.shape[-1]), is_centered=False),
     ),
     Case(
         "group_norm",
@@ -119,6 +146,8 @@ CASES = (
         ((3, 4, 5),),
         ((3, 6), (2, 8, 30, 17), (600, 6, 3), (2, 4, 90000)),
         gradcheck=(2, 4, 3),
+        even=(1,),
+        terms=norm_terms(lambda x: x.reshape(2 * x.shape[0], -1)),
     ),
     Case("silu", kernels.silu, functional.silu, _alone, FEW, MANY),
     Case("gelu", kernels.gelu, functional.gelu, _alone, FEW, MANY),
@@ -140,6 +169,7 @@ CASES = (
         ((3, 8),),
         ((5, 4, 1000),),
         gradcheck=(3, 6),
+        even=(-1,),
     ),
     Case(
         "cross_entropy",
@@ -326,16 +356,20 @@ def rotated(x: torch.Tensor, interleaved: bool) -> torch.Tensor:
     return torch.cat([parts, x[..., 2 * half :]], -1)
 
 
+def rounding_steps(dtype: torch.dtype, length: int) -> float:
+    """Roundings of the type of the computation, relative to its terms: those of a sum of `length`
+    terms by a tree and of some 16 functions and products on the way."""
+    wide = EPSILON[torch.float64 if dtype == torch.float64 else torch.float32]
+    steps = 16 + 4 * math.log2(max(2, length))
+    return wide * steps * (2 if dtype == torch.float64 else 1)  # the reference of f64 rounds too
+
+
 def tolerance(expected: torch.Tensor, dtype: torch.dtype, length: int) -> float:
     """How far a result may be from f64: relative to the largest element, 4 roundings to its type
     (the result, what the backward pass reads of the forward's results, and their two factors), and
-    in the type of the computation those of a sum of `length` terms by a tree and of some 16
-    functions and products on the way."""
-    wide = EPSILON[torch.float64 if dtype == torch.float64 else torch.float32]
-    steps = 16 + 4 * math.log2(max(2, length))
-    steps *= 2 if dtype == torch.float64 else 1  # the reference rounds as well
+    `rounding_steps`."""
     scale = float(expected.abs().max()) if expected.numel() else 0.0
-    return (4 * EPSILON[dtype] + steps * wide) * scale
+    return (4 * EPSILON[dtype] + rounding_steps(dtype, length)) * scale
 
 
 def assert_near(

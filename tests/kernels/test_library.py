@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
-from kernel_cases import CASES, EPSILON, Net, assert_near  # noqa: E402
+from kernel_cases import CASES, EPSILON, Net, assert_near, rounding_steps  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.aot.errors import (  # noqa: E402
@@ -44,15 +45,24 @@ WIDE = [
 
 def check(case, shape, dtype):
     """Results and gradients of all arguments."""
-    ours = case.tensors(shape, dtype)
+    compare(case, case.tensors(shape, dtype), dtype)
+
+
+def compare(case, tensors, dtype):
+    ours = [each.detach().requires_grad_() for each in tensors]
     wide = [each.detach().double().requires_grad_() for each in ours]
+    shape = ours[0].shape
     found, expected = case.ours(*ours), case.reference(*wide)
-    assert_near(found.detach(), expected.detach(), dtype, math.prod(shape))
+    length = math.prod((3, *shape))
+    with torch.no_grad():
+        terms = case.terms(*wide) * rounding_steps(dtype, length)
+    assert_near(found.detach(), expected.detach(), dtype, length, terms)
     gradient = torch.randn(expected.shape, dtype=torch.float64).to(dtype)
     found = torch.autograd.grad(found, ours, gradient)
     expected = torch.autograd.grad(expected, wide, gradient.double())
+    terms *= float(gradient.abs().max()) if gradient.numel() else 0.0
     for one, other in zip(found, expected, strict=True):
-        assert_near(one, other, dtype, math.prod(shape))
+        assert_near(one, other, dtype, length, terms)
 
 
 @pytest.mark.parametrize(("case", "shape", "dtype"), SMALL)
@@ -103,6 +113,29 @@ def test_any_strides_and_no_elements(case):
             strict=True,
         ):
             torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_random_shapes_types_and_layouts(case):
+    """Against f64, with dims of 1 among them, and arguments that are views of other tensors."""
+    generator = random.Random(case.name)
+    for number in range(12):
+        torch.manual_seed(number)
+        shape = [
+            generator.choice((1, size, generator.randint(1, min(2 * size, 3000))))
+            for size in generator.choice((*case.sizes, *case.long))
+        ]
+        for axis in case.even:
+            shape[axis] += shape[axis] % 2
+        dtype = generator.choice(DTYPES)
+        tensors = case.tensors(shape, dtype, is_grad=False)
+        order = generator.sample(range(len(shape)), len(shape))
+        back = sorted(range(len(shape)), key=order.__getitem__)
+        tensors[0] = tensors[0].permute(order).contiguous().permute(back)
+        if generator.random() < 0.5 and shape:  # gaps between rows
+            tensors[0] = torch.cat([tensors[0], tensors[0]], -1).narrow(-1, 0, shape[-1])
+        compare(case, tensors, dtype)
 
 
 def test_special_values_are_as_eagers():
