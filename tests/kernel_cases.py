@@ -88,6 +88,13 @@ def norm_terms(rows: Callable[[torch.Tensor], torch.Tensor], is_centered: bool =
 
 LAST = norm_terms(lambda x: x.reshape(-1, x.shape[-1]))
 
+
+def linear_terms(x: torch.Tensor, gamma: torch.Tensor, *rest: torch.Tensor) -> float:
+    """Those of a layer norm that a product follows: each is a sum by a row or column of weights."""
+    weight = next(each for each in rest if each.dim() == 2).abs()
+    return LAST(x, gamma) * max(float(weight.sum(dim).max()) for dim in (0, 1))
+
+
 ROWS = ((3, 7), (2, 300))
 FEW, MANY = ((3, 5),), ((), (70001,), (2, 3, 4))
 LONG_ROWS = ((5, 1), (4, 1000), (70, 64), (9, 128), (2, 9000), (3, 17001), (2, 70001))
@@ -272,6 +279,7 @@ CASES = (
         lambda shape: [shape, shape[-1:], shape[-1:], *_linear(11)(shape)[1:]],
         ((4, 7),),
         ((2, 5, 64), (70, 130)),
+        terms=linear_terms,
     ),
     Case(
         "layer_norm_linear_gelu_dropout",
@@ -286,6 +294,7 @@ CASES = (
         lambda shape: [shape, shape[-1:], (11, shape[-1])],
         ((4, 7),),
         ((2, 300, 64),),
+        terms=linear_terms,
     ),
     Case(
         "linear_cross_entropy",
