@@ -84,7 +84,8 @@ class Batch:
 
     slots: i64[rows], the sequences of the cache that the rows are. positions: i64[rows, length].
     seen: what the tokens attend to. source_lengths: i64[rows] behind an encoder, of the source;
-    source_keys: those that are attended to whole, by identity.
+    source_keys: those that are attended to whole, by identity. length: how many places of the cache
+    are read, all where it is None.
     """
 
     slots: Tensor
@@ -92,6 +93,7 @@ class Batch:
     seen: Seen
     source_lengths: Tensor | None = None
     source_keys: Sequence[Tensor] = ()
+    length: int | None = None
 
 
 _BATCH: ContextVar[Batch] = ContextVar("batch")
@@ -118,7 +120,7 @@ class BufferCache(Cache):  # type: ignore[misc]
         if batch.seen is Seen.FRESH:
             return key_states, value_states
         if batch.seen is Seen.ALL:
-            return store.keys, store.values
+            return store.keys[:, :, : batch.length], store.values[:, :, : batch.length]
         return store.keys[batch.slots], store.values[batch.slots]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:

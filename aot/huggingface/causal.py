@@ -8,7 +8,7 @@ states.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from aotc.aot.huggingface.attention import (
     Seen,
     attending,
 )
-from aotc.aot.huggingface.errors import NotCausal, SizesInvalid
+from aotc.aot.huggingface.errors import DecodeLengthsInvalid, NotCausal, SizesInvalid
 from aotc.aot.huggingface.loading import CAUSAL, config_of, load_model
 from aotc.aot.huggingface.sampling import Sampling, penalised, sample
 
@@ -59,6 +59,7 @@ def causal_lm(
     sampling: bool = True,
     logits: bool = False,
     session_sizes: bool = False,
+    decode_lengths: Sequence[int] = (),
 ) -> tuple[nn.Module, dict[str, dict[str, Any]]]:
     """A causal language model of transformers and its entry points, for a spec file:
 
@@ -71,7 +72,10 @@ def causal_lm(
     is the most likely one, and both entry points take no arguments for it. With `logits` they
     return those too. With `session_sizes` each session has sizes of its own, up to `batch` and
     `max_length`: `program.session(batch=4, length=512)`; one that names none has the example's, at
-    most 2 sequences of 512.
+    most 2 sequences of 512. For each of the `decode_lengths` there is an entry point `decode_N`
+    more, which reads the first N places of each sequence's cache: a step of sequences that are no
+    longer reads no more. A position of N or more raises `IndexOutOfRange`. They are not for
+    `session_sizes`.
 
     `prefill(ids, lengths, slots, …)`: i64[rows, length] padded on the right, i64[rows], and which
     sequences of the cache to begin, i64[rows]. `decode(ids, positions, …)`: i64[batch], each
@@ -79,9 +83,13 @@ def causal_lm(
     (f32, 0: most likely), top_k (i64, 0: all), top_p (f32), repetition_penalty (f32), seed (i64).
     Both return {"tokens": i64[rows]} and, if asked, "logits": f32[rows, vocabulary].
 
-    Raises `NotCausal`, `FolderInvalid`, `WeightsMissing`, `SizesInvalid`, `TransformersMissing`.
+    Raises `NotCausal`, `FolderInvalid`, `WeightsMissing`, `SizesInvalid`, `DecodeLengthsInvalid`,
+    `TransformersMissing`.
     """
     sizes = Sizes(batch, max_length, max_prompt or max_length)
+    parts = () if session_sizes else [each for each in decode_lengths if 1 <= each < max_length]
+    if len({*parts}) != len(decode_lengths):
+        raise DecodeLengthsInvalid(lengths=list(decode_lengths), most=max_length - 1)
     model = load_model(model_or_folder, dtype, (CAUSAL,))
     rows = min(batch, EXAMPLE_BATCH) if session_sizes else batch
     length = min(max_length, EXAMPLE_LENGTH) if session_sizes else max_length
@@ -93,6 +101,14 @@ def causal_lm(
     decode = {"ids": torch.zeros(rows, dtype=torch.int64), "positions": positions, **options}
     states = _state_shapes(model, sizes) if session_sizes else None
     every = {0: _session_batch(sizes)} if session_sizes and batch > 1 else None
+    shorter = {}
+    for part in sorted(parts):
+        of_part = Calls(logits, part)
+        last = positions.clamp(max=part - 1)
+        shorter[f"decode_{part}"] = {
+            "function": of_part.decode if sampling else of_part.decode_greedy,
+            "example_inputs": {**decode, "positions": last},
+        }
     return model, {
         "prefill": {
             "function": calls.prefill if sampling else calls.prefill_greedy,
@@ -106,6 +122,7 @@ def causal_lm(
             "dynamic_shapes": None if every is None else dict.fromkeys(decode, every),
             "state_shapes": states,
         },
+        **shorter,
     }
 
 
@@ -228,10 +245,13 @@ def _probed(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
 
 
 class Calls:
-    """The functions of the entry points; what a parameter is `causal_lm` says."""
+    """The functions of the entry points; what a parameter is `causal_lm` says.
 
-    def __init__(self, with_logits: bool) -> None:
-        self.with_logits = with_logits
+    length: how many places of the cache a decode reads, all where it is None.
+    """
+
+    def __init__(self, with_logits: bool, length: int | None = None) -> None:
+        self.with_logits, self.length = with_logits, length
 
     def prefill(
         self,
@@ -318,7 +338,9 @@ class Calls:
     ) -> dict[str, Tensor]:
         store = getattr(model, STORE)
         slots = torch.arange(ids.shape[0])
-        batch = Batch(slots, positions[:, None], Seen.ALL)
+        if self.length is not None:  # an index, so that one beyond what is read is an error
+            positions = torch.arange(self.length)[positions]
+        batch = Batch(slots, positions[:, None], Seen.ALL, length=self.length)
         logits = _logits(model, ids[:, None], batch, torch.zeros_like(positions))
         if sampling is None:
             return self._results(logits, logits.argmax(-1))

@@ -72,3 +72,10 @@ class SizesInvalid(SpecError):
     def __init__(self, limit: int | None = None, **fields: Any) -> None:
         limited = "" if limit is None else f" <= {limit}, the positions that the model learned"
         super().__init__(limited=limited, **fields)
+
+
+class DecodeLengthsInvalid(SpecError):
+    """Lengths of shorter decodes do not fit the cache, or the cache's length varies."""
+
+    template = "decode_lengths are {lengths}, expected different ones from 1 to {most}"
+    hint = "they are for caches of one length, without `session_sizes`"

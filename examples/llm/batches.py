@@ -61,7 +61,11 @@ class Batches:
         self.top_p = array.array("f", [1.0] * self.slots)
         self.penalty, self.seeds = self.top_p[:], zeros(self.slots)
         self.sampling = (self.temperature, self.top_k, self.top_p, self.penalty, self.seeds)
-        self.decode, self.prefill = self.session["decode"], self.session["prefill"]
+        self.prefill = self.session["prefill"]
+        # How much of the cache a step reads → the entry point that reads no more.
+        parts = {int(name[7:]): name for name in program.entries if name.startswith("decode_")}
+        parts[self.max_length] = "decode"
+        self.decodes = [(length, self.session[parts[length]]) for length in sorted(parts)]
 
     def add(self, request):
         """Have a request wait for a slot. Raises RequestRefused, without effect on the others."""
@@ -109,7 +113,9 @@ class Batches:
         going = list(self.active.items())
         served = self._begin()
         if going:
-            found = self.decode(self.ids, self.positions, *self.sampling)
+            last = max(self.positions)
+            decode = next(decode for length, decode in self.decodes if last < length)
+            found = decode(self.ids, self.positions, *self.sampling)
             tokens = memoryview(found["tokens"]).tolist()
             for slot, request in going:
                 self.positions[slot] += 1

@@ -168,6 +168,7 @@ def test_tokens_after_eager_s_own_are_eager_s(name, batch, dtype, tmp_path, cach
 
 def test_bad_requests_are_typed(tmp_path):
     from aotc.aot.huggingface.errors import (
+        DecodeLengthsInvalid,
         FolderInvalid,
         NotCausal,
         SizesInvalid,
@@ -179,6 +180,9 @@ def test_bad_requests_are_typed(tmp_path):
         causal_lm(torch.nn.Linear(2, 2), max_length=8)
     with pytest.raises(SizesInvalid, match="max_prompt 9"):
         causal_lm(llama, max_length=8, max_prompt=9)
+    for lengths, sizes in (((0,), {}), ((8,), {}), ((4, 4), {}), ((4,), {"session_sizes": True})):
+        with pytest.raises(DecodeLengthsInvalid, match="from 1 to 7"):
+            causal_lm(llama, max_length=8, decode_lengths=lengths, **sizes)
     with pytest.raises(SizesInvalid, match="batch 0"):
         causal_step(llama, max_length=8, batch=0)
     with pytest.raises(SizesInvalid, match="<= 64, the positions that the model learned"):

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 transformers = pytest.importorskip("transformers")
 
-from batches import Batches, Request, RequestRefused  # noqa: E402
+from batches import Batches, Request, RequestRefused, zeros  # noqa: E402
 from byte_tokens import ByteTokens, LibraryTokens, tokens_of  # noqa: E402
 from texts import Text  # noqa: E402
 
@@ -29,7 +29,7 @@ from aotc.runtime import load  # noqa: E402
 
 pytestmark = pytest.mark.torch
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llm"
-SLOTS, MAX_LENGTH = 3, 48
+SLOTS, MAX_LENGTH, LENGTHS = 3, 48, (24,)
 PROMPTS = ["a", "# Title\n\nsome", "a longer prompt than the others"]
 WITHOUT = """
 import runpy, sys
@@ -63,6 +63,7 @@ def bundle(model, tmp_path_factory, cache):
     for name, wanted, small in (
         ("max_length", 512, MAX_LENGTH),
         ("batch", 16, SLOTS),
+        ("decode_lengths", (64, 128, 256), LENGTHS),
     ):
         assert f"{name}={wanted}" in text
         text = text.replace(f"{name}={wanted}", f"{name}={small}")
@@ -114,6 +115,33 @@ def test_generate_prints_what_transformers_generates(model, bundle):
     refused = generate(bundle, "x" * MAX_LENGTH, "--max-tokens", "8")
     assert refused.returncode == 1
     assert f"expected at most {MAX_LENGTH} together" in refused.stderr
+
+
+def test_a_decode_that_reads_less_gives_the_same_tokens(bundle):
+    """Sequences of several lengths; one more token than a decode reads is refused."""
+    from aotc.runtime.errors import IndexOutOfRange
+
+    with load(bundle) as program, program.session() as session:
+        assert set(program.entries) == {"prefill", "decode", *(f"decode_{n}" for n in LENGTHS)}
+        batches = Batches(program)
+        for prompt in ([5, 6, 7], [8] * 9, [9] * 14):
+            batches.add(Request(prompt, 24, seed=3))
+        batches.step()
+        used = set()
+        while not batches.is_idle():
+            last = max(batches.positions)
+            used.add(next(length for length, _ in batches.decodes if last < length))
+            with batches.session.fork() as other:
+                arrays = batches.ids[:], batches.positions[:], *batches.sampling
+                whole = memoryview(other["decode"](*arrays)["tokens"]).tolist()
+            served = dict(batches.active)
+            batches.step()
+            assert all(each.tokens[-1] == whole[slot] for slot, each in served.items())
+        assert used == {*LENGTHS, MAX_LENGTH}
+        ids, positions = zeros(SLOTS), zeros(SLOTS)
+        positions[1] = LENGTHS[0]
+        with pytest.raises(IndexOutOfRange, match=f"{LENGTHS[0]}"):
+            session["decode_24"](ids, positions, *batches.sampling)
 
 
 def test_a_text_depends_on_its_seed_alone(bundle):
