@@ -87,9 +87,7 @@ def causal_lm(
     `TransformersMissing`.
     """
     sizes = Sizes(batch, max_length, max_prompt or max_length)
-    parts = () if session_sizes else [each for each in decode_lengths if 1 <= each < max_length]
-    if len({*parts}) != len(decode_lengths):
-        raise DecodeLengthsInvalid(lengths=list(decode_lengths), most=max_length - 1)
+    _check_decode_lengths(decode_lengths, 0 if session_sizes else max_length, max_length)
     model = load_model(model_or_folder, dtype, (CAUSAL,))
     rows = min(batch, EXAMPLE_BATCH) if session_sizes else batch
     length = min(max_length, EXAMPLE_LENGTH) if session_sizes else max_length
@@ -101,14 +99,6 @@ def causal_lm(
     decode = {"ids": torch.zeros(rows, dtype=torch.int64), "positions": positions, **options}
     states = _state_shapes(model, sizes) if session_sizes else None
     every = {0: _session_batch(sizes)} if session_sizes and batch > 1 else None
-    shorter = {}
-    for part in sorted(parts):
-        of_part = Calls(logits, part)
-        last = positions.clamp(max=part - 1)
-        shorter[f"decode_{part}"] = {
-            "function": of_part.decode if sampling else of_part.decode_greedy,
-            "example_inputs": {**decode, "positions": last},
-        }
     return model, {
         "prefill": {
             "function": calls.prefill if sampling else calls.prefill_greedy,
@@ -122,7 +112,26 @@ def causal_lm(
             "dynamic_shapes": None if every is None else dict.fromkeys(decode, every),
             "state_shapes": states,
         },
-        **shorter,
+        **{
+            f"decode_{each}": _shorter(Calls(logits, each), sampling, decode)
+            for each in decode_lengths
+        },
+    }
+
+
+def _check_decode_lengths(lengths: Sequence[int], limit: int, max_length: int) -> None:
+    """Raise `DecodeLengthsInvalid` unless all differ, from 1 to below the limit."""
+    if len({each for each in lengths if 1 <= each < limit}) != len(lengths):
+        raise DecodeLengthsInvalid(lengths=list(lengths), most=max_length - 1)
+
+
+def _shorter(calls: Calls, sampling: bool, decode: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The entry point of a decode that reads the beginning of the cache alone."""
+    assert calls.length is not None
+    positions = decode["positions"].clamp(max=calls.length - 1)
+    return {
+        "function": calls.decode if sampling else calls.decode_greedy,
+        "example_inputs": {**decode, "positions": positions},
     }
 
 
@@ -324,7 +333,8 @@ class Calls:
         store = getattr(model, STORE)
         rows, length = ids.shape
         positions = torch.arange(length).expand(rows, length)
-        last = lengths - 1
+        last = _checked(lengths - 1, length)
+        slots = _checked(slots, store.is_seen.shape[0])
         logits = _logits(model, ids, Batch(slots, positions, Seen.FRESH), last)
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
@@ -338,8 +348,8 @@ class Calls:
     ) -> dict[str, Tensor]:
         store = getattr(model, STORE)
         slots = torch.arange(ids.shape[0])
-        if self.length is not None:  # an index, so that one beyond what is read is an error
-            positions = torch.arange(self.length)[positions]
+        length = self.length or store.layers[0].keys.shape[2]
+        positions = _checked(positions, length)
         batch = Batch(slots, positions[:, None], Seen.ALL, length=self.length)
         logits = _logits(model, ids[:, None], batch, torch.zeros_like(positions))
         if sampling is None:
@@ -350,6 +360,12 @@ class Calls:
 
     def _results(self, logits: Tensor, tokens: Tensor) -> dict[str, Tensor]:
         return {"tokens": tokens, "logits": logits} if self.with_logits else {"tokens": tokens}
+
+
+def _checked(places: Tensor, count: int) -> Tensor:
+    """i64[rows] as they are; one that is not in 0 to `count` - 1 is an error of the call's data:
+    plain indices would count those below 0 from the end."""
+    return torch.arange(count).index_select(0, places)
 
 
 def _seen(ids: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:

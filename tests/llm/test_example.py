@@ -4,6 +4,7 @@ The model is random and tiny; what the texts are is eager transformers' matter. 
 generate and serve cannot import torch, transformers, triton or numpy.
 """
 
+import array
 import concurrent.futures
 import http.client
 import importlib.util
@@ -142,6 +143,31 @@ def test_a_decode_that_reads_less_gives_the_same_tokens(bundle):
         positions[1] = LENGTHS[0]
         with pytest.raises(IndexOutOfRange, match=f"{LENGTHS[0]}"):
             session["decode_24"](ids, positions, *batches.sampling)
+
+
+def test_places_that_no_sequence_has_are_refused(bundle):
+    """Numbers below zero are no places from the end, and what is no number draws a token."""
+    from aotc.runtime.errors import IndexOutOfRange
+
+    def options(count, kind="q"):
+        return array.array("f", [1.0] * count), *(zeros(count, each) for each in "qffq")
+
+    def prompt(length, slot):
+        ids = memoryview(zeros(2)).cast("B").cast("q", [1, 2])
+        return ids, array.array("q", [length]), array.array("q", [slot]), *options(1)
+
+    with load(bundle) as program, program.session() as session:
+        good = memoryview(session.prefill(*prompt(2, 0))["tokens"]).tolist()
+        for length, slot in ((0, 0), (-1, 0), (3, 0), (2, -1), (2, SLOTS)):
+            with pytest.raises(IndexOutOfRange):
+                session.prefill(*prompt(length, slot))
+        for place in (-1, MAX_LENGTH):
+            with pytest.raises(IndexOutOfRange, match=f"expected 0 to {MAX_LENGTH - 1}"):
+                session.decode(zeros(SLOTS), array.array("q", [place] * SLOTS), *options(SLOTS))
+        assert memoryview(session.prefill(*prompt(2, 0))["tokens"]).tolist() == good
+        heat = array.array("f", [float("nan")] * SLOTS)
+        found = session.decode(zeros(SLOTS), zeros(SLOTS), heat, *options(SLOTS)[1:])
+        assert all(0 <= each <= ByteTokens.end for each in memoryview(found["tokens"]).tolist())
 
 
 def test_a_text_depends_on_its_seed_alone(bundle):
