@@ -72,10 +72,8 @@ def causal_lm(
     is the most likely one, and both entry points take no arguments for it. With `logits` they
     return those too. With `session_sizes` each session has sizes of its own, up to `batch` and
     `max_length`: `program.session(batch=4, length=512)`; one that names none has the example's, at
-    most 2 sequences of 512. For each of the `decode_lengths` there is an entry point `decode_N`
-    more, which reads the first N places of each sequence's cache: a step of sequences that are no
-    longer reads no more. A position of N or more raises `IndexOutOfRange`. They are not for
-    `session_sizes`.
+    most 2 sequences of 512. For each N of the `decode_lengths`, not for `session_sizes`, an entry
+    point `decode_N` reads the first N places of the cache alone; positions have to be below N.
 
     `prefill(ids, lengths, slots, …)`: i64[rows, length] padded on the right, i64[rows], and which
     sequences of the cache to begin, i64[rows]. `decode(ids, positions, …)`: i64[batch], each
@@ -89,16 +87,13 @@ def causal_lm(
     sizes = Sizes(batch, max_length, max_prompt or max_length)
     _check_decode_lengths(decode_lengths, 0 if session_sizes else max_length, max_length)
     model = load_model(model_or_folder, dtype, (CAUSAL,))
-    rows = min(batch, EXAMPLE_BATCH) if session_sizes else batch
-    length = min(max_length, EXAMPLE_LENGTH) if session_sizes else max_length
+    rows, length = sizes.of_example() if session_sizes else (batch, max_length)
     _add_store(model, sizes, rows, length)
     calls = Calls(logits)
     prefill, shapes = _prompt_example(sizes, {"lengths": min(sizes.max_prompt, 8)}, rows)
     options = _example_options(rows) if sampling else {}
-    positions = torch.full((rows,), min(sizes.max_prompt, 8))
-    decode = {"ids": torch.zeros(rows, dtype=torch.int64), "positions": positions, **options}
+    decode = {**_decode_example(sizes, rows), **options}
     states = _state_shapes(model, sizes) if session_sizes else None
-    every = {0: _session_batch(sizes)} if session_sizes and batch > 1 else None
     return model, {
         "prefill": {
             "function": calls.prefill if sampling else calls.prefill_greedy,
@@ -109,13 +104,10 @@ def causal_lm(
         "decode": {
             "function": calls.decode if sampling else calls.decode_greedy,
             "example_inputs": decode,
-            "dynamic_shapes": None if every is None else dict.fromkeys(decode, every),
+            "dynamic_shapes": _batched(decode, sizes) if session_sizes else None,
             "state_shapes": states,
         },
-        **{
-            f"decode_{each}": _shorter(Calls(logits, each), sampling, decode)
-            for each in decode_lengths
-        },
+        **_shorter(decode_lengths, logits, sampling, decode),
     }
 
 
@@ -125,14 +117,25 @@ def _check_decode_lengths(lengths: Sequence[int], limit: int, max_length: int) -
         raise DecodeLengthsInvalid(lengths=list(lengths), most=max_length - 1)
 
 
-def _shorter(calls: Calls, sampling: bool, decode: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The entry point of a decode that reads the beginning of the cache alone."""
-    assert calls.length is not None
-    positions = decode["positions"].clamp(max=calls.length - 1)
-    return {
-        "function": calls.decode if sampling else calls.decode_greedy,
-        "example_inputs": {**decode, "positions": positions},
-    }
+def _shorter(
+    lengths: Sequence[int], logits: bool, sampling: bool, decode: Mapping[str, Tensor]
+) -> dict[str, dict[str, Any]]:
+    """The entry points of decodes that read the beginning of the cache alone."""
+    found = {}
+    for length in lengths:
+        calls = Calls(logits, length)
+        positions = decode["positions"].clamp(max=length - 1)
+        found[f"decode_{length}"] = {
+            "function": calls.decode if sampling else calls.decode_greedy,
+            "example_inputs": {**decode, "positions": positions},
+        }
+    return found
+
+
+def _batched(decode: Mapping[str, Tensor], sizes: Sizes) -> dict[str, Any] | None:
+    """The dynamic shapes of a decode whose batch a session fixes."""
+    every = {0: _session_batch(sizes)}
+    return dict.fromkeys(decode, every) if sizes.batch > 1 else None
 
 
 def _session_batch(sizes: Sizes) -> Any:
@@ -192,6 +195,10 @@ class Sizes:
         if not (self.batch >= 1 and 2 <= self.max_prompt <= self.max_length):
             raise SizesInvalid(**asdict(self))
 
+    def of_example(self) -> tuple[int, int]:
+        """Sequences and length of the example, where sessions have sizes of their own."""
+        return min(self.batch, EXAMPLE_BATCH), min(self.max_length, EXAMPLE_LENGTH)
+
 
 def _prompt_example(
     sizes: Sizes, rows_of: Mapping[str, int], count: int
@@ -206,6 +213,11 @@ def _prompt_example(
     shapes: dict[str, Any] = dict.fromkeys(example, rows or None)
     shapes["ids"] = {**rows, 1: Dim("tokens", min=1, max=sizes.max_prompt)}
     return example, shapes
+
+
+def _decode_example(sizes: Sizes, rows: int) -> dict[str, Tensor]:
+    positions = torch.full((rows,), min(sizes.max_prompt, 8))
+    return {"ids": torch.zeros(rows, dtype=torch.int64), "positions": positions}
 
 
 def _example_options(rows: int) -> dict[str, Tensor]:
