@@ -17,6 +17,7 @@ from aotc.kernels.library import FUNCTIONS
 
 if TYPE_CHECKING:
     from aotc.kernels.library.adamw import adamw_step
+    from aotc.kernels.library.attention import attention
     from aotc.kernels.library.cross_entropy import cross_entropy
     from aotc.kernels.library.dropout import dropout
     from aotc.kernels.library.embedding_bag import embedding_bag
@@ -116,6 +117,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "adamw_step",
+    "attention",
     "autotune",
     "cross_entropy",
     "dropout",

@@ -235,8 +235,17 @@ CASES = (
         kernels.matmul,
         torch.matmul,
         lambda shape: [shape, (shape[-1], 9)],
-        ((3, 7), (2, 33, 70)),
-        ((1, 1), (130, 300), (65, 129)),
+        ((2, 33, 70),),
+        ((1, 1), (3, 7), (130, 300), (65, 129)),
+    ),
+    Case(
+        "attention",
+        lambda q, k, v: kernels.attention(q, k, v, True),
+        lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+        lambda shape: [shape] * 3,
+        ((2, 3, 5, 4),),
+        ((1, 2, 70, 40), (2, 1, 33, 128)),
+        gradcheck=(2, 2, 3, 2),
     ),
     Case(
         "matmul of batches",
@@ -251,8 +260,8 @@ CASES = (
         kernels.linear,
         functional.linear,
         _linear(11),
-        ((3, 7),),
-        ((2, 5, 64), (130, 300)),
+        (),
+        ((3, 7), (2, 5, 64), (130, 300)),
     ),
     Case(
         "linear with gelu",
@@ -277,8 +286,8 @@ CASES = (
             functional.layer_norm(x, x.shape[-1:], gamma, beta), w, b
         ),
         lambda shape: [shape, shape[-1:], shape[-1:], *_linear(11)(shape)[1:]],
-        ((4, 7),),
-        ((2, 5, 64), (70, 130)),
+        (),
+        ((4, 7), (2, 5, 64), (70, 130)),
         terms=linear_terms,
     ),
     Case(
@@ -319,8 +328,8 @@ CASES = (
             functional.silu(functional.linear(x, gate)) * functional.linear(x, up), down
         ),
         lambda shape: [shape, (9, shape[-1]), (9, shape[-1]), (6, 9)],
-        ((3, 7),),
-        ((2, 5, 64),),
+        (),
+        ((3, 7), (2, 5, 64)),
     ),
 )
 

@@ -26,6 +26,7 @@ FUNCTIONS = {
     "layer_norm_linear_gelu_dropout": "norm_linear",
     "linear_cross_entropy": "linear_cross_entropy",
     "matmul": "products",
+    "attention": "attention",
     "linear": "products",
     "swiglu_mlp": "products",
     "geglu_mlp": "products",

@@ -48,7 +48,7 @@ def test_matmul_reads_operands_where_they_lie():
     torch.testing.assert_close(kernels.matmul(row, b), row @ b, **CLOSE)
 
 
-@pytest.mark.parametrize("activation", ["none", *products.ACTIVATIONS])
+@pytest.mark.parametrize("activation", ["none", "relu"])
 def test_gradients_of_activations(activation):
     tensors = [wide(3, 4), wide(5, 4), wide(5)]
     given = [each.requires_grad_() for each in tensors]
