@@ -14,7 +14,7 @@ from triton.runtime.jit import create_function_from_signature  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.kernels import driver  # noqa: E402
-from aotc.kernels.library import tiles  # noqa: E402
+from aotc.kernels.library import attention, products, tiles  # noqa: E402
 
 TARGET = GPUTarget("cuda", 90, 32)
 
@@ -37,7 +37,14 @@ def compiled(monkeypatch):
         run(kernel, grid, arguments, options)
 
     monkeypatch.setattr(driver, "run_on_cpu", compiling)
-    for table in (tiles.MOST_WHOLE, tiles._TABLE, tiles._STEP, tiles.POINTWISE):
+    for table in (
+        tiles.MOST_WHOLE,
+        tiles._TABLE,
+        tiles._STEP,
+        tiles.POINTWISE,
+        products.TILES,
+        attention.TILES,
+    ):
         monkeypatch.setitem(table, "cpu", table["cuda"])
     return found
 
@@ -49,7 +56,7 @@ def check(case, shape, dtype, compiled):
     assert compiled
     for kernel in compiled:
         assert "st.global" in kernel.asm["ptx"]
-        assert kernel.metadata.shared <= 48 * 1024
+        assert kernel.metadata.shared <= 99 * 1024  # of all GPUs since sm_80
 
 
 NAMES = ("softmax", "layer_norm", "cross_entropy with smoothing", "rope", "swiglu")
