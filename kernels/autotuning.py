@@ -40,6 +40,7 @@ from aotc.aot.tune.record import (
 from aotc.cache import Key, Store
 from aotc.cache.layers import FolderLayer
 from aotc.kernels.driver import best_target
+from aotc.kernels.library.devices import target_name
 from aotc.kernels.triton_backend import NAME
 from aotc.runtime import settings
 
@@ -173,7 +174,7 @@ def _machine() -> tuple[str, str]:
     found = active.get_current_target()
     if found.backend == NAME:
         return f"cpu-{best_target()}", device_name()
-    target = f"cuda-sm_{found.arch}" if found.backend == "cuda" else f"{found.backend}-{found.arch}"
+    target = target_name(found)
     name = active.get_device_interface().get_device_name(active.get_current_device())
     return target, device_word(name)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid
 from aotc.kernels.library.checks import check_device, check_floats, check_shape
+from aotc.kernels.library.devices import DEVICES
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.registration import NAMESPACE
 from aotc.kernels.library.tiles import POINTWISE
@@ -130,5 +131,5 @@ torch.library.define(
     "int step, float lr, float beta1, float beta2, float eps, float weight_decay) -> ()",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-torch.library.impl(_NAME, ("cpu", "cuda"))(_run)
+torch.library.impl(_NAME, DEVICES)(_run)
 torch.library.register_fake(_NAME)(lambda *arguments: None)

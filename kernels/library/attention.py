@@ -19,6 +19,7 @@ from torch import Tensor
 
 from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid
 from aotc.kernels.library.checks import check_floats, check_shape
+from aotc.kernels.library.devices import CPU, GPU
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import contiguous_like
 from aotc.kernels.library.products import precision_of
@@ -206,7 +207,7 @@ class Tile(NamedTuple):
 # By device and bytes of an element: up to so wide a head, the tiles of the forward and of the
 # backward pass. They take at most 96 KiB of shared memory.
 TILES = {
-    "cuda": {
+    GPU: {
         2: ((64, Tile(128, 64, 4, 2), Tile(64, 64, 4, 2)),
             (128, Tile(64, 64, 4, 2), Tile(32, 64, 4, 1)),
             (256, Tile(32, 32, 4, 2), Tile(32, 32, 4, 1))),
@@ -214,7 +215,7 @@ TILES = {
             (128, Tile(32, 32, 4, 1), Tile(16, 32, 4, 1))),
         8: ((64, Tile(16, 16, 4, 1), Tile(16, 16, 4, 1)),),
     },
-    "cpu": dict.fromkeys((2, 4, 8), ((256, Tile(32, 64, 1, 1), Tile(32, 64, 1, 1)),)),
+    CPU: dict.fromkeys((2, 4, 8), ((256, Tile(32, 64, 1, 1), Tile(32, 64, 1, 1)),)),
 }  # fmt: skip
 _SMALLEST = Tile(16, 16, 4, 1)
 

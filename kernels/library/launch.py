@@ -12,6 +12,8 @@ import torch
 import triton.language as tl
 from triton.runtime.jit import JITFunction
 
+from aotc.kernels.library.devices import is_gpu
+
 
 def launch(kernel: JITFunction, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
     """Run `kernel` on `grid` programs, up to three numbers; none where one of them is 0.
@@ -22,7 +24,7 @@ def launch(kernel: JITFunction, grid: tuple[int, ...], *arguments: Any, **consta
     if 0 in grid:
         return
     device = arguments[0].device
-    if device.type == "cuda":
+    if is_gpu(device):
         if device.index == torch.cuda.current_device():
             kernel[grid](*arguments, **constants)
         else:

@@ -20,6 +20,7 @@ from torch.nn import functional
 from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid
 from aotc.kernels.library import dropout as drops
 from aotc.kernels.library.checks import check_floats, check_shape
+from aotc.kernels.library.devices import CPU, GPU
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.pointwise import ACTIVATIONS
 from aotc.kernels.library.registration import define, differentiate, widened
@@ -146,12 +147,12 @@ class Tile(NamedTuple):
 
 # By device and bytes of an element. At most 96 KiB of shared memory: all GPUs since sm_80 have it.
 TILES = {
-    "cuda": {
+    GPU: {
         2: Tile(128, 128, 64, 8, 8, 3),
         4: Tile(64, 64, 32, 8, 4, 3),
         8: Tile(32, 32, 16, 8, 4, 2),
     },
-    "cpu": {
+    CPU: {
         2: Tile(32, 64, 64, 8, 1, 1),
         4: Tile(32, 64, 64, 8, 1, 1),
         8: Tile(16, 32, 32, 8, 1, 1),

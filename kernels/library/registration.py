@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.custom_ops import define_meaning
+from aotc.kernels.library.devices import DEVICES
 
 NAMESPACE = "aotc"
-DEVICES = ("cpu", "cuda")
 Function = Callable[..., Any]
 
 

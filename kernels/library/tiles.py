@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from aotc.kernels.library.devices import CPU, GPU, is_gpu
 from aotc.kernels.library.layouts import Rows
 
-MOST_WHOLE = {"cuda": 32768, "cpu": 65536}
+MOST_WHOLE = {GPU: 32768, CPU: 65536}
 """Elements of a row that one program holds. On a GPU 32 warps hold 32 each of 32,768 in registers;
 on the CPU a row is read again from its cache."""
 
@@ -47,7 +48,7 @@ class _Row(NamedTuple):
 
 # Up to so many elements (of one row, or of rows side by side) → those of a tile, and its warps.
 _TABLE = {
-    "cuda": (
+    GPU: (
         _Row(256, 1024, 4),
         _Row(1024, 2048, 4),
         _Row(2048, 2048, 4),
@@ -56,13 +57,13 @@ _TABLE = {
         _Row(16384, 16384, 16),
         _Row(32768, 32768, 32),
     ),
-    "cpu": (_Row(65536, 4096, 1),),
+    CPU: (_Row(65536, 4096, 1),),
 }
-_STEP = {"cuda": (8192, 16), "cpu": (4096, 1)}
+_STEP = {GPU: (8192, 16), CPU: (4096, 1)}
 """Columns and warps of a step over a longer row."""
 _SIDE_BY_SIDE = 32
 """Rows of a tile where they, not their elements, lie side by side: a line of memory."""
-POINTWISE = {"cuda": (2048, 8), "cpu": (16384, 1)}
+POINTWISE = {GPU: (2048, 8), CPU: (16384, 1)}
 """Elements and warps of a program over elements that do not depend on each other."""
 
 
@@ -87,6 +88,6 @@ def row_tile(device: torch.device, rows: Rows, most_whole: int = 1 << 30) -> Til
 
 def processors(device: torch.device) -> int:
     """How many programs of a large tile run at a time: multiprocessors, or some threads."""
-    if device.type == "cuda":
+    if is_gpu(device):
         return int(torch.cuda.get_device_properties(device).multi_processor_count)
     return 4

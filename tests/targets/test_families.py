@@ -12,7 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("aot", "cache", "kernels", "runtime")
-# Families' own folders, the table of them, DLPack's names of devices, and the command line.
+# Families' own folders, the table of them, DLPack's and torch's names of devices, and the command
+# line.
 MAY_NAME = (
     "aot/targets/cpu/",
     "aot/targets/cuda/",
@@ -20,6 +21,7 @@ MAY_NAME = (
     "runtime/drivers/cuda/",
     "runtime/drivers/__init__.py",
     "runtime/arrays/dlpack.py",
+    "kernels/library/devices.py",
     "aot/cli/",
 )
 ROW = 'FAMILIES = ("cpu", "cuda")'
