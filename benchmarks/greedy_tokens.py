@@ -6,7 +6,8 @@
 Small models of random weights (`tests/huggingface/architectures.py`), prompts of mixed lengths.
 Each step is given eager's own tokens up to there, so that one that differs changes no other. A
 token is sure where eager's two best logits differ by more than the tolerance, a share of the
-largest logit.
+largest logit, and, in mixtures of experts, where the scores of the last expert that is taken and
+of the first that is not differ by more than that share of the largest score.
 Prints one row of a table as each case ends; the exit status is 1 where a sure token differs.
 """
 
@@ -76,8 +77,35 @@ def expected_of(name: str, dtype: str, count: int, steps: int = STEPS) -> Expect
     model = make(name, length_of(steps) + 32).to(getattr(torch, dtype))
     found = continued(model, prompts, steps)
     largest = max(model(torch.tensor([each])).logits.abs().max().item() for each in prompts)
+    tokens = numpy.array([each for each, _ in found])
     is_sure = numpy.array([each for _, each in found]) > SHARES[dtype] * largest
-    return Expected(prompts, numpy.array([each for each, _ in found]), is_sure)
+    for row, (prompt, own) in enumerate(zip(prompts, tokens, strict=True)):
+        ids = [*prompt, *own[:-1].tolist()]
+        is_sure[row] &= _routed_surely(model, ids, SHARES[dtype])[len(prompt) - 1 :]
+    return Expected(prompts, tokens, is_sure)
+
+
+def _routed_surely(model: Any, ids: list[int], share: float) -> Any:
+    """At which places each router of `model` chooses its experts by more than a share of its
+    largest score: bool[len(ids)], all of them for models without experts."""
+    import torch
+
+    scores: list[Any] = []
+
+    def note(module: Any, given: Any, result: Any) -> None:
+        scores.append((result[0] if isinstance(result, tuple) else result).detach().float())
+
+    routers = [part for name, part in model.named_modules() if name.endswith("mlp.gate")]
+    hooks = [router.register_forward_hook(note) for router in routers]
+    model(torch.tensor([ids]))
+    for hook in hooks:
+        hook.remove()
+    found = numpy.ones(len(ids), bool)
+    for each in scores:
+        taken = model.config.num_experts_per_tok
+        best = each.reshape(len(ids), -1).topk(taken + 1).values
+        found &= (best[:, -2] - best[:, -1] > share * each.abs().max()).numpy()
+    return found
 
 
 def length_of(steps: int) -> int:
