@@ -6,8 +6,9 @@
 Small models of random weights (`tests/huggingface/architectures.py`), prompts of mixed lengths.
 Each step is given eager's own tokens up to there, so that one that differs changes no other. A
 token is sure where eager's two best logits differ by more than the tolerance, a share of the
-largest logit, and, in mixtures of experts, where the scores of the last expert that is taken and
-of the first that is not differ by more than that share of the largest score.
+largest logit, where eager in f32 with the same weights, all places at once, gives it too, and, in
+mixtures of experts, where the scores of the last expert that is taken and of the first that is not
+differ by more than that share of the largest score.
 Prints one row of a table as each case ends; the exit status is 1 where a sure token differs.
 """
 
@@ -79,17 +80,25 @@ def expected_of(name: str, dtype: str, count: int, steps: int = STEPS) -> Expect
     largest = max(model(torch.tensor([each])).logits.abs().max().item() for each in prompts)
     tokens = numpy.array([each for each, _ in found])
     is_sure = numpy.array([each for _, each in found]) > SHARES[dtype] * largest
+    in_f32 = make(name, length_of(steps) + 32).to(getattr(torch, dtype)).to(torch.float32)
     for row, (prompt, own) in enumerate(zip(prompts, tokens, strict=True)):
         ids = [*prompt, *own[:-1].tolist()]
         is_sure[row] &= _routed_surely(model, ids, SHARES[dtype])[len(prompt) - 1 :]
+        is_sure[row] &= _best(in_f32, ids)[len(prompt) - 1 :] == own
     return Expected(prompts, tokens, is_sure)
+
+
+def _best(model: Any, ids: list[int]) -> Any:
+    """The likeliest token after each of `ids`: i64[len(ids)]."""
+    import torch
+
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].argmax(-1).numpy()
 
 
 def _routed_surely(model: Any, ids: list[int], share: float) -> Any:
     """At which places each router of `model` chooses its experts by more than a share of its
     largest score: bool[len(ids)], all of them for models without experts."""
-    import torch
-
     scores: list[Any] = []
 
     def note(module: Any, given: Any, result: Any) -> None:
@@ -97,7 +106,7 @@ def _routed_surely(model: Any, ids: list[int], share: float) -> Any:
 
     routers = [part for name, part in model.named_modules() if name.endswith("mlp.gate")]
     hooks = [router.register_forward_hook(note) for router in routers]
-    model(torch.tensor([ids]))
+    _best(model, ids)
     for hook in hooks:
         hook.remove()
     found = numpy.ones(len(ids), bool)

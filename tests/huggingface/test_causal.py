@@ -162,7 +162,7 @@ def test_tokens_after_eager_s_own_are_eager_s(name, batch, dtype, tmp_path, cach
     """256 steps of prompts of mixed lengths; each step follows eager's own tokens."""
     found = compare(name, dtype, batch, tmp_path, cache)
     assert found.total == 256 * batch
-    assert found.sure > found.total / 2
+    assert found.sure > 0.4 * found.total
     assert found.equal_sure == found.sure
 
 
