@@ -3,9 +3,7 @@
 A program goes along a row a block at a time, or along so many columns at once, and carries what
 stands at its end: for sums and products one value, of f32 in f64 as eager torch does, for
 exponentials the largest and their sum relative to it, for extremes the value and its place.
-Rows that few programs would share are cut into parts: `scan_ends` finds what each part comes to,
-`scan_parts` what stands before each one, in order, and the parts are then scanned apart. Where they
-begin depends on the shape alone, so results do not depend on the number of threads.
+A row is one program's, so that results do not depend on the number of threads.
 
 A program goes over its elements in turn, so it is for processors whose programs are threads.
 """
