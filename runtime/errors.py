@@ -313,10 +313,10 @@ class OutputUnusable(InputError):
 
 
 class ProgramClosed(InputError):
-    """The program or session was closed before the call."""
+    """The program or session was closed before the call; what: "program" or "session"."""
 
-    template = "the program was closed"
-    hint = "load the bundle again, or keep the program open while it is used"
+    template = "the {what} was closed"
+    hint = "keep it open while it is used; `load` opens a program, `program.session` a session"
 
 
 # The environment: exit 7.

@@ -291,7 +291,8 @@ def _print_weights(record: dict[str, Any]) -> None:
     for row in rows[:LAYOUTS_SHOWN]:
         users = [", ".join(each["read_by"]) or "nothing" for each in row["tensors"]]
         readers = f"each for {users[0]}" if len(set(users)) == 1 else "for " + " and ".join(users)
-        click.echo(f"layouts  {row['parameter']} is stored {len(row['tensors'])} times, {readers}")
+        what = "the scales of " * (row["part"] == "scales") + row["parameter"]
+        click.echo(f"layouts  {what}: stored {len(row['tensors'])} times, {readers}")
     if len(rows) > LAYOUTS_SHOWN:
         click.echo(f"layouts  {len(rows) - LAYOUTS_SHOWN} more parameters are stored several times")
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
+from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.manifest import HEAD_NAME
 from aotc.runtime.bundle.opened import Bundle
-from aotc.runtime.bundle.parameters import PARAMETERS_NAME, Parameters
+from aotc.runtime.bundle.parameters import PARAMETERS_NAME, Parameter, Parameters
 from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.bundle.weights import MappedFile, Tensor, read_header
 
 
 def layouts(opened: Bundle, plans: Mapping[str, Plan]) -> list[dict[str, Any]]:
     """The parameters that several tensors of the weights file hold: bytes in each of these, and
-    which entries of which targets read it. Largest first."""
+    which entries of which targets read it. Largest first.
+
+    A quantised parameter is small integers or 8-bit floats and their scales, which are one layout
+    together: a row is of either part, "values" or "scales", where the file has it more than once.
+    """
     if all(entry.name != PARAMETERS_NAME for entry in opened.manifest.files):
         return []
     where = opened.where(PARAMETERS_NAME)
@@ -31,7 +37,8 @@ def layouts(opened: Bundle, plans: Mapping[str, Plan]) -> list[dict[str, Any]]:
     for name, numbers in reads.items():
         for number in dict.fromkeys(numbers):
             holders.setdefault(number, []).append(name)
-    sizes = {name: tensor.nbytes for name, tensor in stored_tensors(opened).items()}
+    tensors = stored_tensors(opened)
+    sizes = {name: tensor.nbytes for name, tensor in tensors.items()}
 
     def row(number: int, name: str) -> dict[str, Any]:
         """A tensor that holds a parameter, with its share of the bytes."""
@@ -42,13 +49,34 @@ def layouts(opened: Bundle, plans: Mapping[str, Plan]) -> list[dict[str, Any]]:
     found = [
         {
             "parameter": rows.parameters[number].names[0],
+            "part": part,
             "bytes": rows.parameters[number].nbytes,
             "tensors": [row(number, name) for name in names],
         }
-        for number, names in holders.items()
+        for number, every in holders.items()
+        for part, names in _parts(rows.parameters[number], every, tensors).items()
         if len(names) > 1
     ]
     return sorted(found, key=lambda row: (-row["bytes"], row["parameter"]))
+
+
+def _parts(
+    parameter: Parameter, names: list[str], tensors: Mapping[str, Tensor]
+) -> dict[str, list[str]]:
+    """The tensors that hold a parameter: its values, and the scales of quantised ones."""
+    wide = {
+        each: prod(tensors[each].shape)
+        for each in names
+        if each in tensors and DTYPES[tensors[each].dtype].itemsize_bytes > 1
+    }
+    is_quantised = any(each in tensors and each not in wide for each in names)
+    if not is_quantised or DTYPES[parameter.dtype].itemsize_bytes == 1:
+        return {"values": names}
+    scales = {each for each, count in wide.items() if count < prod(parameter.shape)}
+    return {
+        "values": [each for each in names if each not in scales],
+        "scales": [each for each in names if each in scales],
+    }
 
 
 def more_bytes(rows: list[dict[str, Any]]) -> int:

@@ -359,7 +359,9 @@ def _weights(bundle: BundleFacts) -> Iterator[Markup]:
         yield tag("p", f"{bytes_text(more_bytes(list(bundle.layouts)))} are second layouts.")
         layouts: list[Sequence[Cell]] = [
             (
-                code(row["parameter"]),
+                code(row["parameter"])
+                if row["part"] == "values"
+                else joined(("scales of ", code(row["parameter"]))),
                 bytes_cell(row["bytes"]),
                 "; ".join(
                     f"{each['name']} ({bytes_text(each['bytes'])}), read by "

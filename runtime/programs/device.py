@@ -24,7 +24,7 @@ from ..drivers.cuda.exchange import (
     device_kind_of,
 )
 from ..drivers.cuda.streams import LEGACY, current, handle_of
-from ..errors import InputNotContiguous, ProgramClosed
+from ..errors import InputNotContiguous
 from .arguments import places
 from .session import Bound, Session, refuse_overlap
 
@@ -116,7 +116,7 @@ class DeviceSession(Session):
             self._wait()
         try:
             if self._program._loaded is None or self._loaded is None:
-                raise ProgramClosed()
+                raise self._closed()
             if entry is not self._entry:
                 self._select(entry or find_entry(self._program._entries, None))
             if not self._is_plain:

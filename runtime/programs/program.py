@@ -151,7 +151,7 @@ class PerThread(Pool):
     def _there(self, session: Session | None) -> Session:
         if session is None:
             if self._is_closed:
-                raise ProgramClosed()
+                raise ProgramClosed(what="program")
             raise StateBusy()
         return session
 
@@ -205,7 +205,7 @@ class Loaded:
         """Count a session; raises `ProgramClosed` where the code is unloaded."""
         with self._making, self._lock:
             if not self._users:
-                raise ProgramClosed()
+                raise ProgramClosed(what="program")
             self._users += 1
             if session is not None:
                 self._sessions.add(_weakref.ref(session, self._sessions.discard))
@@ -467,7 +467,7 @@ class Program:
         states, `DeviceMemoryFull`).
         """
         if not self._owned:  # closed, or it takes no new calls
-            raise ProgramClosed()
+            raise ProgramClosed(what="program")
         return self._kind._of(self, sizes)
 
     def bind(self, *arrays: Any, out: Any = None, **arguments: Any) -> Bound:
@@ -606,7 +606,7 @@ class Program:
         """Code and weights; raises `ProgramClosed`."""
         loaded = self._loaded
         if loaded is None:
-            raise ProgramClosed()
+            raise ProgramClosed(what="program")
         return loaded
 
     def __enter__(self) -> Self:

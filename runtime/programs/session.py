@@ -281,7 +281,7 @@ class Session:
             self._wait()
         try:
             if self._program._loaded is None or self._loaded is None:
-                raise ProgramClosed()
+                raise self._closed()
             if entry is not self._entry:
                 self._select(entry or find_entry(self._program._entries, None))
             hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
@@ -353,10 +353,14 @@ class Session:
         with self._turn:
             self._driver_states().reset()
 
+    def _closed(self) -> ProgramClosed:
+        """The error of a use after the end: of the program, or of this session alone."""
+        return ProgramClosed(what="program" if self._program._loaded is None else "session")
+
     def _driver_states(self) -> Any:
         """The driver's states; raises `ProgramClosed`."""
         if self._loaded is None:
-            raise ProgramClosed()
+            raise self._closed()
         return (self._on_driver if self._shared is None else self._shared).states
 
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
@@ -386,7 +390,7 @@ class Session:
             self._wait()
         try:
             if self._program._loaded is None or self._loaded is None:
-                raise ProgramClosed()
+                raise self._closed()
             if entry is not self._entry:
                 self._select(entry or find_entry(self._program._entries, None))
             return self._bound(arrays, out, named)
@@ -548,7 +552,7 @@ class Bound:
         session = self._session
         with self._turn:
             if self._program._loaded is None or session._loaded is None:
-                raise ProgramClosed()
+                raise session._closed()
             if session._last is not self._addresses:  # other calls came between
                 session._take_up(self)
                 self._addresses = session._last

@@ -557,7 +557,7 @@ def _tables(rows: Parameters, spans: Spans, data: bytes) -> dict[str, tuple[int,
 def require(loaded: Any) -> Any:
     """A program's code and weights; raises `ProgramClosed` and `WeightsNotReplaceable`."""
     if loaded is None:
-        raise ProgramClosed()
+        raise ProgramClosed(what="program")
     if loaded.file is None:
         raise WeightsNotReplaceable(reason="it stores none")
     return loaded

@@ -13,6 +13,7 @@ from safetensors.torch import save_file, save_model
 from aotc import runtime
 from aotc.aot.build import build
 from aotc.aot.cli.inspect import inspect_bundle
+from aotc.aot.facts.layouts import more_bytes
 from aotc.aot.options import BuildOptions
 from aotc.runtime.errors import AdapterMismatch
 
@@ -119,12 +120,24 @@ def test_the_table_is_stored_once_and_read_right(bundles, dtype):
             assert (found - expected).abs().max() <= PARTS[dtype] * expected.abs().max()
 
 
+def test_scales_are_no_layout_of_what_they_scale(bundles):
+    """Twice are the table's numbers and their scales; once are both of the other weights."""
+    rows = inspect_bundle(bundles("int8", 0, skip=("tables",)))["layouts"]
+    found = {(row["parameter"], row["part"]): row["tensors"] for row in rows}
+    assert set(found) == {("head.weight", "values"), ("head.weight", "scales")}
+    values = sorted(each["bytes"] for each in found["head.weight", "values"])
+    assert values == [WORDS * 64, 256 * 64]  # whole panels in the product's
+    scales = sorted(each["bytes"] for each in found["head.weight", "scales"])
+    assert scales == [WORDS * 4, 256 * 4]
+    assert more_bytes(rows) == values[0] + scales[0]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_new_weights_are_those_of_a_fresh_build(bundles, kind, tmp_path):
     program, fresh = runtime.load(bundles(kind, 0)), runtime.load(bundles(kind, 1))
-    rows = {row["parameter"]: row["tensors"] for row in inspect_bundle(bundles(kind, 0))["layouts"]}
-    large = [each for each in rows.get("head.weight", ()) if each["bytes"] > 4096]
-    assert len(large) == (kind is not None)  # the numbers, beside scales
+    rows = inspect_bundle(bundles(kind, 0))["layouts"]
+    of_scales = [("head.weight", "scales")] if kind else []  # a product's, and a lookup's
+    assert [(row["parameter"], row["part"]) for row in rows] == of_scales
     before = outputs(program)
     save_model(model_of(1), tmp_path / "new.safetensors")  # one of the tied names
     program.load_weights(tmp_path / "new.safetensors")

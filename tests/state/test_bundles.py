@@ -4,6 +4,7 @@ import _thread
 import struct
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import small_state_bundle
@@ -170,9 +171,24 @@ def test_a_bound_call_keeps_a_state_of_its_own(program):
 def test_a_closed_session_has_no_state(program):
     session = program.session()
     session.close()
-    for question in (lambda: session.state["last"], session.reset):
-        with pytest.raises(ProgramClosed):
-            question()
+    bind = partial(session.bind, SECOND)
+    for use in (lambda: session.state["last"], session.reset, session.fork, bind):
+        with pytest.raises(ProgramClosed, match="the session was closed"):
+            use()
+
+
+def test_an_error_says_whether_session_or_program_was_closed(bundle):
+    with load(bundle) as program:
+        session, bound = program.session(), program.bind(SECOND)
+        session.close()
+        with pytest.raises(ProgramClosed, match="the session was closed"):
+            session(SECOND)
+        bound()
+    for use in (session, program):
+        with pytest.raises(ProgramClosed, match="the program was closed"):
+            use(SECOND)
+    with pytest.raises(ProgramClosed, match="the program was closed"):
+        bound()
 
 
 def test_verify_starts_from_the_initial_state(bundle):
