@@ -327,6 +327,7 @@ class Calls:
         """More tokens of some sequences, and the one after them."""
         store = getattr(model, STORE)
         rows, length = ids.shape
+        slots = checked_slots(slots, store.is_seen.shape[0])
         # Padding is the row's last token once more, with its place: it changes nothing.
         columns = torch.minimum(torch.arange(length).expand(rows, length), lengths[:, None] - 1)
         ids, positions = ids.gather(1, columns), starts[:, None] + columns
@@ -346,7 +347,7 @@ class Calls:
         rows, length = ids.shape
         positions = torch.arange(length).expand(rows, length)
         last = _checked(lengths - 1, length)
-        slots = _checked(slots, store.is_seen.shape[0])
+        slots = checked_slots(slots, store.is_seen.shape[0])
         logits = _logits(model, ids, Batch(slots, positions, Seen.FRESH), last)
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
@@ -378,6 +379,14 @@ def _checked(places: Tensor, count: int) -> Tensor:
     """i64[rows] as they are; one that is not in 0 to `count` - 1 is an error of the call's data:
     plain indices would count those below 0 from the end."""
     return torch.arange(count).index_select(0, places)
+
+
+def checked_slots(slots: Tensor, count: int) -> Tensor:
+    """i64[rows] as they are; a slot beyond `count`, or given twice, is an error of the call's data:
+    rows of one slot would write keys and values of several sequences into one."""
+    is_once = (slots[:, None] == slots).sum(-1) == 1
+    torch._assert_async(is_once.all(), "two rows of a call have the same slot")
+    return _checked(slots, count)
 
 
 def _seen(ids: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:

@@ -25,7 +25,7 @@ from aotc.aot.huggingface.attention import (
     SourceStore,
     attending,
 )
-from aotc.aot.huggingface.causal import STORE, Generation, Sizes, projecting_only
+from aotc.aot.huggingface.causal import STORE, Generation, Sizes, checked_slots, projecting_only
 from aotc.aot.huggingface.errors import NotSeq2Seq, SizesInvalid
 from aotc.aot.huggingface.loading import SEQ2SEQ, SPEECH, is_seq2seq, load_model
 
@@ -196,6 +196,7 @@ class SourceCalls:
         store = getattr(model, STORE)
         of_source = ProbeCache()
         _probe(model, hidden, ProbeCache(), of_source)
+        slots = checked_slots(slots, store.source_lengths.shape[0])
         columns = torch.arange(hidden.shape[1])
         for place, each in enumerate(store.sources):
             keys, values = of_source.found[place]
@@ -207,6 +208,7 @@ class SourceCalls:
     def prefill(self, model: Any, ids: Tensor, lengths: Tensor, slots: Tensor) -> dict[str, Tensor]:
         """Begin the decoder's sequences; the most likely token follows."""
         positions = torch.arange(ids.shape[1]).expand(ids.shape)
+        slots = checked_slots(slots, getattr(model, STORE).source_lengths.shape[0])
         return self._next(model, ids, slots, positions, Seen.FRESH, lengths - 1)
 
     def decode(self, model: Any, ids: Tensor, positions: Tensor) -> dict[str, Tensor]:

@@ -24,14 +24,19 @@ PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 PHILOX_ROUNDS = 10
 WORD = 0xFFFFFFFF
+RANGES = (
+    "a number of the sampling is out of its range, expected temperature from 0, top_k from -1, "
+    "top_p above 0 and at most 1, repetition_penalty above 0"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How each sequence's next token is chosen; one number a sequence, all of shape [rows].
 
-    temperature (f32): 0 for the most likely token. top_k (i64): 0 for all. top_p (f32): 1 for all.
-    repetition_penalty (f32): 1 for none. seed (i64): equal seeds give equal draws.
+    temperature (f32): 0 for the most likely token. top_k (i64): 0 or -1 for all. top_p (f32), above
+    0: 1 for all. repetition_penalty (f32), above 0: 1 for none. seed (i64): equal seeds give equal
+    draws.
     """
 
     temperature: Tensor
@@ -53,8 +58,10 @@ def penalised(logits: Tensor, is_seen: Tensor, penalty: Tensor) -> Tensor:
 def sample(logits: Tensor, position: Tensor, sampling: Sampling) -> Tensor:
     """i64[rows]: the token that is drawn for each row of f32[rows, vocabulary].
 
-    `position`, i64[rows], is the drawn token's place in its sequence.
+    `position`, i64[rows], is the drawn token's place in its sequence. Raises `AssertionFailed` of a
+    call, eager a `RuntimeError`, where a number of `sampling` is outside of its range.
     """
+    torch._assert_async(_in_range(sampling).all(), RANGES)
     heat = sampling.temperature.clamp(min=LOWEST_TEMPERATURE)[:, None]
     scaled = logits / heat
     vocabulary = logits.shape[-1]
@@ -68,6 +75,14 @@ def sample(logits: Tensor, position: Tensor, sampling: Sampling) -> Tensor:
     drawn = (running <= chosen[:, None]).sum(-1).clamp(max=vocabulary - 1)  # NaN is no token
     is_greedy = sampling.temperature < LOWEST_TEMPERATURE
     return torch.where(is_greedy, logits.argmax(-1), drawn)
+
+
+def _in_range(sampling: Sampling) -> Tensor:
+    """bool[rows]: whether all numbers are what vLLM takes; one that is NaN is in no range."""
+    temperature, penalty = sampling.temperature, sampling.repetition_penalty
+    is_limit = (sampling.top_k >= -1) & (sampling.top_p > 0) & (sampling.top_p <= 1)
+    is_factor = (penalty > 0) & (penalty < torch.inf)
+    return (temperature >= 0) & (temperature < torch.inf) & is_limit & is_factor
 
 
 def _least_of_count(values: Tensor, count: Tensor) -> Tensor:

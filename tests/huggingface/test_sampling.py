@@ -12,9 +12,11 @@ from aotc.aot.huggingface.sampling import Sampling, penalised, sample, uniform  
 from aotc.aot.ir.reference import philox  # noqa: E402
 from aotc.aot.options import BuildOptions  # noqa: E402
 from aotc.runtime import load  # noqa: E402
+from aotc.runtime.errors import AssertionFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch
 VOCABULARY = 61
+NAN, INF = float("nan"), float("inf")
 
 
 def options(rows, temperature=1.0, top_k=0, top_p=1.0, penalty=1.0, seed=0):
@@ -177,3 +179,21 @@ def test_compiled_draws_are_those_of_a_reference_in_numpy(bundle):
                 assert found[number] == expected or not is_sure, (trial, number, row[3:])
                 sure += is_sure
     assert sure > 0.99 * 200 * ROWS
+
+
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [(3, -0.5), (3, NAN), (3, INF), (4, -2), (4, -(2**63)), (5, 0.0), (5, -0.1), (5, 1.001),
+     (5, NAN), (6, 0.0), (6, -1.2), (6, NAN), (6, INF)],
+)  # fmt: skip
+def test_numbers_out_of_their_ranges_are_refused(bundle, place, number):
+    """Of one row of many, greedy rows too; the next call is right again."""
+    given = arguments(0)
+    wrong = [each.clone() for each in given]
+    wrong[place][ROWS - 1] = number
+    with pytest.raises(RuntimeError, match="out of its range"):
+        Draw()(*wrong)
+    with load(bundle) as program:
+        with pytest.raises(AssertionFailed, match="sampling is out of its range"):
+            program(*wrong)
+        assert torch.equal(torch.from_dlpack(program(*given)), Draw()(*given))

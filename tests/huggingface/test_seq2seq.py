@@ -85,6 +85,9 @@ def test_t5_follows_eager():
     with torch.no_grad():
         entries["encode"]["function"](model, ids, lengths, torch.arange(3))
         assert continued(model, entries, prompts) == expected
+        for name in ("encode", "prefill"):
+            with pytest.raises(RuntimeError, match="two rows of a call have the same slot"):
+                entries[name]["function"](model, ids, lengths, torch.tensor([2, 0, 2]))
 
 
 def test_whisper_follows_eager():

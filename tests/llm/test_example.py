@@ -146,11 +146,12 @@ def test_a_decode_that_reads_less_gives_the_same_tokens(bundle):
 
 
 def test_places_that_no_sequence_has_are_refused(bundle):
-    """Numbers below zero are no places from the end, and what is no number draws a token."""
-    from aotc.runtime.errors import IndexOutOfRange
+    """Numbers below zero are no places from the end, and no two rows of a call are one sequence."""
+    from aotc.runtime.errors import AssertionFailed, IndexOutOfRange
 
-    def options(count, kind="q"):
-        return array.array("f", [1.0] * count), *(zeros(count, each) for each in "qffq")
+    def options(count):
+        ones = array.array("f", [1.0] * count)
+        return ones, zeros(count), ones, ones, zeros(count)
 
     def prompt(length, slot):
         ids = memoryview(zeros(2)).cast("B").cast("q", [1, 2])
@@ -166,8 +167,15 @@ def test_places_that_no_sequence_has_are_refused(bundle):
                 session.decode(zeros(SLOTS), array.array("q", [place] * SLOTS), *options(SLOTS))
         assert memoryview(session.prefill(*prompt(2, 0))["tokens"]).tolist() == good
         heat = array.array("f", [float("nan")] * SLOTS)
-        found = session.decode(zeros(SLOTS), zeros(SLOTS), heat, *options(SLOTS)[1:])
-        assert all(0 <= each <= ByteTokens.end for each in memoryview(found["tokens"]).tolist())
+        with pytest.raises(AssertionFailed, match="sampling is out of its range"):
+            session.decode(zeros(SLOTS), zeros(SLOTS), heat, *options(SLOTS)[1:])
+        ids = memoryview(zeros(4)).cast("B").cast("q", [2, 2])
+        lengths = array.array("q", [2, 2])
+        for slot in (0, 1):
+            with pytest.raises(AssertionFailed, match="two rows of a call have the same slot"):
+                session.prefill(ids, lengths, array.array("q", [slot] * 2), *options(2))
+        given = ids, lengths, array.array("q", [1, 0]), *options(2)
+        assert memoryview(session.prefill(*given)["tokens"]).tolist() == good * 2
 
 
 def test_a_text_depends_on_its_seed_alone(bundle):
