@@ -48,7 +48,7 @@ _FRONT_END_CAPABILITY = 90
 
 MEMORY = "memory"
 """`debug="memory"`: assertions, and each access is checked against the tensors of the call."""
-VECTOR_REGISTERS = {"x86-64-v3": 16, "x86-64-v4": 32}
+VECTOR_REGISTERS = {"x86-64-v3": 16, "x86-64-v4": 32, "x86-64-amx": 32}
 """What a kernel has of each instruction set: `compiled.n_regs`."""
 _ALL_FP8 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
 

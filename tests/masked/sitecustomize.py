@@ -1,8 +1,8 @@
-"""Every process of a masked run sees a processor without AVX-512.
+"""Every process of a masked run sees a processor without AVX-512, or without tiles.
 
-The suite's own switch: `AOTC_TESTS_WITHOUT=avx512 scripts/test …` takes the words that begin so out
-of what `/proc/cpuinfo` says. `tests/conftest.py` loads this file into pytest's process and puts its
-folder on PYTHONPATH, so that Python loads it into the processes that tests start.
+The suite's own switch: `AOTC_TESTS_WITHOUT=avx512,amx scripts/test …` takes the words that begin so
+out of what `/proc/cpuinfo` says. `tests/conftest.py` loads this file into pytest's process and puts
+its folder on PYTHONPATH, so that Python loads it into the processes that tests start.
 """
 
 import builtins
@@ -25,8 +25,8 @@ def _masked(file, mode="r", *rest, **named):
 def _without(line):
     if not line.startswith("flags"):
         return line
-    words = line.split(" ")
-    return " ".join(word for word in words if not word.startswith(os.environ[VARIABLE]))
+    hidden = tuple(os.environ[VARIABLE].split(","))
+    return " ".join(word for word in line.split(" ") if not word.startswith(hidden))
 
 
 def install():

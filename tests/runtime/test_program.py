@@ -145,7 +145,7 @@ def test_instruction_set_that_is_not_there(native, monkeypatch):
     from aotc.runtime import check
     from aotc.runtime.drivers.cpu import driver as cpu
 
-    monkeypatch.setattr(cpu, "features", lambda: frozenset(("fpu",)))
+    monkeypatch.setattr(cpu, "processor_features", lambda: frozenset(("fpu",)))
     rows = check(native)
     assert [(row.code, row.target) for row in rows] == [("instruction-set", "cpu-x86-64-v2")]
     assert rows[0].as_map()["found"] == "this CPU without `sse4_2`"

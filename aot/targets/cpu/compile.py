@@ -47,7 +47,7 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
     row = find_isa(isa)
     symbol = symbol or "k" + hashlib.sha256(f"{isa} {no_alias} {ttir}".encode()).hexdigest()[:16]
     lowered = lower(ttir, row, no_alias=no_alias)
-    made = toolchain.compile_object(lowered.llvm_ir, symbol, row.name)
+    made = toolchain.compile_object(lowered.llvm_ir, symbol, row.cpu)
     texts = {"ttir": ttir, "ll": lowered.llvm_ir, "s": made.assembly}
     return KernelBinary(symbol, made.data, lowered.scratch_bytes, packed_texts=pack_texts(texts))
 
@@ -81,7 +81,7 @@ def compile_library(
         reports_to_host=reports_to_host,
         checks_memory=checks_memory,
     )
-    made = toolchain.compile_object(lowered.llvm_ir, symbol, row.name)
+    made = toolchain.compile_object(lowered.llvm_ir, symbol, row.cpu)
     library = toolchain.link({"executor": _executor(), symbol: made.data})
     texts = {"ll": lowered.llvm_ir, "s": made.assembly}
     return LoadableKernel(library, symbol, lowered.scratch_bytes, texts, lowered.sites)

@@ -174,7 +174,7 @@ def _widened(kernel: Kernel, operand: Side, columns: int, start: Int | None) -> 
     block = min(kernel.isa.lanes, *shape)
     is_whole = block == kernel.isa.lanes and value not in kernel.pending
     if lane == 0 and not operand.is_transposed and is_whole:
-        _write_transposed(kernel, value, buffer, block, start or integer(0))
+        _write_transposed(kernel, value, buffer, shape, block, start or integer(0))
     else:
         _write_widened(kernel, operand, buffer, shape, lane, start)
     return buffer._replace(min_depth=kernel.writer.depth)
@@ -206,13 +206,42 @@ def _write_widened(
         filling.finish([])
 
 
-def _write_transposed(kernel: Kernel, value: Value, buffer: Buffer, block: int, start: Int) -> None:
+def copied(kernel: Kernel, value: Value, place: tuple[int, int]) -> Buffer:
+    """An operand of rank 2, as it is, in scratch of the shape `place`, which is no smaller."""
+    element, (rows, columns) = value.type.element, value.type.shape or (1, 1)
+    memory_bytes = ITEMSIZE_BYTES[element] * place[0] * place[1]
+    buffer = Buffer(kernel.allocate(memory_bytes), place, element, kernel.writer.depth)
+    lane, block = tiles.lane_dimension(kernel, value), kernel.isa.lanes
+    if lane == 0 and block <= min(rows, columns):
+        _write_transposed(kernel, value, buffer, (rows, columns), block, integer(0))
+        return buffer._replace(min_depth=kernel.writer.depth)
+    filling = root_ops.Filling(kernel, (rows, columns))
+
+    def body(index: Index) -> None:
+        filling.enter(index)
+        found = kernel.lanes.operand(kernel.at(value, index))
+        pointer = memory.buffer_pointer(kernel, buffer, index)
+        memory.write(kernel, pointer, found, element, None)
+
+    tiles.run(kernel, (rows, columns), body, lane_dim=lane, vectors=2)
+    filling.finish([])
+    return buffer._replace(min_depth=kernel.writer.depth)
+
+
+def _write_transposed(
+    kernel: Kernel,
+    value: Value,
+    buffer: Buffer,
+    shape: tuple[int, int],
+    block: int,
+    start: Int,
+) -> None:
     """An operand that is contiguous down its columns: read by columns, transposed in registers.
 
     A block of `block` × `block` elements takes that many reads, shuffles · log2 and writes. A few
     columns are read to their end, one block after the other: the processor sees how they go on.
     """
-    rows, columns = buffer.shape
+    rows, columns = shape
     with kernel.width(block):
         lanes = kernel.lanes
         with kernel.writer.loop(constant(columns, "i32"), block, may_skip=False) as across:
@@ -225,13 +254,13 @@ def _write_transposed(kernel: Kernel, value: Value, buffer: Buffer, block: int, 
                     index = (Int("i32", row.base, Linear((), 1)), place)
                     found = lanes.splat(lanes.operand(kernel.at(value, index)))
                     vectors.append(_widen(kernel, found, value, buffer.element))
-                for i, vector in enumerate(_transpose(kernel, vectors)):
+                for i, vector in enumerate(transposed_block(kernel, vectors)):
                     index = (lanes.add(row, integer(i)), Int("i32", column.base, Linear((), 1)))
                     pointer = memory.buffer_pointer(kernel, buffer, index)
                     memory.write(kernel, pointer, vector, buffer.element, None)
 
 
-def _transpose(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
+def transposed_block(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
     """Turns a square block over: exchanges ever larger halves of pairs of vectors."""
     size = len(vectors)
     current = list(vectors)
@@ -253,8 +282,10 @@ def _transpose(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
 def _widen(kernel: Kernel, operand: Operand, value: Value, wide: str) -> Operand:
     """A lane value of the operand in the type that the microkernel multiplies."""
     narrow = value.type.element
+    if narrow == wide:
+        return operand
     if wide == "i32":
-        return operand if narrow == wide else kernel.lanes.cast("sext", operand, "i32")
+        return kernel.lanes.cast("sext", operand, "i32")
     found = as_f32(kernel.lanes, operand, narrow)
     return (
         kernel.lanes.cast("fpext", found, "double") if wide == "f64" and narrow != "f64" else found
@@ -321,7 +352,7 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         _strip(kernel, product, integer(0))
     else:
         limit = product.limits[1]
-        with kernel.writer.loop(limit, product.strip_columns, may_skip=_may_skip(limit)) as loop:
+        with kernel.writer.loop(limit, product.strip_columns, may_skip=may_skip(limit)) as loop:
             column = kernel.lanes.atom(loop.counter, "i32", product.strip_columns, natural=True)
             _strip(kernel, product, column)
     if product.accumulator is not None:
@@ -333,14 +364,14 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
     depth = (left.type.shape or ())[1]
     found = kernel.fused_store
     stored = found if found is not None and found.dot is operation else None
-    is_new = _is_zero(kernel, start)
+    is_new = is_zero(kernel, start)
     is_at_once = is_new and stored is not None and stored.operation is operation
     whole = constant(shape[0], "i32"), constant(shape[1], "i32")
     return Product(
         side(kernel, operation, shape[0], is_left=True),
         side(kernel, operation, shape[0], is_left=False),
         shape,
-        None if is_at_once else _accumulator(kernel, operation, start),
+        None if is_at_once else accumulator_of(kernel, operation, start),
         depth,
         operation.results[0].type.element,
         choose_tile(kernel, shape[0], shape[1], depth),
@@ -351,7 +382,7 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
     )
 
 
-def _may_skip(limit: Operand) -> bool:
+def may_skip(limit: Operand) -> bool:
     """Whether a loop from 0 on to `limit` may make no turn."""
     return not limit.text.isdigit() or int(limit.text) == 0
 
@@ -366,7 +397,7 @@ def _strip(kernel: Kernel, product: Product, column: Int) -> None:
         _block(kernel, product, tall, integer(0), column)
     elif whole:
         upper = _smaller(kernel, limit, whole)
-        with kernel.writer.loop(upper, tall, may_skip=_may_skip(upper)) as loop:
+        with kernel.writer.loop(upper, tall, may_skip=may_skip(upper)) as loop:
             row = kernel.lanes.atom(loop.counter, "i32", tall, natural=True)
             _block(kernel, product, tall, row, column)
     if rows > whole:
@@ -497,7 +528,7 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
             kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
 
 
-def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
+def accumulator_of(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
     """The buffer to add to, holding `c`: the loop's own where the loop carries this dot."""
     target = kernel.in_place.get(operation.results[0])
     if start in kernel.buffers and target is not None and kernel.buffers[start].base == target.base:
@@ -505,12 +536,12 @@ def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
     if start in kernel.pending:
         root_ops.force(kernel, start)
     into = target or root_ops.new_buffer(kernel, operation.results[0])
-    if _is_zero(kernel, start):
+    if is_zero(kernel, start):
         return into._replace(min_depth=kernel.writer.depth)
     return root_ops.materialize(kernel, start, into)
 
 
-def _is_zero(kernel: Kernel, value: Value) -> bool:
+def is_zero(kernel: Kernel, value: Value) -> bool:
     """Whether a tensor is zeros that stand nowhere in memory."""
     made = value.owner
     if made is None or made.name != "arith.constant" or value in kernel.buffers:

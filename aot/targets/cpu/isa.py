@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.aot.errors import UnknownTarget
 
@@ -10,7 +10,7 @@ from aotc.aot.errors import UnknownTarget
 @dataclass(frozen=True, slots=True)
 class Isa:
     name: str
-    """Name in targets and bundles; also LLVM's name of the processor."""
+    """Name in targets and bundles."""
     lanes: int
     """f32 elements in a vector register."""
     tile_rows: int
@@ -20,21 +20,49 @@ class Isa:
     widest_masked_bits: int
     """Wider reads and writes with a mask become several of these: where LLVM splits one and knows
     half of its mask to be false, it may leave that mask out (Triton 3.6, without AVX-512)."""
+    processor: str = ""
+    """LLVM's name of the processor, if not the row's own."""
+    features: tuple[str, ...] = ()
+    """What it has beside, as LLVM names it."""
+    has_tiles: bool = False
+    """Products of bf16 and of 8-bit integers by tiles (AMX)."""
     smaller: str = ""
     """The row whose code runs here too: of kernels whose code for this one ends LLVM's process."""
 
+    @property
+    def cpu(self) -> str:
+        """LLVM's name of the processor."""
+        return self.processor or self.name
+
+    @property
+    def attributes(self) -> str:
+        """Attributes of LLVM's functions for what the processor has beside, or nothing."""
+        listed = ",".join(f"+{feature}" for feature in self.features)
+        return f' "target-features"="{listed}"' if listed else ""
+
+
+AVX512 = Isa(
+    "x86-64-v4",
+    lanes=16,
+    tile_rows=6,
+    tile_vectors=4,
+    widest_masked_bits=4096,
+    smaller="x86-64-v3",
+)
+NARROW = ("avx512bf16", "avx512vnni")
 
 ISAS = {
     row.name: row
     for row in (
         Isa("x86-64-v3", lanes=8, tile_rows=6, tile_vectors=2, widest_masked_bits=256),
-        Isa(
-            "x86-64-v4",
-            lanes=16,
-            tile_rows=6,
-            tile_vectors=4,
-            widest_masked_bits=4096,
-            smaller="x86-64-v3",
+        AVX512,
+        replace(
+            AVX512,
+            name="x86-64-amx",
+            processor=AVX512.name,
+            features=(*NARROW, "amx-tile", "amx-bf16", "amx-int8"),
+            has_tiles=True,
+            smaller=AVX512.name,
         ),
     )
 }

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from aotc.aot.targets.cpu import (
     calls,
     control,
-    dot,
     fused_store,
     graph,
     math,
@@ -22,6 +21,7 @@ from aotc.aot.targets.cpu import (
     reduce,
     reports,
     root_ops,
+    tile_dot,
     usage,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
@@ -310,7 +310,7 @@ class Lowering:
             *unpack,
             f"  call void @kernel({', '.join([*given, passed])})", "  ret void", "}",
             math.module(writer.functions),
-            f"attributes #0 = {{ {_ATTRIBUTES} }}",
+            f"attributes #0 = {{ {_ATTRIBUTES}{self.kernel.isa.attributes} }}",
             "",
         ])  # fmt: skip
 
@@ -327,7 +327,7 @@ ROOT_OPS: dict[str, Callable[[Lowering, Operation], None]] = {
     "tt.scan": _call(reduce.scan),
     "tt.atomic_rmw": _call(root_ops.atomic),
     "tt.atomic_cas": _call(root_ops.atomic),
-    "tt.dot": _call(dot.dot),
+    "tt.dot": _call(tile_dot.dot),
     "scf.for": _control(control.for_loop),
     "scf.while": _control(control.while_loop),
     "scf.if": _control(control.branch),

@@ -14,6 +14,7 @@ from ..memory import HostShared, Memory, missing_on_host
 from . import executor_abi as abi
 from .library import Library
 from .pool import default_threads, process_pool
+from .tile_permission import TILE_FEATURES, tile_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,19 +31,28 @@ HAS_DEVICE_MEMORY = False
 LIBRARY_NAME = "kernels.so"
 
 # What a row of the target table needs, in the words of /proc/cpuinfo; the better row last.
+_AVX2 = frozenset(("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"))
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 ISA_FEATURES = {
-    "x86-64-v3": frozenset(("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")),
-    "x86-64-v4": frozenset(
-        ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
-        + ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
-    ),
+    "x86-64-v3": _AVX2,
+    "x86-64-v4": _AVX512,
+    "x86-64-amx": _AVX512 | {"avx512_bf16", "avx512_vnni"} | TILE_FEATURES,
 }
 CHUNKS_PER_THREAD = 16
 ALIGNMENT_BYTES = 64
 
 
 def features() -> frozenset[str]:
-    """This machine's instruction sets in the words of /proc/cpuinfo; empty where it is absent."""
+    """The instruction sets that this process may use, in the words of /proc/cpuinfo.
+
+    Empty where that file is absent. Those of tiles are in it where the kernel permits them.
+    """
+    found = processor_features()
+    return found - TILE_FEATURES if found & TILE_FEATURES and tile_refusal() else found
+
+
+def processor_features() -> frozenset[str]:
+    """The same before the kernel is asked."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -54,8 +64,15 @@ def features() -> frozenset[str]:
 
 
 def missing(needs: Sequence[str], device: int = 0) -> list[Missing]:
-    """What a target with these needs lacks here: instruction sets."""
-    return missing_on_host(features(), needs, DEVICE, device)
+    """What a target with these needs lacks here: instruction sets, the permission to use tiles."""
+    found = processor_features()
+    rows = missing_on_host(found, needs, DEVICE, device)
+    refusal = "" if rows or not TILE_FEATURES & set(needs) else tile_refusal()
+    if refusal:
+        expected = "tile data (AMX) permitted by `arch_prctl(ARCH_REQ_XCOMP_PERM)`"
+        hint = "add a target without tiles, `--target cpu-x86-64-v4`, or run outside the sandbox"
+        rows.append(("tile-permission", "instruction set", refusal, expected, hint))
+    return rows
 
 
 def describe() -> list[tuple[int, str, str, int]]:

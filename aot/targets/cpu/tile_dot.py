@@ -1,0 +1,471 @@
+"""`tt.dot` of bf16 and of 8-bit integers by the processor's tiles (AMX).
+
+A tile is a register of 16 rows of 64 bytes. One instruction multiplies a tile of the left operand
+by one of the right, whose bytes hold pairs of rows (fours of 8-bit ones) side by side: element
+(k, n) of B stands in row k / 2, at place 2n + k mod 2. A block of up to 2 × 2 tiles of accumulators
+stays in registers over the inner dimension. Operands that stand in memory so are read there; all
+others are copied into that order first, the left one whole, the right one a strip at a time.
+
+The tiles are configured before a product and released after it, so that nothing of them is left
+to whoever runs next on the thread (Intel 64 and IA-32 Architectures Software Developer's Manual,
+volume 1, chapter 18). `TDPBF16PS` takes subnormal inputs as zeros and gives no subnormal sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aotc.aot.targets.cpu import dot as vectors
+from aotc.aot.targets.cpu import fused_store, memory, root_ops, tiles
+from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, shuffled, typed
+from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.memory import Buffer
+from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.writer import Operand, constant
+
+TILE_ROWS = 16
+ROW_BYTES = 64
+WORD_BYTES = 4  # of the right operand: neighbours along the inner dimension
+ACCUMULATORS = 4  # tiles; the other four hold operands
+TILES = 8
+FEWEST_ROWS = 4  # of a product, from which tiles beat vectors
+FEWEST_COLUMNS = 8
+PADDING_BYTES = 64  # a row of a copy has: steps of a power of two share few places of the cache
+
+
+class Kind(NamedTuple):
+    """What the tiles multiply: type of the sums, instruction."""
+
+    total: str
+    instruction: str
+
+
+KINDS = {"bf16": Kind("f32", "tdpbf16ps"), "i8": Kind("i32", "tdpbssd")}
+"""By the operands' element type."""
+
+
+class Shape(NamedTuple):
+    """Sizes of a product and of the block of tiles that goes over it, in elements."""
+
+    rows: int
+    columns: int
+    depth: int
+    element: str
+    height: int
+    """Rows of a tile of accumulators."""
+    width: int
+    """Columns of one."""
+    inner: int
+    """Elements of the inner dimension that one instruction adds up."""
+    down: int
+    """Tiles of accumulators in a column of the block."""
+    across: int
+
+    @property
+    def item_bytes(self) -> int:
+        return ITEMSIZE_BYTES[self.element]
+
+    @property
+    def pack(self) -> int:
+        """Elements of a word of the right operand."""
+        return WORD_BYTES // self.item_bytes
+
+    @property
+    def block_rows(self) -> int:
+        return self.down * self.height
+
+    @property
+    def block_columns(self) -> int:
+        return self.across * self.width
+
+    def configuration(self) -> str:
+        """LLVM text of the 64 bytes that `LDTILECFG` reads: palette 1, bytes a row, rows."""
+        wide, left = self.width * WORD_BYTES, self.inner * self.item_bytes
+        sums = [(wide, self.height)] * ACCUMULATORS
+        of_left = [(left, self.height)] * self.down
+        of_right = [(wide, self.inner // self.pack)] * (TILES - ACCUMULATORS - self.down)
+        found = [*sums, *of_left, *of_right]
+        data = bytearray(ROW_BYTES)
+        data[0] = 1
+        for tile, (row_bytes, rows) in enumerate(found):
+            data[16 + 2 * tile : 18 + 2 * tile] = row_bytes.to_bytes(2, "little")
+            data[48 + tile] = rows
+        items = ", ".join(f"i8 {byte}" for byte in data)
+        return f"[{ROW_BYTES} x i8] [{items}], align 64"
+
+
+class Matrix(NamedTuple):
+    """An operand in memory: where the tile at (row, inner) or (inner, column) begins."""
+
+    address: Callable[[Int, Int], Operand]
+    stride_bytes: int
+    """From one row of a tile to the next."""
+
+
+class Product(NamedTuple):
+    """accumulator[rows, columns] += a[rows, depth] · b[depth, columns], by blocks of tiles."""
+
+    operation: Operation
+    shape: Shape
+    left: Matrix
+    accumulator: Buffer | None
+    """None where the elements are stored at once and start from nothing."""
+    block: Buffer | None
+    """Where a block of accumulators that is stored at once leaves the tiles."""
+    is_new: bool
+    limits: tuple[Operand, Operand]
+    stored: StoredProduct | None
+    is_last: Operand | None
+    """Whether the stores take the elements now: in the last turn of the loop; None: they do."""
+
+
+def dot(kernel: Kernel, operation: Operation) -> None:
+    """`tt.dot(a, b, c)` by tiles where the instruction set has them for it, else by vectors."""
+    shape = shape_of(kernel, operation)
+    if shape is None:
+        vectors.dot(kernel, operation)
+        return
+    product = _product(kernel, operation, shape)
+    right = _right(kernel, product)
+    configuration = kernel.constants.setdefault(
+        shape.configuration(), f"@tiles{len(kernel.constants)}"
+    )
+    kernel.writer.effect(f"call void @llvm.x86.ldtilecfg(ptr {configuration})")
+    step = shape.block_columns
+    if shape.columns == step:
+        _strip(kernel, product, right, integer(0))
+    else:
+        limit = product.limits[1]
+        with kernel.writer.loop(limit, step, may_skip=vectors.may_skip(limit)) as loop:
+            column = kernel.lanes.atom(loop.counter, "i32", step, natural=True)
+            _strip(kernel, product, right, column)
+    kernel.writer.effect("call void @llvm.x86.tilerelease()")
+    if product.accumulator is not None:
+        depth = kernel.writer.depth
+        kernel.buffers[operation.results[0]] = product.accumulator._replace(min_depth=depth)
+
+
+def shape_of(kernel: Kernel, operation: Operation) -> Shape | None:
+    """How tiles go over the product; None where the instruction set has none that multiply it, or
+    it is too small for them."""
+    left, right = operation.operands[:2]
+    kind, result = KINDS.get(left.type.element), operation.results[0].type
+    dims = result.shape or ()
+    if not kernel.isa.has_tiles or kind is None or len(dims) != 2:
+        return None
+    if right.type.element != left.type.element or result.element != kind.total:
+        return None
+    (rows, columns), depth = dims, (left.type.shape or ())[1]
+    item_bytes = ITEMSIZE_BYTES[left.type.element]
+    if rows < FEWEST_ROWS or columns < FEWEST_COLUMNS or depth * item_bytes < 2 * WORD_BYTES:
+        return None
+    height, width = min(TILE_ROWS, rows), min(ROW_BYTES // WORD_BYTES, columns)
+    down = min(2, rows // height)
+    across = min(ACCUMULATORS // down, columns // width)
+    inner = min(ROW_BYTES // item_bytes, depth)
+    element = left.type.element
+    return Shape(rows, columns, depth, element, height, width, inner, down, across)
+
+
+def _product(kernel: Kernel, operation: Operation, shape: Shape) -> Product:
+    start = operation.operands[2]
+    found = kernel.fused_store
+    stored = found if found is not None and found.dot is operation else None
+    is_new = vectors.is_zero(kernel, start)
+    is_at_once = is_new and stored is not None and stored.operation is operation
+    whole = constant(shape.rows, "i32"), constant(shape.columns, "i32")
+    return Product(
+        operation,
+        shape,
+        _left(kernel, operation.operands[0], shape),
+        None if is_at_once else vectors.accumulator_of(kernel, operation, start),
+        None if stored is None else _block_buffer(kernel, shape),
+        is_new,
+        whole if stored is None else fused_store.limits(stored, kernel),
+        stored,
+        None if stored is None else fused_store.is_last_turn(stored, kernel),
+    )
+
+
+def _block_buffer(kernel: Kernel, shape: Shape) -> Buffer:
+    size = (shape.block_rows, shape.block_columns)
+    base = kernel.allocate(WORD_BYTES * size[0] * size[1])
+    return Buffer(base, size, KINDS[shape.element].total, kernel.writer.depth)
+
+
+# -------------------------------------------------------------------- operands
+
+
+def _left(kernel: Kernel, value: Value, shape: Shape) -> Matrix:
+    """The left operand where it stands, or a copy of it."""
+    if value in kernel.pending:
+        root_ops.force(kernel, value)
+    found = _in_place(kernel, value)
+    if found is not None:
+        return found
+    known = kernel.buffers.get(value)
+    if known is None or known.bounds or known.element != shape.element:
+        padding = 0 if shape.depth == shape.inner else PADDING_BYTES // shape.item_bytes
+        known = vectors.copied(kernel, value, (shape.rows, shape.depth + padding))
+    return _of_buffer(kernel, known)
+
+
+def _of_buffer(kernel: Kernel, buffer: Buffer) -> Matrix:
+    stride_bytes = buffer.shape[1] * ITEMSIZE_BYTES[buffer.element]
+
+    def address(row: Int, place: Int) -> Operand:
+        return kernel.lanes.operand(memory.buffer_pointer(kernel, buffer, (row, place)))
+
+    return Matrix(address, stride_bytes)
+
+
+def _in_place(kernel: Kernel, value: Value) -> Matrix | None:
+    """A load without a mask of rows whose elements follow each other, at a steady distance."""
+    load = value.owner
+    if load is None or load.name != "tt.load" or len(load.operands) > 1 or value in kernel.buffers:
+        return None
+    if load.integer("isVolatile") or kernel.guard is not None:
+        return None
+    pointer = load.operands[0]
+    strides = _strides(kernel, pointer)
+    if strides is None or strides[1] != 1:
+        return None
+
+    def address(row: Int, place: Int) -> Operand:
+        return kernel.lanes.operand(kernel.at(pointer, (row, place)))
+
+    return Matrix(address, strides[0] * ITEMSIZE_BYTES[value.type.element])
+
+
+def _strides(kernel: Kernel, pointer: Value) -> tuple[int, int] | None:
+    """Elements from one place of each dimension to the next; None where either varies."""
+    with kernel.width(1), kernel.writer.probe() as depth:
+        marks = [Operand(f"%place{each}", "i32", depth) for each in range(2)]
+        index = tuple(kernel.lanes.atom(mark, "i32", natural=True) for mark in marks)
+        found = kernel.at(pointer, index)
+        if not isinstance(found, Pointer) or found.base.depth == depth:
+            return None
+        varying = [row for row in found.offset.base.terms if row[0].operand.depth == depth]
+        steps = {atom.origin: factor for atom, factor in varying}
+        if len(steps) != len(varying) or not set(steps) <= set(marks):
+            return None
+        return steps.get(marks[0], 0), steps.get(marks[1], 0)
+
+
+class _Right(NamedTuple):
+    """The right operand: memory for a strip of it in the order of tiles, and what fills it."""
+
+    value: Value
+    buffer: Buffer
+
+
+def _right(kernel: Kernel, product: Product) -> _Right:
+    value, shape = product.operation.operands[1], product.shape
+    if value in kernel.pending:
+        root_ops.force(kernel, value)
+    size = (shape.depth // shape.pack, shape.block_columns * shape.pack)
+    base = kernel.allocate(shape.item_bytes * size[0] * size[1])
+    return _Right(value, Buffer(base, size, shape.element, kernel.writer.depth))
+
+
+def _copied_strip(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> Matrix:
+    """Copies a strip of the right operand into the order of tiles."""
+    if tiles.lane_dimension(kernel, right.value) == 0:
+        _copy_along_depth(kernel, shape, right, column)
+    else:
+        _copy_along_columns(kernel, shape, right, column)
+    buffer = right.buffer._replace(min_depth=kernel.writer.depth)
+    found = _of_buffer(kernel, buffer)
+
+    def address(inner: Int, place: Int) -> Operand:
+        lanes = kernel.lanes
+        words = lanes.divide(inner, integer(shape.pack), remainder=False)
+        return found.address(words, lanes.multiply(place, integer(shape.pack)))
+
+    return Matrix(address, found.stride_bytes)
+
+
+def _copy_along_columns(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> None:
+    """Neighbours in memory are columns: rows are read by vectors, whose elements take turns."""
+    width = min(2 * kernel.isa.lanes, shape.block_columns)
+    words = constant(shape.depth // shape.pack, "i32")
+    with kernel.width(width), kernel.writer.loop(words, 1, may_skip=False) as loop:
+        lanes = kernel.lanes
+        word = lanes.atom(loop.counter, "i32", natural=True)
+        first = lanes.multiply(word, integer(shape.pack))
+        for start in range(0, shape.block_columns, width):
+            place = Int("i32", lanes.add(column, integer(start)).base, Linear((), 1))
+            rows = [
+                lanes.splat(lanes.operand(kernel.at(right.value, (at, place))))
+                for at in (lanes.add(first, integer(each)) for each in range(shape.pack))
+            ]
+            while len(rows) > 1:  # of four rows the first and the third meet first
+                half = len(rows) // 2
+                pairs = zip(rows[:half], rows[half:], strict=True)
+                rows = [_interleaved(kernel, *pair) for pair in pairs]
+            _write(kernel, right.buffer, (word, integer(start * shape.pack)), rows[0])
+
+
+def _interleaved(kernel: Kernel, first: Operand, other: Operand) -> Operand:
+    """Elements of two vectors in turns."""
+    count = int(first.type[1:].partition(" ")[0])
+    places = [each // 2 + (each % 2) * count for each in range(2 * count)]
+    return shuffled(kernel.writer, [first, other], places)
+
+
+def _copy_along_depth(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> None:
+    """Neighbours in memory are along the inner dimension: squares of words are transposed."""
+    size = min(kernel.isa.lanes, shape.depth // shape.pack, shape.block_columns)
+    with kernel.width(size * shape.pack):
+        lanes, writer = kernel.lanes, kernel.writer
+        depth, columns = constant(shape.depth, "i32"), constant(shape.block_columns, "i32")
+        with writer.loop(columns, size, may_skip=False) as across:
+            own = lanes.atom(across.counter, "i32", size, natural=True)
+            with writer.loop(depth, size * shape.pack, may_skip=False) as down:
+                inner = lanes.atom(down.counter, "i32", size * shape.pack, natural=True)
+                along = Int("i32", inner.base, Linear((), 1))
+                square = []
+                for each in range(size):
+                    place = lanes.add(lanes.add(column, own), integer(each))
+                    found = lanes.splat(lanes.operand(kernel.at(right.value, (along, place))))
+                    kind = f"<{size} x i32>"
+                    square.append(writer.emit(f"bitcast {found} to {kind}", kind, [found]))
+                first = lanes.divide(inner, integer(shape.pack), remainder=False)
+                start = lanes.multiply(own, integer(shape.pack))
+                for each, row in enumerate(vectors.transposed_block(kernel, square)):
+                    _write(kernel, right.buffer, (lanes.add(first, integer(each)), start), row)
+
+
+def _write(kernel: Kernel, buffer: Buffer, index: tuple[Int, Int], row: Operand) -> None:
+    address = kernel.lanes.operand(memory.buffer_pointer(kernel, buffer, index))
+    kernel.writer.effect(f"store {row}, {address}, align {WORD_BYTES}")
+
+
+# --------------------------------------------------------------- multiplication
+
+
+def _strip(kernel: Kernel, product: Product, right: _Right, column: Int) -> None:
+    """All rows of one strip of columns."""
+    shape = product.shape
+    matrix = _copied_strip(kernel, shape, right, column)
+    if shape.rows == shape.block_rows:
+        _block(kernel, product, matrix, integer(0), column)
+        return
+    limit, step = product.limits[0], shape.block_rows
+    with kernel.writer.loop(limit, step, may_skip=vectors.may_skip(limit)) as loop:
+        row = kernel.lanes.atom(loop.counter, "i32", step, natural=True)
+        _block(kernel, product, matrix, row, column)
+
+
+def _block(kernel: Kernel, product: Product, right: Matrix, row: Int, column: Int) -> None:
+    """accumulator[row : +block, column : +block] += a[row : +block, :] · b[:, strip]"""
+    shape = product.shape
+    with kernel.width(1):
+        if product.is_new or product.accumulator is None:
+            for tile in range(shape.down * shape.across):
+                kernel.writer.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+        else:
+            _move(kernel, "tileloadd64", shape, product.accumulator, (row, column))
+        if shape.depth == shape.inner:
+            _multiply(kernel, product, right, row, integer(0))
+        else:
+            limit = constant(shape.depth, "i32")
+            with kernel.writer.loop(limit, shape.inner, may_skip=False) as loop:
+                inner = kernel.lanes.atom(loop.counter, "i32", shape.inner, natural=True)
+                _multiply(kernel, product, right, row, inner)
+    _leave(kernel, product, row, column)
+
+
+def _multiply(kernel: Kernel, product: Product, right: Matrix, row: Int, inner: Int) -> None:
+    """One step of the inner dimension: each operand is loaded just before it is multiplied."""
+    shape, lanes = product.shape, kernel.lanes
+    instruction = KINDS[shape.element].instruction
+    first_right = ACCUMULATORS + shape.down
+    for i in range(shape.down):
+        left = ACCUMULATORS + i
+        for j in range(shape.across):
+            tile = first_right + j % (TILES - first_right)
+            if i == 0:
+                place = right.address(inner, integer(j * shape.width))
+                _load(kernel, tile, place, right.stride_bytes)
+            if j == 0:
+                place = product.left.address(lanes.add(row, integer(i * shape.height)), inner)
+                _load(kernel, left, place, product.left.stride_bytes)
+            total = i * shape.across + j
+            operands = f"i8 {total}, i8 {left}, i8 {tile}"
+            kernel.writer.effect(f"call void @llvm.x86.{instruction}({operands})")
+
+
+def _load(kernel: Kernel, tile: int, address: Operand, stride_bytes: int) -> None:
+    text = f"call void @llvm.x86.tileloadd64(i8 {tile}, {address}, i64 {stride_bytes})"
+    kernel.writer.effect(text)
+
+
+def _move(
+    kernel: Kernel, instruction: str, shape: Shape, buffer: Buffer, start: tuple[Int, Int]
+) -> None:
+    """Tiles of accumulators from or to a buffer."""
+    stride_bytes = buffer.shape[1] * WORD_BYTES
+    for i in range(shape.down):
+        for j in range(shape.across):
+            steps = integer(i * shape.height), integer(j * shape.width)
+            place = tuple(kernel.lanes.add(a, b) for a, b in zip(start, steps, strict=True))
+            address = kernel.lanes.operand(memory.buffer_pointer(kernel, buffer, place))
+            tile = i * shape.across + j
+            kernel.writer.effect(
+                f"call void @llvm.x86.{instruction}(i8 {tile}, {address}, i64 {stride_bytes})"
+            )
+
+
+def _leave(kernel: Kernel, product: Product, row: Int, column: Int) -> None:
+    """Takes a block of accumulators out of the tiles: to memory, or through the stores."""
+
+    def keep() -> list[Operand]:
+        assert product.accumulator is not None
+        with kernel.width(1):
+            _move(kernel, "tilestored64", product.shape, product.accumulator, (row, column))
+        return []
+
+    def close() -> list[Operand]:
+        assert product.stored is not None
+        assert product.block is not None
+        with kernel.width(1):
+            start = integer(0), integer(0)
+            _move(kernel, "tilestored64", product.shape, product.block, start)
+        _store_block(kernel, product, product.stored, product.block, row, column)
+        return []
+
+    if product.stored is None:
+        keep()
+    elif product.is_last is None:
+        close()
+    else:
+        kernel.writer.branch(product.is_last, [close, keep])
+
+
+def _store_block(
+    kernel: Kernel, product: Product, stored: StoredProduct, block: Buffer, row: Int, column: Int
+) -> None:
+    """Through the stores, from where the tiles were left: those rows that anybody asks for."""
+    shape, writer = product.shape, kernel.writer
+    width = min(kernel.isa.lanes, shape.block_columns)
+    with kernel.width(width):
+        lanes = kernel.lanes
+        rest = lanes.binary("sub", product.limits[0], lanes.operand(row))
+        rows = constant(shape.block_rows, "i32")
+        if not product.limits[0].text.isdigit():
+            rows = writer.call("llvm.smin.i32", "i32", [rest, rows])
+        with writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
+            own = lanes.atom(loop.counter, "i32", natural=True)
+            here = block._replace(min_depth=writer.depth)
+            for start in range(0, shape.block_columns, width):
+                lane = Linear((), 1) if width > 1 else Linear()
+                place = Int("i32", Linear((), start), lane)
+                total = lanes.operand(memory.read_buffer(kernel, here, (own, place)))
+                moved = Int("i32", lanes.add(column, integer(start)).base, lane)
+                index = lanes.add(row, own), moved
+                known = writer.scope.memory
+                known[stored.value, index, width] = typed(lanes, total, block.element)
+                root_ops.write(kernel, stored.stores, stored.mask, index)

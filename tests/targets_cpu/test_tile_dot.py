@@ -1,0 +1,245 @@
+"""Products by tiles (AMX): numbers beside f64, code on every machine, and the permission."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from aotc import kernels
+from aotc.aot.targets import toolchain
+from aotc.aot.targets.cpu.isa import ISAS
+from aotc.aot.targets.cpu.lowering import lower
+from aotc.kernels import driver
+from aotc.runtime.drivers.cpu import driver as cpu
+from aotc.runtime.drivers.cpu import tile_permission
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+ROW = "x86-64-amx"
+UNIT_ROUNDOFF = 2.0**-24  # of f32
+SMALLEST_NORMAL = 2.0**-126
+
+
+@triton.jit
+def multiply(
+    a, b, out, M, N, K: tl.constexpr, A0, A1: tl.constexpr, B0: tl.constexpr, B1: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OUT: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
+):  # fmt: skip
+    x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    y = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), OUT)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        if IS_WHOLE:
+            left = tl.load(a + x * A0 + k[None, :] * A1)
+            right = tl.load(b + k[:, None] * B0 + y * B1)
+        else:
+            is_row, is_column = k[None, :] < K, k[:, None] < K
+            left = tl.load(a + x * A0 + k[None, :] * A1, mask=(x < M) & is_row, other=0.0)
+            right = tl.load(b + k[:, None] * B0 + y * B1, mask=is_column & (y < N), other=0.0)
+        acc = tl.dot(left, right, acc, out_dtype=OUT)
+    tl.store(out + x * N + y, acc * 2, mask=(x < M) & (y < N))
+
+
+@triton.jit
+def chained(a, b, c, out, S: tl.constexpr):
+    """A product of a product, which is computed, added to the first: nothing is stored at once."""
+    x, y = tl.arange(0, S)[:, None], tl.arange(0, S)[None, :]
+    first = tl.dot(tl.load(a + x * S + y), tl.load(b + x * S + y))
+    second = tl.dot(first.to(tl.bfloat16), tl.trans(tl.load(c + x * S + y)), first)
+    tl.store(out + x * S + y, second - tl.sum(second, 1)[:, None])
+
+
+@pytest.fixture
+def tile_row(monkeypatch):
+    if not cpu.ISA_FEATURES[ROW] <= cpu.features():
+        pytest.skip("this processor has no tiles, or its kernel denies them")
+    monkeypatch.setattr(driver, "_isa", lambda: ROW)
+    with kernels.on_cpu():
+        yield
+    for kernel in (multiply, chained):
+        kernel.device_caches.clear()
+
+
+def operands(dtype, sizes, is_turned):
+    """Random matrices [M, K] and [K, N], each turned or not."""
+    rows, columns, depth = sizes
+    shapes = (rows, depth), (depth, columns)
+    found = []
+    for shape, turned in zip(shapes, is_turned, strict=True):
+        wanted = shape[::-1] if turned else shape
+        if dtype == torch.int8:
+            made = torch.randint(-128, 128, wanted, dtype=dtype)
+        else:
+            made = torch.randn(wanted).to(dtype)
+        found.append(made.t() if turned else made)
+    return found
+
+
+def product(a, b, blocks, out=None):
+    (rows, depth), columns = a.shape, b.shape[1]
+    is_integer = a.dtype == torch.int8
+    if out is None:
+        out = torch.full((rows, columns), 7, dtype=torch.int32 if is_integer else torch.float32)
+    is_whole = all(s % b == 0 for s, b in zip((rows, columns, depth), blocks, strict=True))
+    grid = triton.cdiv(rows, blocks[0]), triton.cdiv(columns, blocks[1])
+    steps = (*a.stride(), *b.stride())
+    total = tl.int32 if is_integer else tl.float32
+    multiply[grid](a, b, out, rows, columns, depth, *steps, *blocks, total, is_whole)
+    return out
+
+
+def most_apart(a, b):
+    """Bound on the error of a product of bf16 in f32 in any order, an element: products are exact,
+    each addition rounds once, and what is below the smallest normal number is taken as zero."""
+    depth = a.shape[1]
+    sizes = a.double().abs() @ b.double().abs()
+    lost = depth * SMALLEST_NORMAL * (1 + a.double().abs().amax() + b.double().abs().amax())
+    return 2 * (depth * UNIT_ROUNDOFF * sizes + lost)
+
+
+CASES = [
+    ((64, 64, 64), (64, 64, 64)),
+    ((128, 128, 256), (32, 64, 128)),  # accumulators come back from memory
+    ((100, 70, 130), (32, 32, 64)),  # no size divides
+    ((16, 16, 16), (16, 16, 16)),  # half a tile's depth
+    ((5, 9, 7), (8, 8, 8)),
+    ((33, 17, 31), (16, 32, 32)),
+    ((7, 200, 513), (4, 64, 128)),  # one row of tiles, four tiles across
+    ((64, 48, 96), (64, 16, 32)),
+    ((1, 1, 1), (8, 8, 8)),
+]
+
+
+@pytest.mark.parametrize("is_turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("sizes", "blocks"), CASES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+def test_products_are_right(dtype, sizes, blocks, is_turned, tile_row):
+    a, b = operands(dtype, sizes, is_turned)
+    found = product(a, b, blocks).double()
+    expected = 2 * (a.double() @ b.double())
+    limit = 0 if dtype == torch.int8 else most_apart(a, b)
+    assert ((found - expected).abs() <= limit).all()
+
+
+def test_no_row_or_depth_gives_zeros(tile_row):
+    a, b = torch.zeros(8, 0, dtype=torch.bfloat16), torch.zeros(0, 8, dtype=torch.bfloat16)
+    assert product(a, b, (8, 8, 8)).eq(0).all()
+
+
+def test_results_that_others_read_stay_in_memory(tile_row):
+    a, b, c = torch.randn(3, 64, 64).to(torch.bfloat16)
+    out = torch.empty(64, 64)
+    chained[(1,)](a, b, c, out, 64)
+    first = a.double() @ b.double()
+    second = first.float().bfloat16().double() @ c.double().t() + first
+    expected = second - second.sum(1, keepdim=True)
+    # The first product may round to the other neighbour in bf16, 2⁻⁸ of it apart.
+    limit = 2.0**-8 * (first.abs() @ c.double().t().abs()).sum(1, keepdim=True)
+    assert ((out.double() - expected).abs() <= limit).all()
+    assert torch.allclose(out.double(), expected, atol=0.02 * expected.abs().amax().item())
+
+
+def test_infinities_and_what_is_no_number(tile_row):
+    a, b = torch.ones(16, 32).bfloat16(), torch.ones(32, 16).bfloat16()
+    a[1, 3], a[2, 4], a[3, 5], b[5, 7] = torch.inf, torch.nan, -torch.inf, 0.0
+    found = product(a, b, (16, 16, 32))
+    expected = 2 * (a.float() @ b.float())
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.nan_to_num(), expected.nan_to_num())
+    assert found[2].isnan().all()
+    assert found[3, 7].isnan()
+
+
+def test_subnormal_operands_count_as_zeros(tile_row):
+    a = torch.full((16, 32), 2.0**-130).bfloat16()
+    b = torch.full((32, 16), 2.0**100).bfloat16()
+    assert a[0, 0] != 0
+    found = product(a, b, (16, 16, 32)).double()
+    assert found.eq(0).all()
+    assert ((found - 2 * (a.double() @ b.double())).abs() <= most_apart(a, b)).all()
+
+
+def test_many_threads_multiply_at_once(tile_row):
+    a, b = operands(torch.bfloat16, (96, 96, 96), (0, 0))
+    expected = product(a, b, (32, 32, 32))
+    found = [torch.empty_like(expected) for _ in range(4)]
+
+    def run(out):
+        with kernels.on_cpu():
+            for _ in range(9):
+                product(a, b, (32, 32, 32), out)
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(each, expected) for each in found)
+
+
+# ------------------------------------------------------------ on every machine
+
+
+def assembly(element, blocks, row=ROW):
+    total = "fp32" if element == "bf16" else "i32"
+    size = {"BM": blocks[0], "BN": blocks[1], "BK": blocks[2]}
+    strides = {"A1": 1, "B0": blocks[1], "B1": 1}
+    config = {"K": blocks[2], **strides, **size, "IS_WHOLE": True}
+    config["OUT"] = tl.int32 if total == "i32" else tl.float32
+    pointers = [("a", f"*{element}"), ("b", f"*{element}"), ("out", f"*{total}")]
+    numbers = [(name, "i32") for name in ("M", "N", "A0")]
+    kinds = [*pointers, *numbers, *((name, "constexpr") for name in config)]
+    order = {name: place for place, name in enumerate(multiply.arg_names)}
+    text = toolchain.ttir_text(multiply, sorted(kinds, key=lambda kind: order[kind[0]]), config)
+    lowered = lower(text, ISAS[row], no_alias=True)
+    return toolchain.compile_object(lowered.llvm_ir, "k", ISAS[row].cpu).assembly
+
+
+@pytest.mark.parametrize(("element", "name"), [("bf16", "tdpbf16ps"), ("i8", "tdpbssd")])
+def test_the_code_multiplies_by_tiles_and_releases_them(element, name):
+    text = assembly(element, (64, 64, 64))
+    assert len(re.findall(rf"\b{name}\b", text)) >= 4
+    assert text.count("ldtilecfg") == text.count("tilerelease") == 1
+    assert text.index("ldtilecfg") < text.index(name) < text.index("tilerelease")
+
+
+def test_other_rows_have_no_tiles():
+    assert "tile" not in assembly("bf16", (32, 32, 32), "x86-64-v4")
+
+
+def test_few_rows_are_multiplied_by_vectors():
+    assert "tile" not in assembly("bf16", (2, 64, 64))
+
+
+@pytest.mark.parametrize("refusal", ["", "a kernel that denies it (operation not permitted)"])
+def test_a_kernel_that_denies_tiles_is_named(refusal, monkeypatch):
+    everything = frozenset().union(*cpu.ISA_FEATURES.values())
+    monkeypatch.setattr(cpu, "processor_features", lambda: everything)
+    monkeypatch.setattr(tile_permission, "_refusals", [refusal])
+    needs = sorted(cpu.ISA_FEATURES[ROW])
+    rows = cpu.missing(needs)
+    assert [row[0] for row in rows] == (["tile-permission"] if refusal else [])
+    assert cpu.best_isa(cpu.features()) == ("x86-64-v4" if refusal else ROW)
+    assert not cpu.missing(sorted(cpu.ISA_FEATURES["x86-64-v4"]))
+    if refusal:
+        assert refusal in rows[0]
+
+
+def test_the_permission_is_asked_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(tile_permission, "_refusals", [])
+    monkeypatch.setattr(tile_permission, "_asked", lambda: asked.append(1) or "no")
+    assert [tile_permission.tile_refusal() for _ in range(3)] == ["no"] * 3
+    assert len(asked) == 1
+
+
+def test_targets_without_tiles_ask_for_nothing(monkeypatch):
+    monkeypatch.setattr(tile_permission, "_refusals", [])
+    cpu.missing(["avx2"])
+    assert not tile_permission._refusals
