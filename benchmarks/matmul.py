@@ -73,8 +73,8 @@ def peak_measure() -> Callable[[], float]:
     """A function that measures the FMA peak of all threads together, in GFLOP/s."""
     name = best_isa(features())
     assert name is not None
-    lanes = isa(name).lanes
-    made = toolchain.compile_object(_peak_text(lanes), "peak", name)
+    row = isa(name)
+    made = toolchain.compile_object(_peak_text(row.lanes), "peak", row.cpu)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "peak.so")
         path.write_bytes(toolchain.link({"peak": made.data}))
@@ -103,7 +103,7 @@ def peak_measure() -> Callable[[], float]:
             each.start()
         for each in workers:
             each.join()
-        return 2 * lanes * CHAINS * TURNS * threads / (time.perf_counter() - start) / 1e9
+        return 2 * row.lanes * CHAINS * TURNS * threads / (time.perf_counter() - start) / 1e9
 
     return measure
 

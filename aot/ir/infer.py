@@ -19,6 +19,8 @@ Infer = Callable[[Types, AttrMap], TensorType]
 
 SCANS = ("sum", "prod", "max", "min", "log_sum", "max_place", "min_place")
 PACK_N = 64  # columns of one panel of a packed matmul operand
+PAIR = 2  # rows of such a panel that lie side by side, where it is of bf16
+PAIRED_RANK = 4  # of such panels
 
 
 def require(condition: bool, reason: str) -> None:
@@ -246,11 +248,17 @@ def matmul(types: Types, attrs: AttrMap) -> TensorType:
 
 
 def matmul_packed(types: Types, attrs: AttrMap) -> TensorType:
-    """`[M, K] · packed [ceil(n / PACK_N), K, PACK_N] → [M, n]`."""
+    """`[M, K] · packed [ceil(n / PACK_N), K, PACK_N] → [M, n]`, the panels also
+    `[ceil(n / PACK_N), K / PAIR, PACK_N, PAIR]`: rows in pairs, of which elements take turns."""
     rows, packed = types
     dtype, columns = _same_dtype(types), attrs["n"]
-    require(rows.rank == 2 and packed.rank == 3, f"ranks are {rows.rank} and {packed.rank}")
-    expected = (math.ceil(columns / PACK_N), rows.shape[1], PACK_N)
+    is_legal = rows.rank == 2 and packed.rank in (3, PAIRED_RANK)
+    require(is_legal, f"ranks are {rows.rank} and {packed.rank}")
+    panels, inner = math.ceil(columns / PACK_N), rows.shape[1]
+    expected: Shape = (panels, inner, PACK_N)
+    if packed.rank == PAIRED_RANK:
+        require(inner % PAIR == 0, f"K is {inner}, which has no pairs")
+        expected = (panels, inner // PAIR, PACK_N, PAIR)
     require(packed.shape == expected, f"panels are {packed.shape}, expected {expected}")
     return TensorType(dtype, (rows.shape[0], columns))
 

@@ -199,7 +199,9 @@ def matmul(left: Array, right: Array) -> Array:
 
 
 def matmul_packed(rows: Array, packed: Array, n: int) -> Array:
-    """Product with panels `[panels, K, PACK_N]`."""
+    """Product with panels `[panels, K, PACK_N]`, or `[panels, K / PAIR, PACK_N, PAIR]`."""
+    if packed.ndim == 4:
+        packed = packed.transpose(0, 1, 3, 2).reshape(len(packed), -1, PACK_N)
     panels, inner, _ = packed.shape
     dense = packed.transpose(1, 0, 2).reshape(inner, panels * PACK_N)[:, :n]
     return matmul(rows, dense)

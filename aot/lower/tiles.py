@@ -114,6 +114,7 @@ class Reading:
     right_rows: int
 
 
+TILED = Reading(0, 0)  # both where they stand, by the processor's tiles
 PACKED = Reading(0, 4)  # the left operand where it stands, the right one as it is packed
 IN_PLACE = Reading(4, 12)  # the right one is brought in order first
 COPIED = Reading(16, 12)  # both are
@@ -170,6 +171,8 @@ def matmul_candidates(
     BK must divide `inner`, a divisor of K, if one is given. Ordered by cost, the cheapest first.
     """
     batch, rows, columns, depth = shape
+    if reading is TILED:
+        return _tiled_candidates(shape, traits, inner)
     columns_block = panel_columns(shape, reading, traits)
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
     if reading is not PACKED and typical(rows) >= NARROWEST_PANEL:
@@ -184,14 +187,83 @@ def matmul_candidates(
     return tuple(found)
 
 
-def is_shifted(rows: Extent, candidates: Sequence[Candidate]) -> bool:
-    """Whether the last tile of rows moves back to end with them, where their number is dynamic.
+@dataclass(frozen=True, slots=True)
+class _TiledCosts:
+    """About what a core with AMX does in a nanosecond (benchmarks/tiled_products.py)."""
+
+    operations: float = 1400.0  # of tiles whose operands are in the second cache
+    near_bytes: float = 170.0  # to or from that
+    far_bytes: float = 28.0  # from beyond it
+    program_ns: float = 300.0
+    nearest_cache_bytes: int = 32 << 10
+    half_cache_bytes: int = 1 << 20  # of the second cache; the rest is the right operand's
+
+
+TILED_COSTS = _TiledCosts()
+TILED_ROWS = (16, 32, 64, 128, 256)
+TILED_COLUMNS = (PACK_N, 2 * PACK_N, 4 * PACK_N)
+TILED_DEPTH = 256
+
+
+def _tiled_candidates(
+    shape: tuple[Extent, Extent, Extent, Extent], traits: TargetTraits, inner: int
+) -> tuple[Candidate, ...]:
+    """Those of a product by tiles with packed weights, whose blocks of columns are all whole."""
+    batch, rows, columns, depth = shape
+    panels = ceil(highest(columns) / PACK_N)
+    widths = [width for width in TILED_COLUMNS if panels % (width // PACK_N) == 0]
+    least = bounds(rows)[0]
+    heights = [size for size in TILED_ROWS if size <= least] or [power_above(typical(rows))]
+    whole = inner & -inner if inner else content(depth) & -content(depth)
+    inner_block = min(TILED_DEPTH, whole)
+    prices = {
+        (height, width): _tiled_price(shape, (height, width, inner_block), traits)
+        for height in heights
+        for width in widths
+    }
+    best = min(prices, key=lambda size: prices[size])
+    heights.sort(key=lambda height: prices[height, best[1]])
+    depths = [inner_block, inner_block // 2] if inner_block == TILED_DEPTH else [inner_block]
+    found = []
+    for height, block in [(height, inner_block) for height in heights[:3]] + [
+        (heights[0], each) for each in depths[1:]
+    ]:
+        config = (("BM", height), ("BN", best[1]), ("BK", block))
+        grid = (blocks(rows, height), blocks(columns, best[1]), batch)
+        found.append(Candidate(config, grid))
+    return tuple(found)
+
+
+def _tiled_price(
+    shape: tuple[Extent, Extent, Extent, Extent], block: tuple[int, int, int], traits: TargetTraits
+) -> float:
+    """About how long a product takes, in nanoseconds."""
+    costs, (batch, rows, columns, depth) = TILED_COSTS, map(typical, shape)
+    height, width, inner = block
+    down, across = ceil(rows / height), ceil(columns / width)
+    programs = down * across * batch
+    is_near = 2 * rows * depth <= costs.half_cache_bytes
+    left = 0.0 if is_near else 2 * height * depth / costs.far_bytes  # again for each tile across
+    right = 2 * width * depth / (down * costs.far_bytes)  # tiles down follow each other
+    if 2 * width * inner > costs.nearest_cache_bytes:  # again for each block of tiles
+        right += height / 32 * 2 * width * depth / costs.near_bytes
+    sums = 8 * height * width * (depth // inner) / costs.near_bytes
+    own = 2 * height * width * depth / costs.operations + costs.program_ns
+    turns = ceil(programs / traits.programs_wanted) * traits.programs_wanted
+    return turns * (own + left + right + sums)
+
+
+def is_shifted(rows: Extent, candidates: Sequence[Candidate], *, is_tiled: bool = False) -> bool:
+    """Whether the last tile of rows moves back to end with them: where their number is dynamic, and
+    where the processor's tiles read them as they stand.
 
     It computes some rows again, to the same numbers, and no tile has rows to mask or to clamp.
     """
     least = bounds(rows)[0]
-    fits = all(dict(candidate.config)["BM"] <= least for candidate in candidates)
-    return fits and not isinstance(rows, int) and least >= FEWEST_ROWS
+    heights = [dict(candidate.config)["BM"] for candidate in candidates]
+    if isinstance(rows, int) and not (is_tiled and any(rows % height for height in heights)):
+        return False
+    return all(height <= least for height in heights) and least >= FEWEST_ROWS
 
 
 def inner_candidates(depth: Extent) -> int:

@@ -14,9 +14,12 @@ from collections.abc import Mapping, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
-from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.infer import PACK_N, PAIR
 from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.rewrites.panels import is_widened, joined, panels_of, transposed
+
+PAIRED_DEPTH = 32  # what the depth must be a multiple of: that of a processor's tiles
 
 
 def _pack(root: Node, context: Context) -> Node | None:
@@ -34,10 +37,19 @@ def _pack(root: Node, context: Context) -> Node | None:
         packed = panels_of(dense)
     else:
         padded = build.pad(dense, (0, 0), (0, panels * PACK_N - columns), 0.0)
-        packed = build.permute(build.reshape(padded, (inner, panels, PACK_N)), (1, 0, 2))
+        packed = _panels(padded, inner, panels)
     rows = build.reshape(left, (left.type.numel // inner, inner))
     product = make("matmul_packed", (rows, packed), {"n": columns})
     return build.reshape(product, root.shape)
+
+
+def _panels(padded: Node, inner: Extent, panels: int) -> Node:
+    """A matrix whose columns fill panels as these; rows of bf16 in pairs where tiles of a processor
+    and vectors take whole ones."""
+    if padded.dtype != "bf16" or fixed(inner) % PAIRED_DEPTH:
+        return build.permute(build.reshape(padded, (inner, panels, PACK_N)), (1, 0, 2))
+    pairs = build.reshape(padded, (inner // PAIR, PAIR, panels, PACK_N))
+    return build.permute(pairs, (2, 0, 3, 1))
 
 
 # matmul(x, constant) → matmul_packed(x, panels)

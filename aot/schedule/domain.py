@@ -10,6 +10,7 @@ from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Remainder, Symbol
+from aotc.aot.ir.infer import PACK_N, PAIR
 from aotc.aot.ir.size import Extent, Quotient, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
@@ -174,14 +175,20 @@ def operand_accesses(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tu
     columns = ix.of(Symbol(domain.lanes.name, node.shape[-1]))
     left, right = node.inputs
     if node.kind == "matmul_packed":
-        width = right.shape[2]
-        panels = (columns // width, inner, columns % width)
+        panels = panel_index(right, columns // PACK_N, inner, columns % PACK_N)
         return Access(left, (rows, inner)), Access(right, panels)
     shape = node.shape[:-2]
     return (
         Access(left, (*access.through_broadcast(batch, shape, left.shape[:-2]), rows, inner)),
         Access(right, (*access.through_broadcast(batch, shape, right.shape[:-2]), inner, columns)),
     )
+
+
+def panel_index(packed: Node, panel: Index, inner: Index, column: Index) -> tuple[Index, ...]:
+    """Index of an element of a packed operand, whose rows may lie in pairs."""
+    if packed.type.rank == 3:
+        return panel, inner, column
+    return panel, inner // PAIR, column, inner % PAIR
 
 
 def batch_index(root_op: Node, domain: Domain) -> tuple[Index, ...]:

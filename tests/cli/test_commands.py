@@ -221,7 +221,7 @@ def test_verify_finds_wrong_numbers(aotc, bundle, monkeypatch):
 
 
 def test_verify_says_what_this_machine_lacks(aotc, bundle, monkeypatch):
-    monkeypatch.setattr("aotc.runtime.drivers.cpu.driver.features", lambda: frozenset())
+    monkeypatch.setattr("aotc.runtime.drivers.cpu.driver.processor_features", lambda: frozenset())
     code, out, _ = aotc("verify", bundle)
     assert code == 5
     assert "FAILED, target `cpu-" in out

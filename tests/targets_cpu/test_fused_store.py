@@ -144,7 +144,7 @@ def test_a_long_expression_is_not_written_for_each_accumulator():
     store = next(each for each in block if each.name == "tt.store")
     assert fused_store._instructions(store.operands[1], {}) <= fused_store.MOST_INSTRUCTIONS
     kept = {store.operands[1]: usage.Keep.AT_ONCE}
-    assert not fused_store.fused_stores(found.function, found.runs, kept)
+    assert not fused_store.fused_stores(found.function, found.runs, kept, lambda _: False)
 
 
 @triton.jit

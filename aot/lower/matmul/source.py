@@ -8,6 +8,7 @@ from itertools import chain, zip_longest
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.infer import PACK_N, PAIRED_RANK
 from aotc.aot.ir.size import fixed, highest, kernel_text, typical
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.convolution.source import lower_convolution
@@ -20,11 +21,17 @@ from aotc.aot.lower.tiles import (
     COPIED,
     IN_PLACE,
     PACKED,
+    TILED,
     Reading,
     is_shifted,
     matmul_candidates,
 )
-from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
+from aotc.aot.schedule.domain import (
+    batch_index,
+    contiguous_run,
+    operand_accesses,
+    panel_index,
+)
 from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import Access
 from aotc.aot.traits import TargetTraits
@@ -46,8 +53,9 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
     run_block = fixed(walk.block) if walk.is_split else 0
     inner_block = run_block & -run_block
-    candidates = matmul_candidates(shape, _reading(group, is_packed), traits, inner_block)
-    writer = _MatmulWriter(group, root_op, candidates, walk)
+    reading = _reading(group, is_packed, traits)
+    candidates = matmul_candidates(shape, reading, traits, inner_block)
+    writer = _MatmulWriter(group, root_op, candidates, walk, is_tiled=reading is TILED)
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],
         {
@@ -62,8 +70,12 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     return kernel_file.kernel_of(group, [kernel_file.Draft("", lines)], candidates)
 
 
-def _reading(group: Group, is_packed: bool) -> Reading:
+def _reading(group: Group, is_packed: bool, traits: TargetTraits) -> Reading:
     """What the kernel does with its operands before it multiplies them."""
+    root_op = group.root_op
+    assert root_op is not None
+    if is_packed and traits.has_tiles and root_op.inputs[1].type.rank == PAIRED_RANK:
+        return TILED
     if is_packed:
         return PACKED
     product = product_of(group)
@@ -86,7 +98,13 @@ class _MatmulWriter:
     """Writes the parts of one matmul kernel that fill the template."""
 
     def __init__(
-        self, group: Group, root_op: Node, candidates: tuple[Candidate, ...], walk: Walk
+        self,
+        group: Group,
+        root_op: Node,
+        candidates: tuple[Candidate, ...],
+        walk: Walk,
+        *,
+        is_tiled: bool,
     ) -> None:
         self.group, self.root_op, self.domain, self.walk = group, root_op, group.domain, walk
         self.body, self.masks = Body(), dict[Symbol, str]()
@@ -96,7 +114,7 @@ class _MatmulWriter:
             symbol.name: kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block))
             for symbol, block in self._blocks()
         }
-        self.is_shifted = is_shifted(self.domain.rows.extent, candidates)
+        self.is_shifted = is_shifted(self.domain.rows.extent, candidates, is_tiled=is_tiled)
         if self.is_shifted:
             self.has_tail[self.domain.rows.name] = False
         self.columns_block = kernel_file.blocks_of(candidates, "BN")[0]
@@ -182,7 +200,9 @@ class _MatmulWriter:
         if self.root_op.kind == "matmul_packed":
             # The panel is padded with zeros: all of its columns may be read.
             column = Symbol("n", self.columns_block)
-            panel = (ix.of(self.panel), self.walk.position(inner), ix.of(column))
+            position = ix.of(self.panel) * self.columns_block + ix.of(column)
+            place = walk.position(inner)
+            panel = panel_index(operand, position // PACK_N, place, position % PACK_N)
             return _Side(Access(operand, panel), inner, column, "BK, BN")
         _, need = operand_accesses(
             self.root_op, self.domain, batch_index(self.root_op, self.domain)

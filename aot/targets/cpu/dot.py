@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aotc.aot.targets.cpu import batched, fused_store, memory, root_ops, tiles
+from aotc.aot.targets.cpu import batched, fused_store, memory, operands, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, shuffled, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
@@ -46,9 +46,14 @@ class Side(NamedTuple):
     """The buffer's first column, if not the operand's own first."""
     is_computed: bool = False
     """Its elements are computed where they are multiplied, as each is multiplied once."""
+    is_paired: bool = False
+    """A load of bf16 whose rows lie in pairs: a word has an element of an even row and below it one
+    of the next row."""
 
     def at(self, kernel: Kernel, index: Index) -> Operand:
         """The element, or the lanes, at an index of the operand."""
+        if self.is_paired:
+            return _of_pairs(kernel, self.value, index)
         if self.buffer is None:
             found = kernel.lanes.operand(kernel.at(self.value, index))
             return _widen(kernel, found, self.value, self.wide) if self.is_computed else found
@@ -78,6 +83,8 @@ def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
         source = _known(kernel, Side(transposed, found.wide))
         columns = (transposed.type.shape or ())[1]
         return source.strip(kernel, integer(0), columns)._replace(is_transposed=True)
+    if not is_left and _is_paired(kernel, value, found.wide):
+        return found._replace(is_direct=True, is_paired=True)
     if value.type.element == found.wide and _is_direct(kernel, value, rows, is_left):
         return found._replace(is_direct=True)
     shape = value.type.shape or ()
@@ -87,6 +94,36 @@ def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
         return found
     is_transposed = rows >= FEWEST_ROWS and tiles.lane_dimension(kernel, value) == 0
     return found._replace(is_transposed=is_transposed).strip(kernel, integer(0), shape[1])
+
+
+def _is_paired(kernel: Kernel, value: Value, wide: str) -> bool:
+    """Whether the right operand is bf16 that is read two rows at a time, an aligned pair each."""
+    depth, columns = value.type.shape or (1, 1)
+    if value.type.element != "bf16" or wide != "f32" or depth % 2 or columns < 2:
+        return False
+    load, width = operands.plain_load(kernel, value), min(kernel.isa.lanes, columns)
+    step = None if load is None else operands.paired_step(kernel, load.operands[0], 2, width)
+    return step is not None
+
+
+def _of_pairs(kernel: Kernel, value: Value, index: Index) -> Operand:
+    """One row's elements of words of a pair of rows, as f32: the upper or the lower half."""
+    lanes, load = kernel.lanes, value.owner
+    assert load is not None
+    row, column = index
+    which = lanes.divide(row, integer(2), remainder=True).constant
+    assert which is not None
+    pointer = kernel.at(load.operands[0], (lanes.add(row, integer(-which)), column))
+    assert isinstance(pointer, Pointer)
+    first = pointer._replace(offset=Int(pointer.offset.kind, pointer.offset.base))
+    address, kind = lanes.operand(first), lanes.vector_type("i32")
+    text, min_depth = f"load {kind}, {address}, align 2", kernel.min_depth(load)
+    words = kernel.writer.load(text, kind, [address], min_depth)
+    if which:
+        words = lanes.binary("and", words, constant(-65536, "i32"))
+    else:
+        words = lanes.binary("shl", words, constant(16, "i32"))
+    return lanes.cast("bitcast", words, "float")
 
 
 def _is_read_once(kernel: Kernel, value: Value, rows: int, shape: tuple[int, ...]) -> bool:
@@ -512,7 +549,8 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
     lanes = kernel.lanes
     row, inner, column = place
     tiles_of_rows = -(-rows // tile.rows)
-    requests = -(-tile.vectors * tile.unroll // tiles_of_rows)  # in a turn of the inner loop
+    narrow = 2 if product.b.is_paired else 1  # of half as many bytes
+    requests = -(-tile.vectors * tile.unroll // (narrow * tiles_of_rows))  # a turn of the loop
     with kernel.width(1):
         following = kernel.at(load.operands[0], (integer(product.depth), column))
         if not isinstance(following, Pointer):
@@ -522,7 +560,7 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
         first = lanes.add(lanes.multiply(which, integer(product.depth // tile.unroll)), turn)
         for request in range(requests):
             line = lanes.add(lanes.multiply(first, integer(requests)), integer(request))
-            offset = lanes.extend(lanes.multiply(line, integer(tile.width)), "i64")
+            offset = lanes.extend(lanes.multiply(line, integer(narrow * tile.width)), "i64")
             moved = following._replace(offset=lanes.add(following.offset, offset))
             address = kernel.lanes.operand(moved)
             kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")

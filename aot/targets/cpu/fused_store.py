@@ -10,7 +10,8 @@ the last turn. Rows and columns that the mask leaves out are not computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 from aotc.aot.targets.cpu import tiles
 from aotc.aot.targets.cpu.elementwise import RULES
@@ -68,27 +69,34 @@ def takes_no_turn(product: StoredProduct, kernel: Kernel) -> Operand | None:
 
 
 def fused_stores(
-    function: Function, runs: Runs, kept: dict[Value, Keep]
+    function: Function,
+    runs: Runs,
+    kept: dict[Value, Keep],
+    is_looped: Callable[[Operation], bool],
 ) -> dict[Operation, StoredProduct]:
     """Products that are written at their stores: by their own operation, and by their stores.
 
-    Memory behind different arguments of the function may not overlap.
+    Memory behind different arguments of the function may not overlap. `is_looped`: whether `f` is
+    written once for all elements of a dot, so that it may be long.
     """
     found: dict[Operation, StoredProduct] = {}
     blocks = [function.blocks] + [r for op in function.walk() for r in op.regions]
     for block in (b for region in blocks for b in region):
-        for fused in _of_block(block, runs, kept):
+        for fused in _of_block(block, runs, kept, is_looped):
             if not _overwrites(fused, function.arguments):
                 found[fused.operation] = fused
                 found.update(dict.fromkeys(fused.stores, fused))
     return found
 
 
-def _of_block(block: Block, runs: Runs, kept: dict[Value, Keep]) -> Iterator[StoredProduct]:
+def _of_block(
+    block: Block, runs: Runs, kept: dict[Value, Keep], is_looped: Callable[[Operation], bool]
+) -> Iterator[StoredProduct]:
     operations = block.operations
     for place, operation in enumerate(operations):
         product = _product(operation)
-        stores = _stores(product[1], kept) if product is not None else []
+        most = math.inf if product is not None and is_looped(product[0]) else MOST_INSTRUCTIONS
+        stores = _stores(product[1], kept, most) if product is not None else []
         if product is None or not stores or stores[-1] not in operations:
             continue
         run = runs[stores[0]]
@@ -117,7 +125,7 @@ def _product(operation: Operation) -> tuple[Operation, Value] | None:
     return None if any(each.uses for each in others) else (dot, operation.results[place])
 
 
-def _stores(value: Value, kept: dict[Value, Keep]) -> list[Operation]:
+def _stores(value: Value, kept: dict[Value, Keep], most: float) -> list[Operation]:
     """The stores to which all uses of a value lead, element by element; empty if others use it."""
     found: dict[Operation, None] = {}
     open_values, seen = [value], set[Value]()
@@ -135,7 +143,7 @@ def _stores(value: Value, kept: dict[Value, Keep]) -> list[Operation]:
                 return []
             else:
                 open_values += use.results
-    is_short = all(_instructions(each.operands[1], {}) <= MOST_INSTRUCTIONS for each in found)
+    is_short = all(_instructions(each.operands[1], {}) <= most for each in found)
     return list(found) if is_short else []
 
 

@@ -205,14 +205,27 @@ class Lanes:
         if a.stride != Linear():
             return None
         rest = a.base.constant % divisor
-        if all(c % divisor == 0 for _, c in a.base.terms):
-            if remainder:
-                return integer(rest, a.kind)
-            quotient = Linear(
-                tuple((t, c // divisor) for t, c in a.base.terms), a.base.constant // divisor
-            )
-            return Int(a.kind, quotient)
-        return None
+        if any(c * atom.multiple % divisor for atom, c in a.base.terms):
+            return None
+        if remainder:
+            return integer(rest, a.kind)
+        found = integer(a.base.constant // divisor, a.kind)
+        for atom, c in a.base.terms:
+            part = math.gcd(c, divisor)
+            own = self._part_of(atom, divisor // part, a.kind)
+            found = self.add(found, own, c // part)
+        return found
+
+    def _part_of(self, atom: Atom, divisor: int, kind: str) -> Int:
+        """An atom by a divisor of it."""
+        if divisor == 1:
+            return Int(kind, Linear(((atom, 1),)))
+        text = f"sdiv exact {atom.operand}, {divisor}"
+        made = self.writer.emit(text, atom.operand.type, [atom.operand])
+        most = None if atom.most is None else atom.most // divisor
+        return self.atom(
+            made, kind, max(1, atom.multiple // divisor), natural=atom.natural, most=most
+        )
 
     def convert(self, a: Int, kind: str, *, signed: bool) -> Int:
         """The value of `a` in a wider or narrower integer type, exactly."""

@@ -95,7 +95,9 @@ class Lowering:
         self.runs = usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
         self.fused_stores = (
-            fused_store.fused_stores(function, self.runs, self.keep) if no_alias else {}
+            fused_store.fused_stores(function, self.runs, self.keep, self._is_tiled)
+            if no_alias
+            else {}
         )
 
     def run(self) -> Lowered:
@@ -105,6 +107,9 @@ class Lowering:
         sites = self.kernel.sites
         found = None if sites is None else tuple(sites)
         return Lowered(self._text(), self.kernel.scratch_bytes, found)
+
+    def _is_tiled(self, operation: Operation) -> bool:
+        return tile_dot.shape_of(self.kernel, operation) is not None
 
     def _share(self, kernel: Kernel) -> None:
         """One module holds all functions."""

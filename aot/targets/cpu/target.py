@@ -40,7 +40,7 @@ def find(text: str) -> Target | None:
         name = best_isa(features()) or text
     if name not in ISAS:
         return None
-    traits = replace(CPU, lanes=ISAS[name].lanes)
+    traits = replace(CPU, lanes=ISAS[name].lanes, has_tiles=ISAS[name].has_tiles)
     needs = tuple(sorted(ISA_FEATURES[name]))
     return Target(f"cpu-{name}", "cpu", name, needs, traits, ISAS[name].smaller)
 

@@ -17,19 +17,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aotc.aot.targets.cpu import dot as vectors
-from aotc.aot.targets.cpu import fused_store, memory, root_ops, tiles
+from aotc.aot.targets.cpu import fused_store, memory, operands, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, shuffled, typed
-from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.linear import Int, Linear, integer
 from aotc.aot.targets.cpu.memory import Buffer
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 TILE_ROWS = 16
 ROW_BYTES = 64
+LINE_BYTES = 64  # of the cache
 WORD_BYTES = 4  # of the right operand: neighbours along the inner dimension
 ACCUMULATORS = 4  # tiles; the other four hold operands
 TILES = 8
+PAIR = 2
 FEWEST_ROWS = 4  # of a product, from which tiles beat vectors
 FEWEST_COLUMNS = 8
 PADDING_BYTES = 64  # a row of a copy has: steps of a power of two share few places of the cache
@@ -133,14 +135,12 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         shape.configuration(), f"@tiles{len(kernel.constants)}"
     )
     kernel.writer.effect(f"call void @llvm.x86.ldtilecfg(ptr {configuration})")
-    step = shape.block_columns
-    if shape.columns == step:
-        _strip(kernel, product, right, integer(0))
+    if isinstance(right, Matrix):
+        _over_rows(kernel, product, lambda row: _over_columns(
+            kernel, product, lambda column: _block(kernel, product, right, row, column)
+        ))  # fmt: skip
     else:
-        limit = product.limits[1]
-        with kernel.writer.loop(limit, step, may_skip=vectors.may_skip(limit)) as loop:
-            column = kernel.lanes.atom(loop.counter, "i32", step, natural=True)
-            _strip(kernel, product, right, column)
+        _over_columns(kernel, product, lambda column: _strip(kernel, product, right, column))
     kernel.writer.effect("call void @llvm.x86.tilerelease()")
     if product.accumulator is not None:
         depth = kernel.writer.depth
@@ -202,9 +202,11 @@ def _left(kernel: Kernel, value: Value, shape: Shape) -> Matrix:
     """The left operand where it stands, or a copy of it."""
     if value in kernel.pending:
         root_ops.force(kernel, value)
-    found = _in_place(kernel, value)
-    if found is not None:
-        return found
+    load = operands.plain_load(kernel, value)
+    if load is not None:
+        step = operands.row_step(kernel, load.operands[0], shape.height, shape.inner)
+        if step is not None:
+            return _of_load(kernel, load, step)
     known = kernel.buffers.get(value)
     if known is None or known.bounds or known.element != shape.element:
         padding = 0 if shape.depth == shape.inner else PADDING_BYTES // shape.item_bytes
@@ -221,57 +223,37 @@ def _of_buffer(kernel: Kernel, buffer: Buffer) -> Matrix:
     return Matrix(address, stride_bytes)
 
 
-def _in_place(kernel: Kernel, value: Value) -> Matrix | None:
-    """A load without a mask of rows whose elements follow each other, at a steady distance."""
-    load = value.owner
-    if load is None or load.name != "tt.load" or len(load.operands) > 1 or value in kernel.buffers:
-        return None
-    if load.integer("isVolatile") or kernel.guard is not None:
-        return None
-    pointer = load.operands[0]
-    strides = _strides(kernel, pointer)
-    if strides is None or strides[1] != 1:
-        return None
-
+def _of_load(kernel: Kernel, load: Operation, step: int) -> Matrix:
     def address(row: Int, place: Int) -> Operand:
-        return kernel.lanes.operand(kernel.at(pointer, (row, place)))
+        return kernel.lanes.operand(kernel.at(load.operands[0], (row, place)))
 
-    return Matrix(address, strides[0] * ITEMSIZE_BYTES[value.type.element])
-
-
-def _strides(kernel: Kernel, pointer: Value) -> tuple[int, int] | None:
-    """Elements from one place of each dimension to the next; None where either varies."""
-    with kernel.width(1), kernel.writer.probe() as depth:
-        marks = [Operand(f"%place{each}", "i32", depth) for each in range(2)]
-        index = tuple(kernel.lanes.atom(mark, "i32", natural=True) for mark in marks)
-        found = kernel.at(pointer, index)
-        if not isinstance(found, Pointer) or found.base.depth == depth:
-            return None
-        varying = [row for row in found.offset.base.terms if row[0].operand.depth == depth]
-        steps = {atom.origin: factor for atom, factor in varying}
-        if len(steps) != len(varying) or not set(steps) <= set(marks):
-            return None
-        return steps.get(marks[0], 0), steps.get(marks[1], 0)
+    return Matrix(address, step * ITEMSIZE_BYTES[load.results[0].type.element])
 
 
 class _Right(NamedTuple):
-    """The right operand: memory for a strip of it in the order of tiles, and what fills it."""
+    """A right operand that has to be copied: memory for a strip of it in the order of tiles."""
 
     value: Value
     buffer: Buffer
 
 
-def _right(kernel: Kernel, product: Product) -> _Right:
+def _right(kernel: Kernel, product: Product) -> _Right | Matrix:
+    """The right operand where it stands in the order of tiles, or what a strip is copied into."""
     value, shape = product.operation.operands[1], product.shape
     if value in kernel.pending:
         root_ops.force(kernel, value)
+    load = operands.plain_load(kernel, value) if shape.pack == PAIR else None
+    if load is not None:
+        step = operands.paired_step(kernel, load.operands[0], shape.inner, shape.width)
+        if step is not None:
+            return _of_load(kernel, load, step)
     size = (shape.depth // shape.pack, shape.block_columns * shape.pack)
     base = kernel.allocate(shape.item_bytes * size[0] * size[1])
     return _Right(value, Buffer(base, size, shape.element, kernel.writer.depth))
 
 
 def _copied_strip(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> Matrix:
-    """Copies a strip of the right operand into the order of tiles."""
+    """A strip of the right operand, copied into the order of tiles."""
     if tiles.lane_dimension(kernel, right.value) == 0:
         _copy_along_depth(kernel, shape, right, column)
     else:
@@ -282,7 +264,8 @@ def _copied_strip(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> M
     def address(inner: Int, place: Int) -> Operand:
         lanes = kernel.lanes
         words = lanes.divide(inner, integer(shape.pack), remainder=False)
-        return found.address(words, lanes.multiply(place, integer(shape.pack)))
+        own = lanes.add(place, column, -1)
+        return found.address(words, lanes.multiply(own, integer(shape.pack)))
 
     return Matrix(address, found.stride_bytes)
 
@@ -346,41 +329,82 @@ def _write(kernel: Kernel, buffer: Buffer, index: tuple[Int, Int], row: Operand)
 # --------------------------------------------------------------- multiplication
 
 
-def _strip(kernel: Kernel, product: Product, right: _Right, column: Int) -> None:
-    """All rows of one strip of columns."""
-    shape = product.shape
-    matrix = _copied_strip(kernel, shape, right, column)
-    if shape.rows == shape.block_rows:
-        _block(kernel, product, matrix, integer(0), column)
+def _over_rows(kernel: Kernel, product: Product, body: Callable[[Int], None]) -> None:
+    """All blocks of rows that anybody asks for."""
+    shape, limit = product.shape, product.limits[0]
+    _over(kernel, shape.rows, shape.block_rows, limit, body)
+
+
+def _over_columns(kernel: Kernel, product: Product, body: Callable[[Int], None]) -> None:
+    shape, limit = product.shape, product.limits[1]
+    _over(kernel, shape.columns, shape.block_columns, limit, body)
+
+
+def _over(
+    kernel: Kernel, size: int, step: int, limit: Operand, body: Callable[[Int], None]
+) -> None:
+    if size == step:
+        body(integer(0))
         return
-    limit, step = product.limits[0], shape.block_rows
     with kernel.writer.loop(limit, step, may_skip=vectors.may_skip(limit)) as loop:
-        row = kernel.lanes.atom(loop.counter, "i32", step, natural=True)
-        _block(kernel, product, matrix, row, column)
+        body(kernel.lanes.atom(loop.counter, "i32", step, natural=True))
+
+
+def _strip(kernel: Kernel, product: Product, right: _Right, column: Int) -> None:
+    """All rows of one strip of columns, which is copied first."""
+    copy = _copied_strip(kernel, product.shape, right, column)
+    _over_rows(kernel, product, lambda row: _block(kernel, product, copy, row, column))
 
 
 def _block(kernel: Kernel, product: Product, right: Matrix, row: Int, column: Int) -> None:
     """accumulator[row : +block, column : +block] += a[row : +block, :] · b[:, strip]"""
     shape = product.shape
     with kernel.width(1):
+        _announce_stores(kernel, product, row, column)
         if product.is_new or product.accumulator is None:
             for tile in range(shape.down * shape.across):
                 kernel.writer.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
         else:
             _move(kernel, "tileloadd64", shape, product.accumulator, (row, column))
         if shape.depth == shape.inner:
-            _multiply(kernel, product, right, row, integer(0))
+            _multiply(kernel, product, right, (row, integer(0), column))
         else:
             limit = constant(shape.depth, "i32")
             with kernel.writer.loop(limit, shape.inner, may_skip=False) as loop:
                 inner = kernel.lanes.atom(loop.counter, "i32", shape.inner, natural=True)
-                _multiply(kernel, product, right, row, inner)
+                _multiply(kernel, product, right, (row, inner, column))
     _leave(kernel, product, row, column)
 
 
-def _multiply(kernel: Kernel, product: Product, right: Matrix, row: Int, inner: Int) -> None:
-    """One step of the inner dimension: each operand is loaded just before it is multiplied."""
+def _announce_stores(kernel: Kernel, product: Product, row: Int, column: Int) -> None:
+    """Asks for the lines of memory that the block will be stored to, so that they are there when
+    its multiplications end: rows of a result lie far apart, and each would be waited for."""
     shape, lanes = product.shape, kernel.lanes
+    if product.stored is None:
+        return
+    rows = constant(shape.block_rows, "i32")
+    if product.is_last is not None:  # none before the last turn of the loop around
+        rows = kernel.writer.emit(
+            f"select {product.is_last}, {rows}, i32 0", "i32", [product.is_last]
+        )
+    with kernel.writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
+        own = lanes.add(row, lanes.atom(loop.counter, "i32", natural=True))
+        for store in product.stored.stores:
+            pointer = store.operands[0]
+            items = LINE_BYTES // ITEMSIZE_BYTES[memory.stored_element(pointer.type.pointee)]
+            for start in range(0, shape.block_columns, items):
+                found = kernel.at(pointer, (own, lanes.add(column, integer(start))))
+                address = lanes.operand(found)
+                text = f"call void @llvm.prefetch.p0({address}, i32 1, i32 3, i32 1)"
+                kernel.writer.effect(text)
+
+
+def _multiply(
+    kernel: Kernel, product: Product, right: Matrix, place_of: tuple[Int, Int, Int]
+) -> None:
+    """One step of the inner dimension at (row, inner, column): each operand is loaded just before
+    it is multiplied."""
+    shape, lanes, (row, inner, column) = product.shape, kernel.lanes, place_of
     instruction = KINDS[shape.element].instruction
     first_right = ACCUMULATORS + shape.down
     for i in range(shape.down):
@@ -388,14 +412,14 @@ def _multiply(kernel: Kernel, product: Product, right: Matrix, row: Int, inner: 
         for j in range(shape.across):
             tile = first_right + j % (TILES - first_right)
             if i == 0:
-                place = right.address(inner, integer(j * shape.width))
+                place = right.address(inner, lanes.add(column, integer(j * shape.width)))
                 _load(kernel, tile, place, right.stride_bytes)
             if j == 0:
                 place = product.left.address(lanes.add(row, integer(i * shape.height)), inner)
                 _load(kernel, left, place, product.left.stride_bytes)
             total = i * shape.across + j
-            operands = f"i8 {total}, i8 {left}, i8 {tile}"
-            kernel.writer.effect(f"call void @llvm.x86.{instruction}({operands})")
+            registers = f"i8 {total}, i8 {left}, i8 {tile}"
+            kernel.writer.effect(f"call void @llvm.x86.{instruction}({registers})")
 
 
 def _load(kernel: Kernel, tile: int, address: Operand, stride_bytes: int) -> None:

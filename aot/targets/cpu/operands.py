@@ -1,0 +1,73 @@
+"""How the elements of a product's operands lie in memory: a row's distance from the next, pairs."""
+
+from __future__ import annotations
+
+from aotc.aot.targets.cpu.evaluate import Kernel
+from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
+from aotc.aot.targets.cpu.memory import CONTIGUOUS
+from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.writer import Operand
+
+
+def plain_load(kernel: Kernel, value: Value) -> Operation | None:
+    """The load that a value is, if it is one without a mask whose elements stand nowhere else."""
+    load = value.owner
+    if load is None or load.name != "tt.load" or len(load.operands) > 1:
+        return None
+    is_elsewhere = value in kernel.buffers or value in kernel.pending
+    is_checked = kernel.guard is not None or load.integer("isVolatile")
+    return None if is_elsewhere or is_checked else load
+
+
+def row_step(kernel: Kernel, pointer: Value, rows: int, columns: int) -> int | None:
+    """Elements of memory from one row of a block to the next, where each block of so many rows and
+    columns has its rows at a steady distance and their elements side by side; else None."""
+    with kernel.writer.probe() as outer, kernel.writer.probe() as depth:
+        first, step = _block(kernel, pointer, (rows, columns), (outer, depth), 1)[0]
+        return step if first is not None and first.offset.stride == CONTIGUOUS else None
+
+
+def paired_step(kernel: Kernel, pointer: Value, rows: int, columns: int) -> int | None:
+    """Elements from one pair of rows to the next, where in each block of so many rows and columns
+    the two rows of a pair lie side by side: element (k, n) at place 2n + k mod 2 of pair k / 2.
+    None where they do not."""
+    with kernel.writer.probe() as outer, kernel.writer.probe() as depth:
+        found = _block(kernel, pointer, (rows, columns), (outer, depth), 2)
+        (even, step), (odd, other) = found
+        if even is None or odd is None or step != other:
+            return None
+        is_paired = all(each.offset.stride == Linear((), 2) for each in (even, odd))
+        apart = kernel.lanes.add(odd.offset, even.offset, -1)
+        return step if is_paired and apart.constant == 1 else None
+
+
+def _block(
+    kernel: Kernel, pointer: Value, size: tuple[int, int], depths: tuple[int, int], factor: int
+) -> list[tuple[Pointer | None, int]]:
+    """For each row below `factor`: the pointers at row `factor` · x of some block and so many
+    further, its columns as lanes, with the step along x; None where that varies."""
+    marks = [Operand(f"%block{each}", "i32", depths[0]) for each in range(2)]
+    mark = Operand("%row", "i32", depths[1])
+    found = []
+    with kernel.width(size[1]):
+        lanes = kernel.lanes
+        block = [
+            lanes.atom(each, "i32", multiple, natural=True)
+            for each, multiple in zip(marks, size, strict=True)
+        ]
+        x = lanes.multiply(lanes.atom(mark, "i32", natural=True), integer(factor))
+        for start in range(factor):
+            row = lanes.add(lanes.add(block[0], x), integer(start))
+            at = kernel.at(pointer, (row, Int("i32", block[1].base, Linear((), 1))))
+            found.append(_with_step(at, mark))
+    return found
+
+
+def _with_step(found: Lane, mark: Operand) -> tuple[Pointer | None, int]:
+    if not isinstance(found, Pointer) or found.base.depth == mark.depth:
+        return None, 0
+    terms = (*found.offset.base.terms, *found.offset.stride.terms)
+    varying = [(atom.origin, step) for atom, step in terms if atom.operand.depth == mark.depth]
+    if any(origin != mark for origin, _ in varying) or len(varying) > 1:
+        return None, 0
+    return found, varying[0][1] if varying else 0
