@@ -174,6 +174,16 @@ def _sink_permute_move(root: Node) -> Node | None:
     return build.permute(make(root.op, (source,), attrs), dims)
 
 
+def _sink_permute_take(root: Node) -> Node | None:
+    """take(permute(x, p), places along an axis) → permute(take(x, places), p): reflected margins"""
+    data, places = root.inputs
+    if data.op != "permute" or places.type.rank != 1:
+        return None
+    dims = data.attr("dims")
+    attrs = dict(root.attrs) | {"axis": dims[root.attr("axis")]}
+    return build.permute(make("take", (data.inputs[0], places), attrs), dims)
+
+
 def _sink_permute_window(root: Node) -> Node | None:
     """window(permute(x, p)) → permute(window(x), p and the inner dims)"""
     (data,) = root.inputs
@@ -359,6 +369,51 @@ def _sink_reshape_reduce(root: Node) -> Node | None:
     return build.reshape(reduced, root.shape)
 
 
+def _sink_merge(root: Node) -> Node | None:
+    """op(reshape(permute(x)), v) → reshape(op(permute(x), v)) where the reshape merges dims: a norm
+    over samples and channels as one dim, as torch has InstanceNorm"""
+    moved = [operand for operand in root.inputs if _is_merge(operand)]
+    shapes = {operand.inputs[0].shape for operand in moved}
+    if len(shapes) != 1 or moved[0].shape != root.shape:
+        return None
+    shape = shapes.pop()
+    groups = _split_groups(root.shape, shape)
+    if groups is None:
+        return None
+    operands = [_unmerged(operand, shape, groups, root) for operand in root.inputs]
+    found = _of(root, operands)
+    return None if found is None else build.reshape(found, root.shape)
+
+
+def _is_merge(node: Node) -> bool:
+    return node.op == "reshape" and node.inputs[0].op == "permute"
+
+
+def _unmerged(operand: Node, shape: Shape, groups: list[list[int]], root: Node) -> Node | None:
+    """The operand with the dims of `shape`, if that moves nothing of full size."""
+    if operand.type.rank == 0:
+        return operand
+    if operand.op == "reshape" and operand.inputs[0].shape == shape:
+        return operand.inputs[0]
+    if operand.type.rank != root.type.rank or typical(operand.type.numel) * 8 > typical(root.type.numel):
+        return None
+    extents: list[Extent] = [1] * len(shape)
+    for extent, group in zip(operand.shape, groups, strict=True):
+        for place in group if extent != 1 else ():
+            extents[place] = shape[place]
+    return build.reshape(operand, extents)
+
+
+def _sink_merge_reduce(root: Node) -> Node | None:
+    """sum(reshape(permute(x)), axes) → reshape(sum(permute(x), axes)) where dims are merged"""
+    (data,) = root.inputs
+    groups = _split_groups(data.shape, data.inputs[0].shape) if _is_merge(data) else None
+    if groups is None or REDUCTIONS[root.op].is_search:
+        return None
+    axes = tuple(sorted(place for axis in root.attr("axes") for place in groups[axis]))
+    return build.reshape(make(root.op, data.inputs, {"axes": axes}), root.shape)
+
+
 _MOVES = ("pad", "slice", "expand", "flip")
 
 RULES: tuple[Rule, ...] = (
@@ -372,9 +427,12 @@ RULES: tuple[Rule, ...] = (
     rule_for(POINTWISE, "permute-sink", _sink_permute),
     rule_for(REDUCTIONS, "permute-sink-reduce", _sink_permute_reduce, False),
     rule_for(_MOVES, "permute-sink-move", _sink_permute_move),
+    rule_for(("take",), "permute-sink-take", _sink_permute_take),
     rule_for(("window",), "permute-sink-window", _sink_permute_window),
     rule_for(("concat",), "permute-sink-concat", _sink_permute_concat),
     rule_for(POINTWISE, "reshape-sink", _sink_reshape),
     rule_for(POINTWISE, "row-order-sink", _sink_row_order),
     rule_for(REDUCTIONS, "reshape-sink-reduce", _sink_reshape_reduce, False),
+    rule_for(POINTWISE, "merge-sink", _sink_merge),
+    rule_for(REDUCTIONS, "merge-sink-reduce", _sink_merge_reduce, False),
 )

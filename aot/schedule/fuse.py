@@ -28,6 +28,7 @@ _MOVES = "only moves elements: an index expression of its reader"
 _WHOLE_ROWS = "a program has a tile of the result, a reduction needs whole rows"
 _IS_MEMORY = "a kernel of the user's, and so an op that torch runs, reads and stores memory"
 _JOINS = "looks at each of many parts for every element"
+_CHOOSES = "a load and a choice for each of its few parts"
 _PER_TILE = "every column tile of a matmul would compute it again"
 
 FUSIONS: dict[tuple[str, str], Fusion] = {
@@ -68,11 +69,15 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("pointwise", "call", "never", _IS_MEMORY),
         Fusion("unrolled", "call", "never", _IS_MEMORY),
         Fusion("view", "call", "never", _IS_MEMORY),
+        Fusion("concat", "pointwise", "always", _CHOOSES),
+        Fusion("concat", "row", "always", _CHOOSES),
+        Fusion("concat", "matmul", "priced", f"loads and a choice a part; {_PER_TILE}"),
+        Fusion("concat", "attention", "always", _CHOOSES),
     )
 }
 
-# pad, window, concat, take and gather are read like views: their value is an element of an operand.
-_MOVEMENT = frozenset({"view", "pad", "window", "concat", "take", "gather"})
+# pad, window, take and gather are read like views: their value is an element of an operand.
+_MOVEMENT = frozenset({"view", "pad", "window", "take", "gather"})
 
 
 def fusion(producer: str, consumer: str) -> Fusion:

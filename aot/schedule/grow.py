@@ -6,7 +6,7 @@ nothing outside needs a value in between, and no cycle between kernels can arise
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -44,7 +44,8 @@ class Cluster:
     index: dict[Node, Position] = field(default_factory=dict)
     may_pair: bool = False  # the target's matmul kernels can bring neighbouring columns together
     is_paired: bool = False  # they do: the columns are counted by pairs from there on
-    tips: tuple[Node, ...] = ()  # what it stores, where several clusters are joined to one
+    tips: tuple[Node, ...] = ()  # what it stores, where that is not the tip alone
+    is_parted: bool = False  # it stores values of whole rows only, so that programs share rows
 
     @property
     def roots(self) -> list[Node]:
@@ -52,8 +53,15 @@ class Cluster:
         return list(self.tips or (self.tip,))
 
 
-def clusters(graph: Graph, may_pair: bool = False) -> list[Cluster]:
-    """One cluster for each matmul and each group of reductions over the same rows."""
+def clusters(
+    graph: Graph,
+    may_pair: bool = False,
+    parted: Callable[[Cluster], Cluster] = lambda cluster: cluster,
+) -> list[Cluster]:
+    """One cluster for each matmul and each group of reductions over the same rows.
+
+    `parted` may leave out members of a cluster, which are then free for others.
+    """
     users, outputs = graph.users(), frozenset(graph.outputs)
     successor = post_dominators(graph, users)
     found: list[Cluster] = []
@@ -62,7 +70,7 @@ def clusters(graph: Graph, may_pair: bool = False) -> list[Cluster]:
         if node in owned or not _is_stop(node):
             continue
         start = replace(_start(node), may_pair=may_pair)
-        cluster = _grown(start, outputs, users, successor, owned)
+        cluster = parted(_grown(start, outputs, users, successor, owned))
         owned |= cluster.members
         found.append(cluster)
     return found

@@ -28,6 +28,7 @@ from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.grow import MATMULS, Cluster, clusters, row_indices, row_symbols
 from aotc.aot.schedule.joined import joined
+from aotc.aot.schedule.parted import Parting
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
@@ -145,6 +146,8 @@ class Kernel:
         """Shape that a further root must have; None where there can be none."""
         if self.cluster is None:
             return self.roots[0].shape
+        if self.cluster.is_parted:
+            return None
         return self.cluster.root_op.inputs[0].shape if self.kind == "row" else None
 
 
@@ -159,7 +162,7 @@ class _Materializer:
     def __init__(self, graph: Graph, traits: TargetTraits) -> None:
         self.traits = traits
         self.nodes = graph.nodes()
-        found = clusters(graph, traits.is_gpu)
+        found = clusters(graph, traits.is_gpu, Parting.of(graph, traits))
         found, self.absorbed = absorbed(found, graph, traits)
         found = found if traits.is_gpu else joined(found, graph)
         made = [Kernel(cluster.roots, cluster) for cluster in found]
@@ -187,6 +190,8 @@ class _Materializer:
                 kernel = self.owner[node]
                 point = root_index(kernel.cluster, node)
                 self._count_operands(node, {kernel: {point: typical(node.type.numel)}})
+                if node not in kernel.roots:  # of a parted kernel: its other readers repeat it
+                    self._inline(node)
                 self.ahead[kernel].discard(node)
                 if node in kernel.roots and not self.ahead[kernel]:
                     self.cycles.passed(kernel.roots)

@@ -50,6 +50,7 @@ PRODUCERS: dict[str, Callable[[], Node]] = {
     "unrolled": _unrolled,
     "window-sum": _window_sum,
     "join": lambda: b.concat([op("exp", operand(f"x{at}", 1, 2, 32, 4)) for at in range(8)], 3),
+    "concat": lambda: b.concat([operand("x", 1, 2, 32, 16), operand("y", 1, 2, 32, 16)], 3),
     "row": lambda: softmax(_input("x"), 3),
     "matmul": lambda: op("matmul", _input("x"), _input("y")),
     "attention": lambda: _attention(_input("x")),

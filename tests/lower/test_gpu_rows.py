@@ -45,7 +45,31 @@ def _of_large_numbers():
     return [b.standardize(x, [1], 1e-5) + 0.5, b.scaled_mean(x, [1], 0.5)]
 
 
+def _columns_of_one_matrix():
+    """Means, deviations, powers and shares of long columns: kernels of few rows are parted."""
+    x = op("gelu", operand("x", 9000, 40))
+    return [b.standardize(x, [0], 1e-5), softmax(x, 0), op("sub", x, b.reduce("max", x, [0]))]
+
+
+def _powers_beside_their_shares():
+    """What lies between the two reductions of a softmax is an output too."""
+    x = operand("x", 9000, 40)
+    powers = op("exp", op("sub", x, b.reduce("max", x, [0])))
+    return [op("div", powers, b.reduce("sum", powers, [0])), powers]
+
+
+def _groups_of_channels():
+    """A norm of groups of channels that are the last axis in memory."""
+    planes = b.permute(operand("x", 1, 64, 96, 24, dtype="bf16"), (0, 3, 1, 2))
+    groups = op("cast", b.reshape(planes, (1, 6, 4, 64, 96)), dtype="f32")
+    normed = b.reshape(b.standardize(groups, [2, 3, 4], 1e-5), (1, 24, 64, 96))
+    return [op("cast", op("gelu", normed), dtype="bf16")]
+
+
 ROWS = {
+    "columns_of_one_matrix": _columns_of_one_matrix,
+    "powers_beside_their_shares": _powers_beside_their_shares,
+    "groups_of_channels": _groups_of_channels,
     "softmax_of_a_long_row": lambda: [softmax(operand("x", 3, 20011), 1)],
     "softmax_of_long_halves": lambda: [softmax(operand("x", 2, 32768, dtype="bf16"), 1)],
     "layer_norm_of_a_long_row": lambda: [

@@ -104,6 +104,14 @@ def _ones(node: Node, operands: Sequence[int]) -> int:
     return sum(operands) + (ones != list(range(len(ones))))
 
 
+def _merges(node: Node, operands: Sequence[int]) -> int:
+    """Reshapes of permutes, twice as many below each op that computes."""
+    total = sum(operands)
+    if node.op == "reshape":
+        return total + (node.inputs[0].op == "permute")
+    return total * 2 if node.kind in _POINTWISE else total
+
+
 def _ranks(node: Node, operands: Sequence[int]) -> int:
     """Dims of what is computed."""
     return sum(operands) + (node.type.rank if node.kind in _POINTWISE else 0)
@@ -156,6 +164,7 @@ NUMBERS: tuple[Number, ...] = (
     _elements,
     _permutes,
     _ones,
+    _merges,
     _ranks,
     _reshapes_outside,
     _moved,

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import Extent, fixed, kernel_text
-from aotc.aot.ir.types import DTYPES, holds_exactly
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.emit import bare, computed, literal, triton_type
+from aotc.aot.schedule.pairs import one_pass
 
 Bind = Callable[[str], str]  # names an expression
 LOWEST = -3.4028234663852886e38  # below every finite f32: its distance to an infinity is no NaN
 _FARTHEST = 2**31 - 1
-_MOST_BETWEEN = 32  # nodes between two reductions of a pair: there are fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,75 +308,10 @@ def _single(node: Node) -> Statistic:
 
 
 def _pair(first: Node, second: Node, rounded: frozenset[Node]) -> Statistic | None:
-    """The statistic that gives both reductions, if the second is made of the first."""
-    same_axes = first.attr("axes") == second.attr("axes")
-    if second.op != "sum" or not same_axes or computed(second.inputs[0].dtype) != "f32":
+    """The statistic that gives both reductions, if there is one."""
+    found = one_pass(first, second, rounded)
+    if found is None:
         return None
-    if rounded & _between(first, second):
-        return None
-    inner = uncast(second.inputs[0])
-    if first.op == "max" and inner.op == "exp" and _apart(inner.inputs[0], first, first):
+    if found.kind == "exponentials":
         return Exponentials(first, second)
-    is_square = inner.op == "mul" and inner.inputs[0] is inner.inputs[1]
-    if first.op == "sum" and is_square:
-        factor = _factor_of_distance(inner.inputs[0], first)
-        return None if factor is None else Moments(first, second, factor)
-    return None
-
-
-def _between(first: Node, second: Node) -> frozenset[Node]:
-    """The first reduction, and what the second one reads that is neither its operand nor below."""
-    (data,) = first.inputs
-    ends = {data, data.inputs[0]} if data.op == "scale" else {data}
-    found: set[Node] = set()
-    waiting = [second.inputs[0]]
-    while waiting and len(found) <= _MOST_BETWEEN:
-        node = waiting.pop()
-        if node in ends or node in found:
-            continue
-        found.add(node)
-        waiting += () if node is first else node.inputs
-    return frozenset(found)
-
-
-def _factor_of_distance(node: Node, total: Node) -> float | None:
-    """c where the node is c·(y - mean y) of the elements y that are summed: a·x - b·sum(p·x)."""
-    found = uncast(node)
-    if found.op != "sub" or computed(total.inputs[0].dtype) != "f32":
-        return None
-    (data, of_data), (summed, power) = map(_scaled, (found.inputs[0], total.inputs[0]))
-    mean, count = uncast(found.inputs[1]), total.inputs[0].type.numel // total.type.numel
-    is_share = mean.op == "mul" and mean.inputs[1].op == "scalar"
-    if data is not summed or not is_share or uncast(mean.inputs[0]) is not total:
-        return None
-    share = float(mean.inputs[1].attr("value")) * count if isinstance(count, int) else 0.0
-    factor = of_data / power
-    return factor if abs(share / factor - 1.0) < 1e-3 else None
-
-
-def _scaled(node: Node) -> tuple[Node, float]:
-    """x and c where the node is c·x with a power of two c."""
-    found = uncast(node)
-    if found.op != "scale" or found.inputs[1].op != "scalar":
-        return found, 1.0
-    return uncast(found.inputs[0]), float(found.inputs[1].attr("value"))
-
-
-def _apart(node: Node, reduction: Node, center: Node) -> bool:
-    """Whether the node is the reduction's operand minus `center`."""
-    found = uncast(node)
-    if found.op != "sub":
-        return False
-    data, middle = found.inputs
-    same = uncast(data) is uncast(reduction.inputs[0])
-    return same and uncast(middle) is center and computed(reduction.inputs[0].dtype) == "f32"
-
-
-def uncast(node: Node) -> Node:
-    """The node behind conversions between floats that change no number inside a kernel."""
-    while node.op == "cast" and node.type.kind == "float" and node.inputs[0].type.kind == "float":
-        (data,) = node.inputs
-        if not (is_rounded(data) and holds_exactly(data.dtype, node.dtype)):
-            break
-        node = data
-    return node
+    return Moments(first, second, found.factor)

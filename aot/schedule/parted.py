@@ -1,0 +1,163 @@
+"""Parts kernels of few long rows in two, on a GPU: what is reduced, and what is stored elementwise.
+
+A program has whole rows, or a block of columns, in one kernel with all that is computed of their
+elements. Of few rows there are few programs, and most of the device waits: a norm over each of 64
+columns of a long matrix has two. Reductions by themselves are shared by as many programs as there
+are places for, and so is what is computed of each element; the rows are read twice then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.rounding import is_rounded
+from aotc.aot.ir.size import typical
+from aotc.aot.ir.types import DTYPES, SHORT_FLOATS
+from aotc.aot.schedule.domain import cheapest, kept_index, row_domains
+from aotc.aot.schedule.group import Domain
+from aotc.aot.schedule.grow import Cluster, row_symbols
+from aotc.aot.schedule.pairs import between, one_pass
+from aotc.aot.schedule.trace import Access, Tracer, is_unrolled, reduction_index
+from aotc.aot.traits import TargetTraits
+
+SHARING = 16  # programs of one kernel that wait for each other, each with part of a row
+SHARED_LENGTH = 1 << 14  # elements of a row that they share
+COLUMNS = 32  # of a program
+PASSES = 1.5  # of the parted kernels for one of the whole: two reads and a write
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Cuts clusters of a graph; none for a CPU."""
+
+    users: Mapping[Node, tuple[Node, ...]]
+    outputs: Collection[Node]
+    traits: TargetTraits
+
+    @classmethod
+    def of(cls, graph: Graph, traits: TargetTraits) -> Parting:
+        """Of a graph on a target."""
+        return cls(graph.users(), frozenset(graph.outputs), traits)
+
+    def __call__(self, cluster: Cluster) -> Cluster:
+        """The cluster, or the first of its reductions alone where that is faster."""
+        if not self.traits.is_gpu or cluster.kind != "row" or not self._is_slow(cluster):
+            return cluster
+        reductions = self._first_reductions(cluster)
+        members = _behind(reductions, cluster.members)
+        tips = tuple(node for node in reductions if self._is_read(node, members))
+        return replace(cluster, tip=tips[-1], tips=tips, members=members, is_parted=True)
+
+    def _is_slow(self, cluster: Cluster) -> bool:
+        """Whether few programs take longer than two kernels of many."""
+        full = cluster.root_op.inputs[0].type
+        if cluster.tip.type.numel != full.numel:
+            return False
+        count = max(DTYPES[cluster.tip.dtype].itemsize_bytes, 2) * 2 * typical(full.numel)
+        together_ns = count * self.traits.byte_ns
+        programs = _programs(cluster, _domain(cluster, self.traits))
+        alone_ns = together_ns * max(1.0, self.traits.multiprocessors / programs)
+        return alone_ns > PASSES * together_ns + self.traits.launch_ns
+
+    def _first_reductions(self, cluster: Cluster) -> list[Node]:
+        """The reductions that wait for no other one, and those that the same pass gives."""
+        first, later = _levels(cluster)
+        rounded = frozenset(
+            node for node in cluster.members if node.dtype in SHORT_FLOATS and not is_rounded(node)
+        )
+        found = list(first)
+        for node in later:
+            paired = (each for each in first if one_pass(each, node, rounded))
+            if any(self._may_be_repeated(each, node) for each in paired):
+                found.append(node)
+        return found
+
+    def _may_be_repeated(self, first: Node, second: Node) -> bool:
+        """Whether what lies between the two is read elsewhere by elementwise kernels at most."""
+        inside = between(first, second) - {first}
+        readers = {user for node in inside for user in self.users[node]} - inside - {second}
+        is_cheap = all(user.kind in ("pointwise", "view", "reduce") for user in readers)
+        return is_cheap and not inside.intersection(self.outputs)
+
+    def _is_read(self, node: Node, members: Collection[Node]) -> bool:
+        """Whether a reduction is read outside, by itself or for what is computed again there."""
+        waiting, seen = [node], {node}
+        for each in waiting:  # which grows
+            if each in self.outputs or any(user not in members for user in self.users[each]):
+                return True
+            fresh = {user for user in self.users[each] if not _is_reduction(user)} - seen
+            seen |= fresh
+            waiting += fresh
+        return False
+
+
+def _programs(cluster: Cluster, domain: Domain) -> int:
+    """Programs of the kernel that the cluster is."""
+    if not domain.is_reduced_in_lanes:
+        return typical(domain.outer.extent) * ceil(typical(domain.lanes.extent) / COLUMNS)
+    kept, reduced = row_symbols(cluster.root_op)
+    is_shared = typical(reduced.extent) >= SHARED_LENGTH
+    return typical(kept.extent) * (SHARING if is_shared else 1)
+
+
+def _domain(cluster: Cluster, traits: TargetTraits) -> Domain:
+    """The loops that the kernel would have, if nothing before it were computed in it."""
+    root_op = cluster.root_op
+
+    def trace(domain: Domain) -> Tracer:
+        assert domain.reduced is not None
+        tracer = Tracer(lambda node: node.kind not in ("pointwise", "view"))
+        index = reduction_index(root_op, kept_index(domain), ix.of(domain.reduced))
+        tracer.visit(root_op.inputs[0], index)
+        return tracer
+
+    def stores(domain: Domain) -> list[Access]:
+        values = {}
+        if not domain.is_reduced_in_lanes:
+            values = {row_symbols(root_op)[0]: kept_index(domain)}
+        index = cluster.index[cluster.tip]
+        return [Access(cluster.tip, tuple(part.substitute(values) for part in index))]
+
+    return cheapest(row_domains(root_op), trace, stores, traits)
+
+
+def _levels(cluster: Cluster) -> tuple[list[Node], list[Node]]:
+    """The reductions that wait for no other one, and those that wait for some of these only."""
+    depth: dict[Node, int] = {}
+    levels: dict[int, list[Node]] = {}
+    for node in _in_order(cluster.tip, cluster.members):
+        below = max((depth.get(operand, 0) for operand in node.inputs), default=0)
+        depth[node] = below + _is_reduction(node)
+        if _is_reduction(node):
+            levels.setdefault(depth[node], []).append(node)
+    return levels[1], levels.get(2, [])
+
+
+def _is_reduction(node: Node) -> bool:
+    return node.kind == "reduce" and not is_unrolled(node)
+
+
+def _in_order(tip: Node, members: Collection[Node]) -> list[Node]:
+    """The members, operands first."""
+    found: dict[Node, None] = {}
+    waiting = [(tip, False)]
+    while waiting:
+        node, is_expanded = waiting.pop()
+        if is_expanded:
+            found[node] = None
+        elif node in members and node not in found:
+            waiting.append((node, True))
+            waiting += [(operand, False) for operand in node.inputs]
+    return list(found)
+
+
+def _behind(nodes: Collection[Node], members: Collection[Node]) -> set[Node]:
+    """The members that some of the nodes are computed from, and these."""
+    found: set[Node] = set()
+    for node in nodes:
+        found.update(_in_order(node, members))
+    return found
