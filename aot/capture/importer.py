@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from aotc.aot.capture import data_numbers
 from aotc.aot.capture.custom_ops import IMPORTS, called_op, ways_out
@@ -69,6 +70,25 @@ def to_array(tensor: torch.Tensor) -> Array:
     if plain.dtype == torch.bfloat16:
         plain = plain.view(torch.uint16)
     return numpy.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
+
+
+def _makes_constant(node: torch.fx.Node) -> bool:
+    """Whether the op reads no tensor and draws nothing: windows, grids, tables of torch's own."""
+    op, made = node.target, node.meta.get("val")
+    is_op = isinstance(op, torch._ops.OpOverload) and isinstance(made, torch.Tensor)
+    if not is_op or node.all_input_nodes or op._schema.is_mutable:
+        return False
+    return torch.Tag.nondeterministic_seeded not in op.tags
+
+
+def _computed(node: torch.fx.Node) -> torch.Tensor:
+    """What torch gives for such an op, on the CPU."""
+    named = dict(node.kwargs)
+    if any(each.name == "device" for each in node.target._schema.arguments):
+        named["device"] = torch.device("cpu")
+    with torch.no_grad(), unset_fake_temporarily():
+        found: torch.Tensor = node.target(*node.args, **named)
+    return found
 
 
 @dataclass
@@ -190,8 +210,7 @@ class Importer:
         else:
             row = complex_row(base, self.has_parts) if is_of_parts else ROWS.get(base)
         if row is None:
-            if not self._follows_refused(node, name):
-                self._leave(node, ways_out(node) or _data_dependence(node))
+            self._without_row(node, name)
             return
         arguments, seen = self._arguments(node)
         if arguments is None:
@@ -325,6 +344,12 @@ class Importer:
             if any(isinstance(each.meta["val"], torch.SymInt | torch.SymBool) for each in numbers):
                 return True
         return False
+
+    def _without_row(self, node: torch.fx.Node, name: str) -> None:
+        if _makes_constant(node):
+            self.values[node] = self._constant(node.name, _computed(node))
+        elif not self._follows_refused(node, name):
+            self._leave(node, ways_out(node) or _data_dependence(node))
 
     def _follows_refused(self, node: torch.fx.Node, name: str) -> bool:
         """Whether this is arithmetic on sizes of a result that was refused, and is listed."""

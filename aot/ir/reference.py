@@ -292,8 +292,10 @@ def scatter_rows(
     found = numpy.moveaxis(data.copy(), axis, 0)
     places = numpy.moveaxis(numpy.broadcast_to(index, source.shape), axis, 0)
     for place, row in zip(places, numpy.moveaxis(source, axis, 0), strict=True):
+        if not place.ndim:
+            place, row = place[None], row[None]
         inside = numpy.nonzero((place >= 0) & (place < len(found)))
-        target = (place[inside], *inside)
+        target = (place[inside], *(inside if found.ndim > 1 else ()))
         found[target] = found[target] + row[inside] if adds else row[inside]
     return numpy.moveaxis(found, 0, axis)
 

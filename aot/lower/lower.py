@@ -29,7 +29,7 @@ def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
     call = group.root_op
     assert call is not None
     if call.op == "placed":
-        return kernel_of(group, ON_MEMORY[call.attr("function")](call), traits)
+        return kernel_of(group, ON_MEMORY[call.attr("function")](call, traits), traits)
     if call.op == "native":
         spec: KernelSpec = extension("native kernels").lower_native(group, traits)
         return spec

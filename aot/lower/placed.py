@@ -25,6 +25,7 @@ from aotc.aot.lower.call import Called
 from aotc.aot.lower.spec import Scratch
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import block_of
+from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import (
     ATTENTION,
     GROUPED,
@@ -39,6 +40,9 @@ Block = Mapping[str, int]  # values of a candidate's configs
 Grid = tuple[Extent, Extent, Extent]
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 SCATTERED_BLOCK = 64  # elements of a program's block: small, so that every core gets some
+SCATTERED_CHUNK = 512  # places that a program looks at together, for those of its share
+LONGEST_TURN = 64  # rows that programs go over one after the other, each for a read and a write
+RESIDENT = 16  # programs of one warp on a multiprocessor of a GPU
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
 ORDERED_PROGRAMS = 32  # that share the rows that are put in order, each with memory of its own
@@ -91,7 +95,7 @@ def from_template(
 _attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
 
 
-def attention(node: Node) -> Called:
+def attention(node: Node, traits: TargetTraits) -> Called:
     """One program for each block of rows of a head."""
     (query, key, value, *masks), _, how = operands_of(node)
     batch, heads, rows, _ = query.shape
@@ -102,7 +106,7 @@ def attention(node: Node) -> Called:
     return _attention("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
 
 
-def attention_backward(node: Node) -> Called:
+def attention_backward(node: Node, traits: TargetTraits) -> Called:
     """One program for each head of keys."""
     (query, key, value, gradient, out, sums, *masks), stored, how = operands_of(node)
     ends = {"g": gradient, "out": out, "sums": sums}
@@ -149,9 +153,9 @@ def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
     return [{"BM": down, "BN": across} for down, across in sides]
 
 
-def scatter_rows(node: Node) -> Called:
+def scatter_rows(node: Node, traits: TargetTraits) -> Called:
     """A program has part of what lies within an index of `axis`, of all rows that may have one
-    place, and goes over these."""
+    place, and goes over these; on a GPU it has a share of the places where rows are many."""
     (data, index, source), _, how = operands_of(node)
     axis = how["axis"]
     rows = source.shape[axis]
@@ -159,6 +163,7 @@ def scatter_rows(node: Node) -> Called:
     block = min(power_above(inner), SCATTERED_BLOCK) if is_static((inner,)) else SCATTERED_BLOCK
     before = runs(source.shape[:axis], source.strides[:axis])
     (_, far), (within, near) = [(1, 0), (1, 0), *before][-2:]
+    is_shared = prod(index.shape) == rows
     numbers = {
         "ROWS": size_text(rows),
         "EXTENT": size_text(data.shape[axis]),
@@ -168,19 +173,31 @@ def scatter_rows(node: Node) -> Called:
         "FAR": size_text(far),
         "NEAR": size_text(near),
         "STEP": size_text(source.strides[axis]),
-        "SHARED": prod(index.shape) == rows,
+        "SHARED": is_shared,
         "ADDS": how["adds"],
         "BLOCK": block,
     }
+    function, grid = "scatter", (outer * how["distinct"], -(-inner // block), 1)
+    block = block if is_shared else 1
+    shares = _shares(rows, data.shape[axis], outer * -(-inner // block), traits)
+    if typical(rows) > LONGEST_TURN * typical(how["distinct"]) and shares > 1:
+        del numbers["DISTINCT"]
+        numbers |= {"SHARES": shares, "BLOCK": block, "CHUNK": SCATTERED_CHUNK}
+        function, grid = "scatter_shares", (outer * shares, -(-inner // block), 1)
     reads = {"place": index, "source": source}
-    grid = (outer * how["distinct"], -(-inner // block), 1)
     blocks: list[tuple[Block, Grid]] = [({}, grid)]
     return from_template(
-        SCATTER, "scatter", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
+        SCATTER, function, {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
     )
 
 
-def copy(node: Node) -> Called:
+def _shares(rows: Extent, extent: Extent, programs: Extent, traits: TargetTraits) -> int:
+    """Parts of the places that programs have for themselves, so that a GPU is full."""
+    wanted = RESIDENT * traits.multiprocessors // max(1, typical(programs))
+    return min(wanted, typical(extent), typical(rows))
+
+
+def copy(node: Node, traits: TargetTraits) -> Called:
     """A program copies a block of all elements."""
     (source,), _, _ = operands_of(node)
     count = prod(source.shape)
@@ -198,7 +215,7 @@ def copy(node: Node) -> Called:
     )
 
 
-def grouped_matmul(node: Node) -> Called:
+def grouped_matmul(node: Node, traits: TargetTraits) -> Called:
     """Of a dynamic number of rows blocks have few: each group that has some rows of a block
     computes all of them. The other blocks are what tuning tries."""
     (left, right, ends), _, _ = operands_of(node)
@@ -233,7 +250,7 @@ def grouped_matmul(node: Node) -> Called:
     )
 
 
-def order_rows(node: Node) -> Called:
+def order_rows(node: Node, traits: TargetTraits) -> Called:
     """A program puts rows in order, one after the other."""
     (data,), _, how = operands_of(node)
     rows, count, wanted = prod(data.shape[:-1]), data.shape[-1], how["wanted"]
@@ -270,7 +287,7 @@ def order_rows(node: Node) -> Called:
     return replace(called, arguments=(*called.arguments, *memory), scratch=scratch)
 
 
-def scan(node: Node) -> Called:
+def scan(node: Node, traits: TargetTraits) -> Called:
     """A program goes along rows, or blocks of columns, one after the other."""
     (data,), _, how = operands_of(node)
     (outer, count, inner), dtype = data.shape, node.inputs[0].dtype
@@ -313,7 +330,7 @@ def _accumulator(kind: str, dtype: str) -> str:
 
 
 # The kernels of `placed` ops.
-ON_MEMORY: dict[str, Callable[[Node], Called]] = {
+ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
     row.__name__: row
     for row in (
         attention,

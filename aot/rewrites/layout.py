@@ -395,7 +395,8 @@ def _unmerged(operand: Node, shape: Shape, groups: list[list[int]], root: Node) 
         return operand
     if operand.op == "reshape" and operand.inputs[0].shape == shape:
         return operand.inputs[0]
-    if operand.type.rank != root.type.rank or typical(operand.type.numel) * 8 > typical(root.type.numel):
+    is_small = typical(operand.type.numel) * 8 <= typical(root.type.numel)
+    if operand.type.rank != root.type.rank or not is_small:
         return None
     extents: list[Extent] = [1] * len(shape)
     for extent, group in zip(operand.shape, groups, strict=True):

@@ -25,6 +25,7 @@ from aotc.aot.rewrites import (
     order,
     rotary,
     scan,
+    scatter,
     tables,
     views,
     weights,
@@ -105,6 +106,7 @@ _CLEANING = (*algebra.RULES, *views.RULES)
 _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
+    Stage(MEMORY, function=scatter.sum_few_places, wants=_gpus),
     Stage(MEMORY, function=memory.place_ops),
     Stage("algebra", _CLEANING),
     Stage("attention-gradients", function=memory.join_gradients),

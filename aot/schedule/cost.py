@@ -13,6 +13,7 @@ from aotc.aot.schedule.attention import attention_operations
 from aotc.aot.schedule.trace import STORED, reduced_extents
 from aotc.aot.traits import TargetTraits
 
+MOVEMENT = frozenset({"concat", "take", "gather"})
 MOST_NODES = 1024  # behind a value whose cost is asked: more than a kernel ever computes
 
 
@@ -89,7 +90,11 @@ def is_worth_a_buffer(
     launch_ns = 0.0 if is_launched else traits.launch_ns
     store_ns = launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
 
+    # What only moves elements loads no more than who reads the buffer.
+    spared = DTYPES[node.dtype].itemsize_bytes if node.kind in MOVEMENT else 0
+
     def costs_more(work: float, loaded: int) -> bool:
+        loaded -= spared
         return extra * (work * traits.operation_ns + loaded * traits.byte_ns) > store_ns
 
     return costs_more(*chain(node, materialised, costs_more))

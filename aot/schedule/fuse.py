@@ -69,6 +69,10 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("pointwise", "call", "never", _IS_MEMORY),
         Fusion("unrolled", "call", "never", _IS_MEMORY),
         Fusion("view", "call", "never", _IS_MEMORY),
+        Fusion("lookup", "pointwise", "always", _MOVES),
+        Fusion("lookup", "row", "always", _MOVES),
+        Fusion("lookup", "matmul", "priced", f"a look-up for each element; {_PER_TILE}"),
+        Fusion("lookup", "attention", "always", _MOVES),
         Fusion("concat", "pointwise", "always", _CHOOSES),
         Fusion("concat", "row", "always", _CHOOSES),
         Fusion("concat", "matmul", "priced", f"loads and a choice a part; {_PER_TILE}"),
@@ -76,8 +80,9 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
     )
 }
 
-# pad, window, take and gather are read like views: their value is an element of an operand.
-_MOVEMENT = frozenset({"view", "pad", "window", "take", "gather"})
+# Read like views: their value is an element of an operand.
+_MOVEMENT = frozenset({"view", "pad", "window"})
+_LOOKUPS = frozenset({"take", "gather"})
 
 
 def fusion(producer: str, consumer: str) -> Fusion:
@@ -92,4 +97,6 @@ def _row_kind(kind: str) -> str:
     """The kind that the table has a row for."""
     if kind in _MOVEMENT:
         return "view"
+    if kind in _LOOKUPS:
+        return "lookup"
     return "call" if kind == "torch" else kind.removesuffix("_packed")

@@ -18,7 +18,7 @@ _MOST_BETWEEN = 32  # nodes between two reductions of a pair: there are fewer
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What the pass computes; distances from the mean may be `factor` times those of the elements."""
+    """What the pass computes; distances from a mean may be `factor` times those of the elements."""
 
     kind: Literal["exponentials", "moments"]
     factor: float = 1.0

@@ -35,7 +35,10 @@ def channels_last(model: torch.nn.Module, args: tuple[Any, ...], named: dict[str
     """A model of images in channels-last memory, its faster form; any other as it is."""
     if any(isinstance(each, torch.nn.Conv2d) for each in model.modules()):
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        args = tuple(value.contiguous(memory_format=torch.channels_last) for value in args)
+        args = tuple(
+            value.contiguous(memory_format=torch.channels_last) if value.dim() == 4 else value
+            for value in args
+        )
     return model, args, named
 
 

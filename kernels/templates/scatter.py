@@ -2,8 +2,11 @@
 
 `out[outer, place, inner]` takes `source[outer, m, inner]` for m = 0, 1, …, so that the last write
 wins and sums have one order on every device and at every call, which atomics would not give. Rows
-that differ in m % DISTINCT never have one place. A program has one `outer`, one m % DISTINCT and
-BLOCK of `inner` to itself. Places outside of the tensor are left out.
+that differ in m % DISTINCT never have one place. Places outside of the tensor are left out.
+
+`scatter`: a program has one `outer`, one m % DISTINCT and BLOCK of `inner` to itself, and goes over
+the rows. `scatter_shares`: it has a share of the places besides, and looks at the places of CHUNK
+rows at once for those of its share.
 """
 
 from __future__ import annotations
@@ -48,3 +51,53 @@ def scatter(
         tl.store(target, value, mask=is_written)
         # The next row may name the same places.
         tl.debug_barrier()
+
+
+@triton.jit
+def scatter_shares(
+    out_ptr,  # as `scatter` has them
+    place_ptr,
+    source_ptr,
+    ROWS,
+    EXTENT,
+    INNER,
+    WITHIN,
+    FAR,
+    NEAR,
+    STEP,
+    SHARES,
+    SHARED: tl.constexpr,
+    ADDS: tl.constexpr,
+    BLOCK: tl.constexpr,  # 1 where the places are not SHARED
+    CHUNK: tl.constexpr,
+):
+    outer = tl.program_id(0).to(tl.int64) // SHARES
+    share = (EXTENT + SHARES - 1) // SHARES
+    first = (tl.program_id(0) % SHARES) * share
+    end = tl.minimum(first + share, EXTENT)
+    inner = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    is_inner = inner < INNER
+    rows_ptr = source_ptr + (outer // WITHIN) * FAR + (outer % WITHIN) * NEAR + inner
+    out_ptr += outer * EXTENT * INNER + inner
+    chunk = tl.arange(0, CHUNK)
+    NONE: tl.constexpr = CHUNK << 32  # above the key of every row
+    for start in range(0, ROWS, CHUNK):
+        row = start + chunk
+        if SHARED:
+            element = row.to(tl.int64)
+        else:
+            element = (outer * ROWS + row) * INNER + tl.program_id(1)
+        place = tl.load(place_ptr + element, mask=row < ROWS, other=-1).to(tl.int64)
+        is_own = (place >= first) & (place < end)
+        # The row's number in the upper half, its place in the lower: the least is the next row.
+        keys = tl.where(is_own, (chunk.to(tl.int64) << 32) | place, NONE)
+        key = tl.min(keys, axis=0)
+        while key < NONE:
+            target = out_ptr + (key & 0xFFFFFFFF) * INNER
+            value = tl.load(rows_ptr + (start + (key >> 32)) * STEP, mask=is_inner)
+            if ADDS:
+                value += tl.load(target, mask=is_inner)
+            tl.store(target, value, mask=is_inner)
+            # The next row may name the same place.
+            tl.debug_barrier()
+            key = tl.min(tl.where(keys > key, keys, NONE), axis=0)

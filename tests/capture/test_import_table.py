@@ -47,6 +47,16 @@ def arithmetic(x, ids):
     )
 
 
+def made_of_nothing(x):
+    """Ops that read no tensor: torch computes them once."""
+    window = torch.hann_window(16) * torch.kaiser_window(16, periodic=False)
+    return (
+        x * window + torch.blackman_window(16),
+        torch.tril_indices(4, 4),
+        torch.bartlett_window(5),
+    )
+
+
 def activations(x):
     return (
         F.gelu(x) + F.gelu(x, approximate="tanh"),
@@ -211,6 +221,7 @@ class Norms(nn.Module):
 
 CASES = {
     "arithmetic": (arithmetic, (X, IDS)),
+    "made of nothing": (made_of_nothing, (X,)),
     "activations": (activations, (X,)),
     "reductions": (reductions, (X, MASK)),
     "movement": (movement, (X, IDS)),

@@ -50,6 +50,9 @@ PRODUCERS: dict[str, Callable[[], Node]] = {
     "unrolled": _unrolled,
     "window-sum": _window_sum,
     "join": lambda: b.concat([op("exp", operand(f"x{at}", 1, 2, 32, 4)) for at in range(8)], 3),
+    "lookup": lambda: make(
+        "take", (operand("x", 1, 2, 90, 32), operand("places", 32, dtype="i64")), {"axis": 2}
+    ),
     "concat": lambda: b.concat([operand("x", 1, 2, 32, 16), operand("y", 1, 2, 32, 16)], 3),
     "row": lambda: softmax(_input("x"), 3),
     "matmul": lambda: op("matmul", _input("x"), _input("y")),

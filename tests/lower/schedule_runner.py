@@ -54,8 +54,12 @@ class Job:
             for node in group.reads:
                 if node not in names:
                     self._store(names, node, plan.graph.constants[node.attr("name")].array)
+            updated = {result: operand for operand, result in group.updates}
             for root in group.roots:
-                self._store(names, root.node, self._poison(root.node))
+                if root.node in updated:  # written where the operand lies
+                    names[root.node] = names[updated[root.node]]
+                else:
+                    self._store(names, root.node, self._poison(root.node))
             chosen = candidate(spec) if callable(candidate) else _chosen(spec, candidate)
             launch = self._launch(group, spec, names, chosen)
             launch["args"] += [self.sizes[dim.name] for dim in spec.sizes]

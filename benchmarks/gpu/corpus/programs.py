@@ -191,7 +191,7 @@ def sample(logits: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, tor
 def histogram(x: torch.Tensor) -> torch.Tensor:
     """Counts of 256 cells between -4 and 4 of each row."""
     cell = ((x + 4) * 32).clamp(0, 255).long()
-    return torch.zeros(x.shape[0], 256, device=x.device).scatter_add(1, cell, torch.ones_like(x))
+    return x.new_zeros(x.shape[0], 256).scatter_add(1, cell, torch.ones_like(x))
 
 
 def columns(x: torch.Tensor) -> torch.Tensor:

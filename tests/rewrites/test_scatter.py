@@ -1,0 +1,51 @@
+"""Rows added at few places become one sum for each place; other rows stay as they are."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.reference import interpret
+from aotc.aot.rewrites.scatter import sum_few_places
+
+# Data, axis, rows, whether each element has a place of its own, whether sums replace the rows.
+CASES = (
+    ((10,), 0, 5000, False, True),
+    ((4, 7, 3), 1, 3000, False, True),
+    ((2, 5, 6), 1, 1000, True, True),
+    ((1, 9), 0, 400, False, True),
+    ((30_000, 4), 0, 900, False, False),
+)
+
+
+def _leaf(name, shape, dtype):
+    return make("input", (), {"name": name, "dtype": dtype, "shape": tuple(shape)})
+
+
+def _graph(shape, axis, rows, has_own_places, *, adds=True, dtype="f64"):
+    source = (*shape[:axis], rows, *shape[axis + 1 :])
+    index = source if has_own_places else [rows if at == axis else 1 for at in range(len(shape))]
+    inputs = (_leaf("data", shape, dtype), _leaf("at", index, "i32"), _leaf("rows", source, dtype))
+    written = make("scatter_rows", inputs, {"axis": axis, "adds": adds, "distinct": 1})
+    return Graph(inputs, (written,), ("data", "at", "rows"), ("out",), {})
+
+
+@pytest.mark.parametrize(("shape", "axis", "rows", "has_own_places", "is_summed"), CASES)
+def test_sums_are_those_of_rows_added_in_turn(shape, axis, rows, has_own_places, is_summed):
+    graph = _graph(shape, axis, rows, has_own_places)
+    found, count = sum_few_places(graph)
+    assert count == is_summed
+    generator = numpy.random.default_rng(rows)
+    arrays = [
+        generator.integers(-2, shape[axis] + 2, node.shape, "int32")
+        if node.dtype == "i32"
+        else generator.standard_normal(node.shape)
+        for node in graph.inputs
+    ]
+    (expected,), (sums,) = interpret(graph, arrays), interpret(found, arrays)
+    numpy.testing.assert_allclose(sums, expected, rtol=1e-12, atol=1e-10)
+
+
+def test_written_rows_stay():
+    assert sum_few_places(_graph((10,), 0, 5000, False, adds=False))[1] == 0
