@@ -40,7 +40,8 @@ def _is_better(node: Node) -> bool:
     rows, places = typical(node.inputs[2].shape[axis]), typical(node.shape[axis])
     programs = min(places, max(1, PROGRAMS // (outer * ceil(inner / INNER_BLOCK))))
     in_turn_ns = rows / node.attr("distinct") / programs * TURN_NS
-    return outer * places * inner * rows * COMPARED_NS < in_turn_ns
+    compared_ns = outer * places * inner * rows * COMPARED_NS
+    return bool(compared_ns < in_turn_ns)
 
 
 def _sums(node: Node) -> Node:

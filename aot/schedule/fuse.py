@@ -80,14 +80,14 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
     )
 }
 
-# Read like views: their value is an element of an operand.
-_MOVEMENT = frozenset({"view", "pad", "window"})
-_LOOKUPS = frozenset({"take", "gather"})
+# Their value is an element of an operand: read like a view, but for those that have rows above.
+_MOVEMENT = frozenset({"view", "pad", "window", "concat", "take", "gather"})
+_PRODUCERS = {"concat": "concat", "take": "lookup", "gather": "lookup"}
 
 
 def fusion(producer: str, consumer: str) -> Fusion:
     """The row for a node or group kind that feeds a node or group kind."""
-    produced = _row_kind(producer)
+    produced = _PRODUCERS.get(producer) or _row_kind(producer)
     consumed = _row_kind(consumer)
     missing = Fusion(produced, consumed, "never", "no row allows it")
     return FUSIONS.get((produced, consumed), missing)
@@ -97,6 +97,4 @@ def _row_kind(kind: str) -> str:
     """The kind that the table has a row for."""
     if kind in _MOVEMENT:
         return "view"
-    if kind in _LOOKUPS:
-        return "lookup"
     return "call" if kind == "torch" else kind.removesuffix("_packed")
