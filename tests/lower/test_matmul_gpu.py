@@ -209,7 +209,9 @@ def test_the_cases_use_every_form():
 
 def many_loads(parts: int = 4) -> Node:
     """A product whose left operand is chosen among several buffers for each element."""
-    rows = [operand(f"part{number}", 256, 512, dtype="f32") for number in range(parts)]
+    rows = [
+        operand(f"part{number}", 4, 512, dtype="f32") for number in range(parts)
+    ]  # few: not stored
     return op("matmul", b.concat(rows, 0), weight("w", 512, 1024, dtype="f32"))
 
 
