@@ -18,10 +18,12 @@ import stat
 import tempfile
 from collections.abc import Iterator
 
+from aotc.runtime import settings
 from aotc.runtime.errors import EnvironmentFault, environment_fault
 
 NO_LOCKS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK)  # NFS: EBADF
 ATTEMPTS = 16
+_own: set[str] = set()  # folders of this process: one that a signal ends deletes them
 
 
 class FolderUnsafe(EnvironmentFault):
@@ -31,12 +33,25 @@ class FolderUnsafe(EnvironmentFault):
     hint = "set TMPDIR to a folder of your own"
 
 
+def temporary_folder() -> str:
+    """The system's folder of temporary files: TMPDIR, or /tmp and others where that cannot be
+    written. Raises `EnvironmentFault`."""
+    try:
+        return os.path.abspath(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        path = settings.temporary_folder()
+        detail = (
+            "no folder for temporary files can be written, neither this one nor those of the system"
+        )
+        raise EnvironmentFault(action="write into", path=path, detail=detail) from error
+
+
 def user_folder() -> str:
     """The folder of this user's temporary files and locks, made where it is missing.
 
     Raises `FolderUnsafe` and `EnvironmentFault`.
     """
-    path = os.path.join(os.path.abspath(tempfile.gettempdir()), f"aotc-{os.geteuid()}")
+    path = os.path.join(temporary_folder(), f"aotc-{os.geteuid()}")
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
@@ -65,6 +80,7 @@ def make_owned(kind: str) -> tuple[str, int]:
         sweep(parent)
         for _ in range(ATTEMPTS):
             path = os.path.join(parent, f"{kind}-{secrets.token_hex(8)}")
+            keep_track(path)
             os.mkdir(path, 0o700)
             try:
                 descriptor = lock_folder(path)
@@ -90,8 +106,21 @@ def owned(kind: str) -> Iterator[str]:
 
 def remove(path: str) -> None:
     """Delete a directory with all that is in it, as far as that is possible; never fails."""
+    _own.discard(path)
     with contextlib.suppress(OSError):  # which `ignore_errors` lets through where `fstat` fails
         shutil.rmtree(path, ignore_errors=True)
+
+
+def keep_track(path: str) -> None:
+    """Note a folder that this process is about to make, until `remove` deletes it."""
+    _own.add(path)
+
+
+def remove_own() -> None:
+    """Delete what `keep_track` has noted and nobody removed: a signal may come between the
+    making of a folder and the block that removes it."""
+    for path in list(_own):
+        remove(path)
 
 
 def sweep(parent: str | None = None) -> int:

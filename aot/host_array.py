@@ -116,14 +116,14 @@ def read_npy(path: Path) -> HostArray:
         raise InputFileError(path=path, detail=str(error)) from None
 
 
-def write_npy(path: Path, array: HostArray) -> None:
-    """Write a .npy file of version 1.0, as `numpy.save` does."""
+def npy_bytes(array: HostArray) -> bytes:
+    """A .npy file of version 1.0, as `numpy.save` writes it."""
     kind = DTYPES[array.dtype].numpy
     head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {array.shape}, }}"
     prefix_bytes = len(MAGIC) + 4
     padding = -(prefix_bytes + len(head) + 1) % 64
     text = f"{head}{' ' * padding}\n".encode("latin1")
-    path.write_bytes(MAGIC + b"\x01\x00" + struct.pack("<H", len(text)) + text + array.data)
+    return MAGIC + b"\x01\x00" + struct.pack("<H", len(text)) + text + array.data
 
 
 def difference(found: HostArray, expected: HostArray) -> float:

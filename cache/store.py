@@ -244,9 +244,10 @@ class Store:
         name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
         staged = self.root / "staging" / name
         self._make_folders("staging")
-        staged.mkdir(mode=0o700)
-        held = hold(staged)
+        held = -1
         try:
+            staged.mkdir(mode=0o700)
+            held = hold(staged)
             rows = []
             for file, data in sorted(files.items()):
                 _write(staged / file, data)

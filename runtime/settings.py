@@ -214,7 +214,8 @@ def check_project(project: Mapping[str, Any]) -> None:
 
 
 def cache_dir(flag: str | None = None, project: Mapping[str, Any] | None = None) -> Reading:
-    """Folder of the artifact cache: `AOTC_CACHE_DIR`, `$XDG_CACHE_HOME/aotc`, `~/.cache/aotc`."""
+    """Folder of the artifact cache: `AOTC_CACHE_DIR`, `$XDG_CACHE_HOME/aotc`, `~/.cache/aotc`;
+    for a user without a home, as in containers, `aotc-cache-UID` in the temporary folder."""
     own = read("AOTC_CACHE_DIR", flag, project)
     if own.value is not None:
         return own
@@ -222,7 +223,15 @@ def cache_dir(flag: str | None = None, project: Mapping[str, Any] | None = None)
     if base is not None:
         return Reading("AOTC_CACHE_DIR", os.path.join(base, "aotc"), "XDG_CACHE_HOME")
     home = os.path.expanduser("~")
+    if not os.path.isabs(home):  # no HOME, and no line in the system's table of users
+        folder = os.path.join(temporary_folder(), f"aotc-cache-{os.geteuid()}")
+        return Reading("AOTC_CACHE_DIR", folder, "default")
     return Reading("AOTC_CACHE_DIR", os.path.join(home, ".cache", "aotc"), "default")
+
+
+def temporary_folder() -> str:
+    """The folder of temporary files that the environment asks for."""
+    return os.path.abspath(os.environ.get("TMPDIR") or "/tmp")
 
 
 def environment_without(prefix: str) -> dict[str, str]:

@@ -37,6 +37,11 @@ EXIT_CODES = {
     7: "environment: disk, memory, permission, a device, a package that is not installed",
     70: "a bug in aotc: please report it",
 }
+SIGNAL_EXIT_CODES = {
+    129: "the terminal was closed (SIGHUP)",
+    130: "interrupted, by ctrl-c (SIGINT)",
+    143: "terminated, as by `kill` and `docker stop` (SIGTERM)",
+}
 
 
 def main() -> int:
@@ -86,7 +91,13 @@ def commands() -> str:
             ((f"[`aotc {name}`](#aotc-{name})", line) for name, (_, line) in COMMANDS.items()),
         ),
         "## Exit codes",
-        _table(("exit", "what it means"), [(0, "done"), *EXIT_CODES.items()]),
+        _table(
+            ("exit", "what it means"),
+            [(0, "done"), *EXIT_CODES.items(), *SIGNAL_EXIT_CODES.items()],
+        ),
+        "A command that a signal ends prints one line, ends its processes and deletes its "
+        "temporary files. What it was writing is there whole or not at all; kernels that were "
+        "compiled are in the cache.",
     ]
     context = click.Context(program, info_name="aotc")
     for name in COMMANDS:

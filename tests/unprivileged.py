@@ -9,7 +9,8 @@ PR_CAPBSET_DROP = 24
 CAPABILITIES = (1, 2, 3)
 
 
-def _drop():
+def drop():
+    """Give up the rights of root over files, before a program begins."""
     prctl = ctypes.CDLL(None).prctl
     for capability in CAPABILITIES:
         prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails for a user who has none anyway
@@ -20,7 +21,7 @@ def run(command, given=None, **environment):
     return subprocess.run(
         [str(word) for word in command],
         env={**os.environ, **{name: str(value) for name, value in environment.items()}},
-        preexec_fn=_drop,
+        preexec_fn=drop,
         input=given,
         capture_output=True,
         text=True,

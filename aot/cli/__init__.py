@@ -13,9 +13,17 @@ def main() -> None:
     file and child process has been closed by its own block by now.
     """
     _open_streams()
-    from aotc.aot.cli.program import run
+    from aotc.aot.cli import signals
 
-    code = run()
+    signals.catch()
+    try:
+        from aotc.aot.cli.program import run
+
+        code = run()
+        signals.end()
+    except KeyboardInterrupt as end:  # before the command began, or when it had ended
+        word, code = signals.ending(end)
+        print(f"error: {word}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # the reader of a pipe went away
             stream.flush()
@@ -23,7 +31,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Give closed streams a place, and have each write any text.
+    """Give closed streams a place, and have each write any text; errors never fail to be written.
 
     Where standard output is closed, the next file that is opened has its number, and what native
     code or a child process prints would go into that file. A name that is no text of the locale's
@@ -37,6 +45,26 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stderr = io.TextIOWrapper(
+        _Errors(2, "wb", closefd=False),
+        encoding=sys.stderr.encoding,
+        errors="backslashreplace",
+        line_buffering=True,
+        write_through=True,
+    )
+
+
+class _Errors(io.FileIO):
+    """Standard error. A full disk or a pipe without a reader takes progress and warnings away, but
+    no command fails because of that."""
+
+    def write(self, data: object, /) -> int:
+        """The number of bytes, all of them."""
+        left = memoryview(data)  # type: ignore[arg-type]
+        nbytes = len(left)
+        with contextlib.suppress(OSError):
+            while left:
+                left = left[super().write(left) or 0 :]
+        return nbytes

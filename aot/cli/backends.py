@@ -128,13 +128,13 @@ def begin(name: str, out: Path | None) -> None:
     folder = out or Path(name)
     if folder.exists():
         raise FolderTaken(path=str(folder))
-    folder.mkdir(parents=True)
     names = {"library.cpp": f"{name}.cpp", "test.py": f"test_{name}.py"}
     try:
+        folder.mkdir(parents=True)
         for template in sorted(SKELETON.glob("*.in")):
             target = folder / names.get(template.stem, template.stem)
             target.write_text(template.read_text().replace("@NAME@", name))
-    except OSError:
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     click.echo(f"{folder}: `make` builds lib{name}.so, `make test` calls it")

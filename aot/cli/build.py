@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.aot.cli import flags
+from aotc.aot.cli.output import check_place, write_output
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, cache_layers, setting
@@ -108,6 +109,7 @@ def command(
     for spec, place in places.items():
         check_free(str(place), given["force"])
         refuse_missing_file(spec)
+    check_place(log)
     require_build_extra("aotc build")
     started_s = time.perf_counter()
     if sys.__stderr__ and not faulthandler.is_enabled():
@@ -134,7 +136,7 @@ def command(
         progress.stop()
     if log is not None:
         logged = records if len(records) > 1 else records[0]
-        log.write_text(json.dumps(logged, indent=2, sort_keys=True) + "\n")
+        write_output(log, json.dumps(logged, indent=2, sort_keys=True).encode() + b"\n")
 
 
 def bundle_paths(specs: Sequence[str], out: Path) -> dict[str, Path]:

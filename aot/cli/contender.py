@@ -18,8 +18,10 @@ import time
 
 STARTED_S = time.perf_counter()
 
+import ctypes  # noqa: E402
 import json  # noqa: E402  # the clock starts before anything is imported
 import shutil  # noqa: E402
+import signal  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
@@ -42,16 +44,23 @@ class Subject:
 
 
 WARMUP_CALLS = 5
+PR_SET_PDEATHSIG = 1
 PACKAGE, INPUTS = "model.pt2", "inputs.pt"
 NO_COMPILER = "{} needs a C++ compiler, and none is on the PATH"
 
 
 def main(arguments: list[str]) -> None:
     """Run one of the three modes; see the module."""
+    end_with_parent()
     try:
         _main(*arguments)
     except AotcError as error:
         say({"skipped": str(error), "error": error.as_map()})
+
+
+def end_with_parent() -> None:
+    """Have the system end this process when the one that started it has ended, however that was."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _main(mode: str, *rest: str) -> None:

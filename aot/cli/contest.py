@@ -199,8 +199,12 @@ def once(*arguments: str) -> dict[str, Any]:
 @contextmanager
 def finished(process: subprocess.Popen[str]) -> Iterator[tuple[str, int]]:
     """The output and exit status of a process that is waited for."""
-    out, _ = process.communicate()
-    yield out, process.returncode
+    try:
+        out, _ = process.communicate()
+        yield out, process.returncode
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _start(*arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:

@@ -24,6 +24,7 @@ from aotc.aot.cli.printing import (
     texts_of,
     usage_texts,
 )
+from aotc.aot.cli.signals import ending
 from aotc.aot.cli.suggesting import SuggestingGroup, near
 from aotc.aot.extensions import EXTENSIONS, extension
 from aotc.aot.version import VERSION
@@ -61,7 +62,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "Print the completion script of a shell."),
 }
 
-INTERRUPTED_EXIT_CODE = 130
 CLOSED_PIPE_EXIT_CODE = 141  # that of a program which SIGPIPE ends
 
 EPILOG = """\b
@@ -70,7 +70,7 @@ exit codes:
   1 negative answer (mismatch)      5 incompatible machine or runtime
   2 usage                           6 integrity, signature
   3 unsupported model or operation  7 environment (disk, permission, lock)
-  70 internal bug                   130 interrupted
+  70 internal bug                   130, 143, 129 ended by a signal
 
 \b
 first steps:
@@ -81,30 +81,33 @@ first steps:
 """
 
 
-class PipeClosed(Exception):
-    """A `BrokenPipeError` on its way past click, which would end the program with 1."""
+class PastClick(Exception):
+    """An exception on its way past click, which would print a line of its own or end with 1."""
 
-    def __init__(self, error: BrokenPipeError) -> None:
+    def __init__(self, error: Exception | KeyboardInterrupt) -> None:
         super().__init__(error)
         self.error = error
+
+
+CLICKS_OWN = (BrokenPipeError, EOFError, KeyboardInterrupt)
 
 
 class CommandTable(SuggestingGroup):
     """A click group whose commands are imported when they are called."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        """As click's; raises `PipeClosed` where the help has no reader."""
+        """As click's; raises `PastClick`, as where the help has no reader."""
         try:
             return super().make_context(*arguments, **options)
-        except BrokenPipeError as error:
-            raise PipeClosed(error) from error
+        except CLICKS_OWN as error:
+            raise PastClick(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click's; raises `PipeClosed`."""
+        """As click's; raises `PastClick`."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise PipeClosed(error) from error
+        except CLICKS_OWN as error:
+            raise PastClick(error) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of their use."""
@@ -162,15 +165,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if as_json:
             _report("usage", error.exit_code, usage_texts(error), _usage_fields(error))
         return print_usage(error)
-    except (click.Abort, KeyboardInterrupt):
-        if as_json:
-            _report("interrupted", INTERRUPTED_EXIT_CODE, ("interrupted", ""))
-        print("error: interrupted", file=sys.stderr)
-        return INTERRUPTED_EXIT_CODE
-    except PipeClosed as end:
+    except (click.Abort, KeyboardInterrupt) as end:
+        return _interrupted(end, as_json)
+    except PastClick as end:
+        if isinstance(end.error, KeyboardInterrupt):
+            return _interrupted(end.error, as_json)
         return _failed(end.error, as_json)
     except Exception as error:
         return _failed(error, as_json)
+
+
+def _interrupted(error: BaseException, as_json: bool) -> int:
+    """A signal asked the command to end; returns the exit code."""
+    from aotc.aot.folders import remove_own
+
+    remove_own()
+    word, code = ending(error)
+    if as_json:
+        _report(word, code, (word, ""))
+    print(f"error: {word}", file=sys.stderr)
+    return code
 
 
 def _flushed(code: int) -> int:
@@ -204,6 +218,8 @@ def _failed(error: Exception, as_json: bool) -> int:
         return _output_failed(error)
     if isinstance(error, OSError) and error.filename is not None:  # a path of the user's
         error = environment_fault("use", os.fsdecode(error.filename), error)
+    elif isinstance(error, FileNotFoundError) and not _has_folder():
+        error = environment_fault("use", "the current folder", error)
     code, exit_code = getattr(error, "code", None), getattr(error, "exit_code", None)
     if code is None or exit_code is None:
         if as_json:
@@ -213,6 +229,14 @@ def _failed(error: Exception, as_json: bool) -> int:
         fields = error.as_map()["fields"] if isinstance(error, AotcError) else {}
         _report(str(code), int(exit_code), texts_of(error), fields)
     return print_error(error)
+
+
+def _has_folder() -> bool:
+    """Whether the folder that the command was called in is still there."""
+    try:
+        return bool(os.getcwd())  # noqa: PTH109
+    except OSError:
+        return False
 
 
 def _report(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 import time
@@ -12,6 +14,7 @@ from aotc.aot.stages import Progress, Quiet, StageTime
 BAR_TICK_S = 1.0
 LINE_TICK_S = 15.0  # a log keeps every line
 BAR_CELLS = 24
+COLUMNS = 80  # where nobody says how many
 
 
 class Lines:
@@ -79,10 +82,17 @@ class Bar(Lines):
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
     def _running(self, line: str) -> None:
-        print(f"\r\033[K{line[:100]}", end="", file=sys.stderr, flush=True)
+        print(f"\r\033[K{line[: _columns() - 1]}", end="", file=sys.stderr, flush=True)
 
     def _say(self, line: str) -> None:
         print(f"\r\033[K{line}", file=sys.stderr, flush=True)
+
+
+def _columns() -> int:
+    """How wide the terminal is now: a longer line would wrap, and could not be rewritten."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
+    return COLUMNS
 
 
 def progress_for(is_quiet: bool) -> Progress:

@@ -30,7 +30,10 @@ def project_table() -> Mapping[str, Any]:
 
     Raises ProjectFileInvalid, and SettingUnknown for a key that no setting has.
     """
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was deleted
+        return {}
     for folder in (here, *here.parents):
         path = folder / "pyproject.toml"
         if path.is_file():

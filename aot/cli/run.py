@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.aot.cli import flags
+from aotc.aot.cli.output import write_output
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.errors import InputArgumentError
 from aotc.aot.host_array import (
@@ -17,9 +18,9 @@ from aotc.aot.host_array import (
     difference,
     draw,
     host_arrays,
+    npy_bytes,
     outputs_of,
     read_npy,
-    write_npy,
 )
 from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.comparison import Comparison
@@ -80,7 +81,7 @@ def command(
         ended_s = time.perf_counter()
         results = host_arrays(called.outputs, found)
     for name, path in targets.items():
-        write_npy(path, results[name])
+        write_output(path, npy_bytes(results[name]))
     checks = []
     for name, path in references.items():
         limit = golden.tolerances.get(name, DEFAULT_TOLERANCE) if tolerance is None else tolerance

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Self
 
 from aotc.aot.errors import OutputExists, UserError
-from aotc.aot.folders import lock_folder, remove, remove_abandoned
+from aotc.aot.folders import keep_track, lock_folder, remove, remove_abandoned
 from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, MANIFEST_NAME
 from aotc.runtime.errors import environment_fault
 
@@ -119,6 +119,7 @@ class Staging:
         """A fresh locked directory; another writer's clean-up may take one before it is locked."""
         for _ in range(ATTEMPTS):
             path = self._beside("staging")
+            keep_track(path)
             os.mkdir(path, FOLDER_MODE)
             try:
                 descriptor = lock_folder(path)

@@ -62,20 +62,28 @@ def write_spec(
     if needs_source:
         imports += ["", "from aotc.aot.capture.user_code import import_code"]
         lines.append(_SOURCE.format(source=source))
-    path.write_text(
-        _FILE.format(
-            title=title,
-            imports="\n".join([*imports, "", *lines]),
-            count=piece.operations,
-            total=total,
-            parameters=parameters if registered else "",
-            forward=textwrap.indent(forward, " " * 4),
-            inputs="(" + "".join(f"{text[name]}, " for name in piece.inputs).strip() + ")",
-            decompositions=_DECOMPOSITIONS if needs_source else "",
-        )
+    source_text = _FILE.format(
+        title=title,
+        imports="\n".join([*imports, "", *lines]),
+        count=piece.operations,
+        total=total,
+        parameters=parameters if registered else "",
+        forward=textwrap.indent(forward, " " * 4),
+        inputs="(" + "".join(f"{text[name]}, " for name in piece.inputs).strip() + ")",
+        decompositions=_DECOMPOSITIONS if needs_source else "",
     )
-    if has_values:
-        torch.save({name: value.clone() for name, value in values.items()}, path.with_suffix(".pt"))
+    try:
+        if has_values:
+            torch.save({name: value.clone() for name, value in values.items()}, _values_of(path))
+        path.write_text(source_text)
+    except BaseException:  # a signal too: both files or none
+        path.unlink(missing_ok=True)
+        _values_of(path).unlink(missing_ok=True)
+        raise
+
+
+def _values_of(path: Path) -> Path:
+    return path.with_suffix(".pt")
 
 
 def _has_ops_of_users(piece: Piece) -> bool:

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import linecache
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from aotc.aot.errors import CompileError
-from aotc.aot.folders import make_owned, owned
+from aotc.aot.folders import make_owned, owned, remove
 from aotc.aot.targets import elf
 from aotc.aot.targets.cuda.machines import BACKEND
 from aotc.aot.tasks.worker import BODY_FILE
@@ -245,7 +244,7 @@ def compile_module(llvm_ir: str, exports: Sequence[Export], cpu: str) -> Object:
         raise CodeGenerationError(
             step="compiling", name=name, reason=reason, source=str(body)
         ) from error
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(path)
     os.close(lock)
     return Object(data, assembly, optimized)
 
@@ -331,7 +330,8 @@ def link(objects: Mapping[str, bytes]) -> bytes:
             path.write_bytes(objects[name])
             paths.append(path)
         script, library = Path(folder, "inputs.ld"), Path(folder, "library.so")
-        script.write_text(f"INPUT({' '.join(str(path) for path in paths)})\n")
+        quoted = " ".join(f'"{path}"' for path in paths)  # TMPDIR may have spaces
+        script.write_text(f"INPUT({quoted})\n")
         try:
             amd.link_hsaco(str(script), str(library))
         except RuntimeError as error:

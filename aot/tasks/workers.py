@@ -14,7 +14,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.aot.errors import KernelFailed
-from aotc.aot.folders import make_owned
+from aotc.aot.folders import make_owned, remove, temporary_folder
 from aotc.aot.tasks.task import (
     Batch,
     Devices,
@@ -66,7 +65,7 @@ class Workers(Executor):
         into the cache either, as far as the system can do that (`confine.py`).
         """
         self.count = max(1, len(os.sched_getaffinity(0)) if count is None else count)
-        self.keep = Path(tempfile.gettempdir()) if keep is None else keep
+        self.keep = Path(temporary_folder()) if keep is None else keep
         self.timeout_seconds = timeout_seconds
         self.is_confined = is_confined
         self.shares_files = not is_confined
@@ -267,7 +266,7 @@ class _Worker:
             self._requests.close()
         self.replies.close()
         self._errors.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(str(self.folder))
         os.close(self._lock)
 
 
