@@ -134,6 +134,12 @@ class DeviceSession(Session):
         finally:
             self._turn.release()
 
+    def _run_here(self) -> None:
+        stream = self._own_stream
+        if stream is None:
+            stream = current(self._ordinal) or LEGACY
+        self._run(stream)
+
     def _another(self) -> DeviceSession:
         return DeviceSession(self._program, self._own_stream, self.memory, self.sizes)
 

@@ -368,13 +368,18 @@ class Session:
 
         addresses: of the first byte of each array; shapes: those of the inputs, a tuple of ints
         each, with dynamic sizes. Raises what `Program` raises for sizes that do not fit.
-        Of programs of one entry.
+        Of programs of one entry. On a device it runs on the session's stream, else on the one that
+        is current for torch.
         """
         if self._known is not None:
             self._enter_shapes(shapes)
         if addresses != self._last:
             self._addresses[:] = addresses
             self._last = addresses
+        self._run_here()
+
+    def _run_here(self) -> None:
+        """A call on what the driver's addresses hold."""
         self._run()
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:

@@ -16,6 +16,7 @@ from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Dim
+from aotc.runtime.drivers.cuda import streams
 from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.errors import SizeInvalid, SizeOutOfRange
@@ -262,6 +263,25 @@ def test_shapes_in_turn_on_one_stream_cost_no_events(dynamic, cuda):
     cuda.settle()
     for block, (own, _) in zip(blocks, outputs, strict=True):
         assert cuda.memory(own.address, block.nbytes) == cuda.memory(block.address, block.nbytes)
+
+
+def test_a_call_at_addresses_runs_on_the_current_stream_of_torch(dynamic, cuda, monkeypatch):
+    """Shapes on two streams share one arena: the second waits for the first."""
+    given = [foreign(3, 10), foreign(9, 50)]
+    outputs = [[DeviceBlock(bytes(24 * rows)), DeviceBlock(bytes(24))] for rows in (3, 9)]
+    made = [given[0].block.device.stream() for _ in range(2)]
+    now = []
+    monkeypatch.setattr(streams, "_torch_current", [lambda ordinal: now[-1]])
+    for stream, value, own in zip(made, given, outputs, strict=True):
+        now.append(stream.handle)
+        rows = own[0].nbytes // 24
+        addresses = [value.block.address, *(each.address for each in own)]
+        dynamic.run_at(addresses, ((rows, 6),))
+    assert cuda.calls["cuStreamWaitEvent"] == 1
+    for stream in reversed(made):
+        stream.synchronize()
+    for value, (own, _) in zip(given, outputs, strict=True):
+        assert cuda.memory(own.address, own.nbytes) == cuda.memory(value.block.address, own.nbytes)
 
 
 def test_a_stream_waits_for_another_shape_on_the_legacy_stream(dynamic, cuda):
