@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.aten_places import HOST, LATE, Place
 from aotc.aot.capture.aten_signature import (
     Fixed,
     Given,
@@ -91,17 +92,19 @@ def import_aten(
     sizes: Sizes,
     orders: Mapping[torch.fx.Node, tuple[int, ...]] = MappingProxyType({}),
     rounds: bool = False,
+    place: Place = HOST,
 ) -> Walked:
     """Our graph of a functional ATen graph; `owner` has the constants that it names.
 
     `orders` has results that may lie otherwise than their examples, and the order of their dims.
-    `rounds` rounds the 16-bit results of every call.
+    `rounds` rounds the 16-bit results of every call. `place` is the device that all tensors of ours
+    are on; calls with others are refused.
 
     What follows a refused node is looked at as if the node's results were inputs, so that all nodes
     that have no import are found at once. A refused placeholder or output is a node like others.
     """
     with reading(sizes):
-        walker = _AtenImporter(owner=owner, orders=orders, rounds=rounds)
+        walker = _AtenImporter(owner=owner, orders=orders, rounds=rounds, place=place)
         for node in graph.nodes:
             walker.visit(node)
     if not walker.refused:
@@ -182,6 +185,7 @@ class _AtenImporter(Importer):
     results: list[Result] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     stand_ins: int = 0
+    place: Place = HOST
 
     def visit(self, node: torch.fx.Node) -> None:
         """Import one node."""
@@ -204,12 +208,17 @@ class _AtenImporter(Importer):
         return Imported(graph, taken, tuple(self.made.values()), tuple(self.results))
 
     def _call(self, node: torch.fx.Node) -> None:
+        before = dict(self.checks)
         try:
             check_storage(node)
+            self.place.check_node(node)
         except NotSupported as refused:
             self._refuse(node, str(refused))
             return
         super()._call(node)
+        if self.place.is_checked_late and len(self.checks) > len(before):
+            self.checks = before
+            self._refuse(node, LATE)
 
     def _assert(self, node: torch.fx.Node, base: str) -> None:
         """Assertions of sizes are among torch's guards; those of data have to run."""
@@ -241,7 +250,7 @@ class _AtenImporter(Importer):
 
     def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
         """The input of a tensor, seen in the order of its memory and permuted back."""
-        _check_memory(value)
+        self.place.check_memory(value)
         if is_stepped(value) and any(user.target in READ_BY_STEPS for user in node.users):
             return self._stepped(node, value)
         order = memory_order(value) or tuple(range(value.dim()))
@@ -275,7 +284,7 @@ class _AtenImporter(Importer):
             value = getattr(value, name)
         if isinstance(value, torch.Tensor):
             try:
-                _check_memory(value)
+                self.place.check_constant(value)
                 self.values[node] = self._constant(str(node.target), value)
             except NotSupported as refused:
                 self._refuse(node, str(refused))
@@ -382,16 +391,6 @@ class _AtenImporter(Importer):
             return None
         self.stand_ins += 1
         return made
-
-
-def _check_memory(value: torch.Tensor) -> None:
-    """Raise `NotSupported` for what is no plain memory of the host."""
-    if not value.is_cpu:
-        raise NotSupported(f"device `{value.device}`, which has no target here")
-    if value.layout != torch.strided:
-        raise NotSupported(f"layout `{value.layout}`")
-    if value.is_conj() or value.is_neg():
-        raise NotSupported("a lazily conjugated or negated tensor")
 
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:

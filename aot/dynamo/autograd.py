@@ -30,6 +30,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from aotc.aot.capture.custom_ops import MEANINGS
 from aotc.aot.capture.libraries import repair_shapes
 from aotc.aot.dynamo.calling import Boxed
+from aotc.aot.dynamo.devices import facts
 from aotc.aot.dynamo.errors import GradientMissing
 from aotc.aot.dynamo.graph_key import EXAMPLE, TEXT, is_users_op, kept, our_keys
 from aotc.aot.dynamo.options import Options
@@ -137,7 +138,7 @@ def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Call
             return CompiledGraph(*compile_graph(graph, examples, options, saved))
 
     check_gradients(module)
-    setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())}")
+    setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())} {facts()}")
     if any(isinstance(each, list | tuple | dict) for each in inputs):
         return flatten_graph_inputs(  # type: ignore[no-any-return]
             module, inputs, lambda flat, given: _simplified(flat, given, compiled)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
+from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import Extent, Row, evaluate, reader
 
@@ -54,6 +55,7 @@ Boxed = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
 FRAMES_KEPT = 64  # sizes that a call has met, for each graph
 LARGEST_OF_THE_HEAP_BYTES = (32 << 20) - (64 << 10)  # glibc's limit, less what surrounds a block
+ALIGNMENT_BYTES = 16  # kernels of a GPU read vectors of this size
 _address = torch.Tensor.data_ptr
 _is_contiguous = torch.Tensor.is_contiguous
 
@@ -72,10 +74,14 @@ class Frame:
 class Call:
     """A graph that is called with a list of arguments, which it empties, and gives a list."""
 
-    def __init__(self, interface: Interface, program: Program | None) -> None:
-        """`program` is None where nothing is computed: every result is an argument's."""
-        if program is not None:
+    def __init__(
+        self, interface: Interface, program: Program | None, ordinal: int | None = None
+    ) -> None:
+        """`program` is None where nothing is computed: every result is an argument's. `ordinal` is
+        that of the CUDA device that its tensors are on, None for the CPU."""
+        if program is not None and ordinal is None:
             keep_freed_memory()
+        self._device = None if ordinal is None else torch.device("cuda", ordinal)
         self._interface = interface
         self._program = program
         rows = list(enumerate(interface.results))
@@ -96,9 +102,13 @@ class Call:
         values = [arguments[place] for place in self._places]
         if self._is_permuted or not all(map(_is_contiguous, values)):
             values = [_laid(*pair) for pair in zip(values, self._taken, strict=True)]
+        device = self._device
+        if device is not None:
+            values = _ready(values)
         addresses = [*map(_address, values), *self._unread]
         made = [
-            torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in frame.made
+            torch.empty_strided(shape, strides, dtype=dtype, device=device)
+            for shape, strides, dtype in frame.made
         ]
         addresses += map(_address, made)
         frame.run(addresses)
@@ -179,6 +189,19 @@ def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:
     return value.new_empty_strided(value.shape, row.steps).copy_(value)
 
 
+def _ready(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Arguments on a CUDA device as its kernels read them: from aligned addresses.
+
+    Raises `CaptureRefused` while the caller records the stream as a graph of its own: replays of it
+    would share the memory of this graph's intermediates with calls on other streams.
+    """
+    if torch.cuda.is_current_stream_capturing():
+        raise CaptureRefused()
+    if not any(_address(value) % ALIGNMENT_BYTES for value in values):
+        return values
+    return [value.clone() if _address(value) % ALIGNMENT_BYTES else value for value in values]
+
+
 def _layout(memory: Sequence[Any], row: Made) -> Layout:
     """The layout of an output whose memory has the dims `memory` in its order."""
     shape, strides, step = [0] * len(memory), [0] * len(memory), 1
@@ -197,7 +220,7 @@ def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:
 
 def _spread(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """A tensor copied to memory with gaps."""
-    return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
+    return value.new_empty_strided(value.shape, strides).copy_(value)
 
 
 def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from aotc.aot import contents
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.programs import cached_program, counting, store, toolchain_digest
+from aotc.aot.dynamo.programs import cached_program, counting, opened, store, toolchain_digest
 from aotc.aot.dynamo.user_rewrites import apply_registered
 from aotc.aot.folders import owned
 from aotc.aot.ir.graph import Graph
@@ -29,7 +29,7 @@ from aotc.aot.targets.families import find_target
 from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Key
-from aotc.runtime import Program, load, settings
+from aotc.runtime import Program, settings
 from aotc.runtime.bundle.manifest import (
     CHUNK_BYTES,
     MAIN,
@@ -91,7 +91,7 @@ def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Progra
     with owned("program") as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
-        return load(folder, threads=options.threads, verify="code")
+        return opened(folder, options)
 
 
 def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:

@@ -48,3 +48,11 @@ class GradientMissing(UnsupportedError):
     code = "dynamo-gradient-missing"
     template = "op `{op}` has no backward, and a gradient of its operands is asked for"
     hint = "register one (`torch.library.register_autograd`), or call the op under `torch.no_grad`"
+
+
+class CaptureRefused(UnsupportedError):
+    """A compiled graph is called while torch records its stream as a CUDA graph."""
+
+    code = "dynamo-capture-refused"
+    template = "a compiled graph on a CUDA device is called inside of a capture of its stream"
+    hint = "call it outside of `torch.cuda.graph`: its launches are a CUDA graph already"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ def leave(
     counting().regions_left += 1
     if any(each in reason for reason in reasons for each in (NO_KERNEL, OF_STORAGE)):
         fallback = "eager"  # Inductor computes what has no kernel, and takes one place for all
+    if fallback == "inductor" and _is_attention(module):
+        fallback = "eager"  # Inductor calls the very same kernels
     known = list(dict.fromkeys(reasons))
     more = f"; and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
     count = _calls(module)
@@ -44,6 +47,12 @@ def leave(
     log.warning("aotc: %s to %s: %s%s", what, fallback, "; ".join(known[:SHOWN]), more)
     call, kept = _eager(module) if fallback == "eager" else _by_inductor(module, examples)
     return call, None if _has_effects(module) else kept
+
+
+def _is_attention(module: GraphModule) -> bool:
+    """Whether a graph is calls of attention kernels of torch's, and their parts."""
+    calls = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    return all(each is operator.getitem or "_scaled_dot_product_" in str(each) for each in calls)
 
 
 def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from aotc.aot.capture.aten_graph import (
     Imported,
+    Refusal,
     Walked,
     at_sizes,
     import_aten,
@@ -24,6 +25,7 @@ from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call, Interface
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
+from aotc.aot.dynamo.devices import place_of, placed
 from aotc.aot.dynamo.fallback import boxed, leave, log, refuse
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.options import Options
@@ -60,6 +62,7 @@ def compile_graph(
     `GraphRefused` where something cannot be compiled and the option `fallback` is `error`.
     """
     counting().graphs += 1
+    options = placed(module, examples, options)
     examples = fix_states(module, examples)
     sizes = sizes_in(examples)
     take_layouts(module, examples)
@@ -133,7 +136,8 @@ def _walked(
 ) -> Walked:
     """The walk over a graph; a bug in a row is ours to report and no reason to stop the user."""
     try:
-        return import_aten(module.graph, module, sizes, orders, options.round_intermediates)
+        how = orders, options.round_intermediates, place_of(options)
+        return import_aten(module.graph, module, sizes, *how)
     except AotcError:
         raise
     except UndecidedSize as undecided:
@@ -164,14 +168,43 @@ def compile_at(
         if isinstance(code, Compiled):
             report(module, orders)
         return checked(module, _whole(module, code), call, options)
-    parts = regions(module, walked.left)
+    parts, refusals = _parts(module, sizes, options, walked)
     pairs = []
     for part in parts:
-        named = [row.reason for row in walked.refusals if row.node in part.nodes]
+        named = [row.reason for row in refusals if row.node in part.nodes]
         pairs.append(_compiled(part, sizes, options, named or reasons))
     placeholders = tuple(module.graph.find_nodes(op="placeholder"))
     recipe = _recipe(module, placeholders, parts, [code for code, _ in pairs])
     return checked(module, recipe, recipe.bound([call for _, call in pairs]), options)
+
+
+def _parts(
+    module: GraphModule, sizes: Sizes, options: Options, walked: Walked
+) -> tuple[list[Region], list[Refusal]]:
+    """The regions of a graph, and what is refused in it.
+
+    Where a checked index is left to torch, a region may not know of one what the whole graph
+    proves: then that is refused too, and the graph cut anew.
+    """
+    left, refusals = walked.left, list(walked.refusals)
+    while True:
+        parts = regions(module, left)
+        if not place_of(options).is_checked_late:
+            return parts, refusals
+        more: set[Node] = set()
+        for part in parts:
+            if not part.is_left:
+                found = _walked(part.module, sizes, options)
+                own = {node.name: node for node in part.nodes}
+                more |= {own[node.name] for node in found.left}
+                refusals += [
+                    Refusal(own[row.node.name], row.reason)
+                    for row in found.refusals
+                    if row.node.name in own
+                ]
+        if not more:
+            return parts, refusals
+        left |= more
 
 
 class PerSize:
@@ -281,7 +314,7 @@ def _own(
         _check_shown(imported.graph, shown)
         interface = _interface(imported, examples, shown)
         if not interface.has_program:
-            return Compiled(None, interface, options), Call(interface, None)
+            return Compiled(None, interface, options), Call(interface, None, options.ordinal)
         graph = imported.graph
         graph = graph.without_checks() if options.unchecked_indices else graph
         key = key_of(graph, shown, options)
@@ -295,7 +328,7 @@ def _own(
             raise
         call, kept = leave(module, examples, options.fallback, [error.message])
         return None if kept is None else LeftToTorch(kept), call
-    return Compiled(key, interface, options), Call(interface, program)
+    return Compiled(key, interface, options), Call(interface, program, options.ordinal)
 
 
 def _interface(imported: Imported, examples: Sequence[Any], sizes: Sizes) -> Interface:

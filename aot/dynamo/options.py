@@ -33,11 +33,12 @@ class Options:
     round_intermediates: bool  # whether 16-bit results are rounded after each of torch's ops
     unchecked_indices: bool = False  # whether indices and divisors are taken as they come
     check: str = "off"  # which calls of a graph are compared with eager: one of `CHECKS`
+    ordinal: int | None = None  # of the CUDA device of one graph's tensors: not the user's to say
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
     """The options of a call of torch.compile; raises `OptionUnknown` and `OptionInvalid`."""
-    known = [field.name for field in fields(Options)]
+    known = [field.name for field in fields(Options) if field.name in _ROWS]
     for name in given or {}:
         if name not in known:
             raise OptionUnknown(name=name, backend="aotc", known=", ".join(known))

@@ -78,6 +78,12 @@ def cached_program(key: Key, options: Options) -> Program | None:
     folder = kept.folder_of(key) if kept.get(key) is not None else None
     if folder is None:
         return None
-    program = load(folder, threads=options.threads, verify="code")
+    program = opened(folder, options)
     counting().programs_cached += 1
     return program
+
+
+def opened(folder: str | Path, options: Options) -> Program:
+    """The program of a folder, on the device of the graph's tensors."""
+    device = None if options.ordinal is None else f"cuda:{options.ordinal}"
+    return load(folder, device=device, threads=options.threads, verify="code")

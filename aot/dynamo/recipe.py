@@ -116,11 +116,11 @@ class Compiled:
     def opened(self) -> Boxed:
         """The callable, its program loaded from the cache; raises `ProgramGone`."""
         if self.key is None:
-            return Call(self.interface, None)
+            return Call(self.interface, None, self.options.ordinal)
         program = cached_program(self.key, self.options)
         if program is None:
             raise ProgramGone(self.key.digest)
-        return Call(self.interface, program)
+        return Call(self.interface, program, self.options.ordinal)
 
 
 @dataclass(frozen=True, slots=True)

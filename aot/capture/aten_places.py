@@ -1,0 +1,76 @@
+"""Where the tensors of an AOTAutograd graph may lie, and what is left to torch on a CUDA device.
+
+Left by name there: products of f32 where torch's switch asks for fewer bits, and indices and
+divisors that are checked, since the device would say so one call late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotc.aot.capture.imports.call import NotSupported
+
+CPU = torch.device("cpu")
+LATE = "its data are checked on the device, which would say what is wrong one call late"
+PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "dot", "addmv", "matmul", "linear"})
+CONVOLUTIONS = frozenset({"convolution", "convolution_backward"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device, and what a graph on it leaves to torch.
+
+    reduced, reduced_convolutions: whether torch computes products of f32 in TF32.
+    is_checked_late: whether what a call's data is refused for is known after the call only.
+    """
+
+    device: torch.device = CPU
+    reduced: bool = False
+    reduced_convolutions: bool = False
+    is_checked_late: bool = False
+
+    def check_memory(self, value: torch.Tensor) -> None:
+        """Raise `NotSupported` for what is no plain memory of the device."""
+        if not self._has(value):
+            raise NotSupported(f"device `{value.device}`, which has no target here")
+        self.check_constant(value)
+
+    def check_constant(self, value: torch.Tensor) -> None:
+        """The same of a constant of the graph, which is copied from wherever it lies."""
+        if value.layout != torch.strided:
+            raise NotSupported(f"layout `{value.layout}`")
+        if value.is_conj() or value.is_neg():
+            raise NotSupported("a lazily conjugated or negated tensor")
+
+    def check_node(self, node: torch.fx.Node) -> None:
+        """Raise `NotSupported` for a call with tensors elsewhere, or one that torch rounds more."""
+        ends = [each for each in (*node.all_input_nodes, node) if each.op != "get_attr"]
+        values = [each for end in ends for each in _tensors(end.meta.get("val"))]
+        for value in values:
+            if not self._has(value) and not value.is_meta:
+                raise NotSupported(f"a tensor on `{value.device}` in a graph on `{self.device}`")
+        names = CONVOLUTIONS if self.reduced_convolutions else frozenset()
+        names |= PRODUCTS if self.reduced else frozenset()
+        if _base_name(node) in names and any(each.dtype == torch.float32 for each in values):
+            raise NotSupported("products of f32 in TF32, as torch's switch asks")
+
+    def _has(self, value: torch.Tensor) -> bool:
+        return value.is_cpu if self.device.type == "cpu" else value.device == self.device
+
+
+def _base_name(node: torch.fx.Node) -> str:
+    name = getattr(getattr(node.target, "_schema", None), "name", "")
+    return str(name).removeprefix("aten::")
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    for each in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(each, torch.Tensor):
+            yield each
+
+
+HOST = Place()

@@ -1,0 +1,72 @@
+"""On which device a graph of torch.compile runs, and what a CUDA graph must not leave to chance.
+
+A graph whose tensors are on the CPU and on at most one CUDA device is compiled for the latter where
+it has tensors there; its nodes on the CPU are then left to torch by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from aotc.aot.dynamo.options import Options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotc.aot.capture.aten_places import Place
+
+
+def placed(module: GraphModule, examples: Sequence[Any], options: Options) -> Options:
+    """The options of a graph: those of its CUDA device where all its CUDA tensors are on one."""
+    if torch.version.cuda is None and torch.version.hip is not None:
+        return options  # its devices are called the same
+    found = {each.device.index or 0 for each in _tensors(module, examples) if each.is_cuda}
+    if len(found) != 1:
+        return options
+    (ordinal,) = found
+    major, minor = torch.cuda.get_device_capability(ordinal)
+    return replace(options, target=f"cuda-sm_{major}{minor}", ordinal=ordinal)
+
+
+def place_of(options: Options) -> Place:
+    """Where the tensors of a graph are, and what the walk over it leaves to torch."""
+    from aotc.aot.capture.aten_places import HOST, Place  # a warm start walks over nothing
+
+    if options.ordinal is None:
+        return HOST
+    reduced = uses_tf32(is_convolution=False), uses_tf32(is_convolution=True)
+    device = torch.device("cuda", options.ordinal)
+    return Place(device, *reduced, is_checked_late=not options.unchecked_indices)
+
+
+def facts() -> str:
+    """What a graph on a CUDA device depends on beside its text: the devices that there are, and
+    the switches of their arithmetic. Nothing where torch runs nothing there."""
+    if not torch.cuda.is_initialized():
+        return ""
+    count = torch.cuda.device_count()
+    known = [torch.cuda.get_device_capability(ordinal) for ordinal in range(count)]
+    return f"{known} {uses_tf32(is_convolution=False)} {uses_tf32(is_convolution=True)}"
+
+
+def uses_tf32(is_convolution: bool) -> bool:
+    """Whether torch's switches ask for products of f32 in fewer bits."""
+    backends = torch.backends
+    row = backends.cudnn.conv if is_convolution else backends.cuda.matmul
+    return bool(row.fp32_precision == "tf32")
+
+
+def _tensors(module: GraphModule, examples: Sequence[Any]) -> Iterator[torch.Tensor]:
+    """The tensors of a graph: its arguments, its constants and what its nodes give."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        yield from _plain(value if isinstance(value, list | tuple) else (value,))
+    yield from _plain(examples)
+
+
+def _plain(values: Sequence[Any]) -> Iterator[torch.Tensor]:
+    return (each for each in values if isinstance(each, torch.Tensor))

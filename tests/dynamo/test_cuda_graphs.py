@@ -1,0 +1,160 @@
+"""Graphs of CUDA tensors, without a device: traced on the CPU, then said to be on `cuda:1`.
+
+What is ours is compiled for the architecture of that device, what is not is left by name.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+from torch._subclasses import FakeTensor
+from torch.utils._pytree import tree_map
+
+from aotc.aot.capture.sizes import Sizes
+from aotc.aot.dynamo import calling, compiling, devices, graphs, programs
+from aotc.aot.dynamo.errors import CaptureRefused
+from aotc.aot.dynamo.options import read_options
+
+pytestmark = pytest.mark.torch
+DEVICE = torch.device("cuda:1")
+
+
+class Stop(Exception):
+    """A graph of ours is called, for which there is no device."""
+
+
+class Seen:
+    """What the back end was given and made: options, graphs, and the ordinals of the calls."""
+
+    def __init__(self):
+        self.options, self.graphs, self.ordinals = [], [], []
+
+    def program_of(self, key, graph, sizes, options):
+        self.options.append(options)
+        self.graphs.append(graph)
+
+    def call(self, interface, program, ordinal=None):
+        self.ordinals.append(ordinal)
+
+        def stop(arguments):
+            raise Stop
+
+        return stop
+
+
+def moved(value):
+    if not isinstance(value, FakeTensor):
+        return value
+    layout = value.shape, value.stride()
+    meta = torch.empty_strided(*layout, dtype=value.dtype, device="meta")
+    return FakeTensor(value.fake_mode, meta, DEVICE)
+
+
+@pytest.fixture
+def seen(fresh, monkeypatch):
+    """Every graph is said to be on the device; nothing is compiled or run."""
+    found, compiled = Seen(), graphs.compile_graph
+
+    def compile_graph(module, examples, options, saved=(0, 0)):
+        for node in module.graph.nodes:
+            if node.target is torch.ops.aten.sin.default:  # stands for an op on the CPU
+                continue
+            node.meta["val"] = tree_map(moved, node.meta.get("val"))
+        return compiled(module, [moved(each) for each in examples], options, saved)
+
+    monkeypatch.setattr(graphs, "compile_graph", compile_graph)
+    monkeypatch.setattr(graphs, "program_of", found.program_of)
+    monkeypatch.setattr(graphs, "Call", found.call)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda ordinal: (9, 0))
+    return found
+
+
+def run(function, *arguments, **options):
+    compiled = torch.compile(function, backend="aotc", options={"fallback": "eager", **options})
+    with pytest.raises(Stop):
+        compiled(*arguments)
+
+
+def test_forward_and_backward_are_compiled_for_the_device_of_their_tensors(seen):
+    module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 8))
+    run(module.bfloat16(), torch.randn(4, 8, dtype=torch.bfloat16), fallback="error")
+    assert [(each.target, each.ordinal) for each in seen.options] == [("cuda-sm_90", 1)] * 2
+    assert seen.ordinals == [1, 1]
+
+
+def test_the_code_is_that_of_the_architecture_and_the_key_of_no_ordinal(seen):
+    run(lambda x: torch.softmax(x * 2, -1), torch.randn(8, 64))
+    (options,), (graph,) = seen.options, seen.graphs
+    files = compiling._compiled_files(graph, Sizes({}, (), ()), options)
+    assert b"\x7fELF" in files[compiling.LIBRARY_NAME]
+    keys = [
+        compiling.key_of(graph, Sizes({}, (), ()), each).digest
+        for each in (options, replace(options, ordinal=0), read_options(None))
+    ]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_program_is_opened_on_the_device_of_the_graph(monkeypatch):
+    asked = []
+    monkeypatch.setattr(programs, "load", lambda folder, **named: asked.append(named["device"]))
+    options = read_options(None)
+    programs.opened("folder", options)
+    programs.opened("folder", replace(options, ordinal=1))
+    assert asked == [None, "cuda:1"]
+
+
+def test_an_op_on_another_device_is_left_by_name(seen, caplog):
+    with caplog.at_level(logging.WARNING, "aotc"):
+        run(lambda x: (x.sin() + 1).cos() * 2, torch.randn(4))
+    assert "a tensor on `cpu` in a graph on `cuda:1`" in caplog.text
+    assert len(seen.graphs) == 1  # what follows
+
+
+def test_checked_indices_are_left_by_name_unless_they_are_taken_as_they_come(seen, caplog):
+    weights, places = torch.randn(10, 4), torch.tensor([1, 2])
+    given = lambda table, at: torch.nn.functional.embedding(at, table) * 2  # noqa: E731
+    with caplog.at_level(logging.WARNING, "aotc"):
+        run(given, weights, places)
+    assert "`aten.embedding.default`" in caplog.text
+    assert "one call late" in caplog.text
+    torch._dynamo.reset()
+    caplog.clear()
+    run(given, weights, places, unchecked_indices=True, fallback="error")
+    assert not seen.graphs[-1].checks
+
+
+def test_products_of_f32_are_left_by_name_where_torch_rounds_them_more(seen, caplog, monkeypatch):
+    run(lambda x: x @ x, torch.randn(4, 4), fallback="error")
+    torch._dynamo.reset()
+    monkeypatch.setattr(devices, "uses_tf32", lambda is_convolution: True)
+    with caplog.at_level(logging.WARNING, "aotc"):
+        run(lambda x: x @ x + 1, torch.randn(4, 4))
+    assert "in TF32, as torch's switch asks" in caplog.text
+    torch._dynamo.reset()
+    run(lambda x: x @ x + 1, torch.randn(4, 4, dtype=torch.bfloat16), fallback="error")
+
+
+def test_random_numbers_are_left_by_name(seen, caplog):
+    with caplog.at_level(logging.WARNING, "aotc"):
+        run(lambda x: torch.rand_like(x) + x.cos(), torch.randn(4))
+    assert "rand_like" in caplog.text or "aten.rand" in caplog.text
+
+
+def test_arguments_that_kernels_cannot_read_in_vectors_are_copied(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    whole = torch.arange(40.0)
+    assert not whole.data_ptr() % calling.ALIGNMENT_BYTES
+    given = [whole, whole[4:], whole[1:]]
+    ready = calling._ready(given)
+    assert [one is other for one, other in zip(given, ready, strict=True)] == [True, True, False]
+    assert not ready[2].data_ptr() % calling.ALIGNMENT_BYTES
+    assert torch.equal(ready[2], given[2])
+
+
+def test_a_call_inside_of_a_capture_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(CaptureRefused, match="inside of a capture"):
+        calling._ready([torch.ones(4)])
