@@ -45,6 +45,8 @@ LONGEST_TURN = 64  # rows that programs go over one after the other, each for a 
 RESIDENT = 16  # programs of one warp on a multiprocessor of a GPU
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
+ROWS_TILED, KEYS_TILED = 64, 256  # of a block that a processor's tiles multiply, at most
+TILED_BLOCK_COST = 8  # of one more such block, in rows or keys
 ORDERED_PROGRAMS = 32  # that share the rows that are put in order, each with memory of its own
 ORDERED_BLOCK = 64  # keys that are compared at a time
 RANKED = 64  # elements that are put in order by comparing each with each
@@ -96,14 +98,25 @@ _attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
 
 
 def attention(node: Node, traits: TargetTraits) -> Called:
-    """One program for each block of rows of a head."""
+    """One program for each block of rows of a head; by the processor's tiles where it has them."""
     (query, key, value, *masks), _, how = operands_of(node)
     batch, heads, rows, _ = query.shape
-    ends = {"HEADS": heads, "SAFE": how["is_safe"]}
+    ends = {"HEADS": heads, "SAFE": how["is_safe"], "TILED": traits.has_tiles}
     numbers = {**_attention_numbers(how, query, key, value, *masks), **ends}
-    blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in _sides(query, key, value)]
+    sides = _sides(query, key, value)
+    if traits.has_tiles:
+        tallest, longest = _tiled_side(rows, ROWS_TILED), _tiled_side(key.shape[2], KEYS_TILED)
+        sides = [{"BM": tallest, "BN": longest}, *sides]
+    blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in sides]
     reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None}
     return _attention("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
+
+
+def _tiled_side(extent: int, largest: int) -> int:
+    """The side of a block that leaves the least to compute beyond the end, each block's own cost
+    counted: products take less time than the copies and powers around them."""
+    sizes = [1 << bit for bit in range(SMALLEST.bit_length() - 1, largest.bit_length())]
+    return min(sizes, key=lambda size: -(-extent // size) * (size + TILED_BLOCK_COST))
 
 
 def attention_backward(node: Node, traits: TargetTraits) -> Called:

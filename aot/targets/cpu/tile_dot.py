@@ -32,6 +32,7 @@ WORD_BYTES = 4  # of the right operand: neighbours along the inner dimension
 ACCUMULATORS = 4  # tiles; the other four hold operands
 TILES = 8
 PAIR = 2
+FEWEST_STREAMING_ROWS = 128  # below which requests for memory would take longer than products
 FEWEST_ROWS = 4  # of a product, from which tiles beat vectors
 FEWEST_COLUMNS = 8
 PADDING_BYTES = 64  # a row of a copy has: steps of a power of two share few places of the cache
@@ -104,6 +105,8 @@ class Matrix(NamedTuple):
     address: Callable[[Int, Int], Operand]
     stride_bytes: int
     """From one row of a tile to the next."""
+    is_streamed: bool = False
+    """What follows in memory is read next: in the loop around, or by the next program."""
 
 
 class Product(NamedTuple):
@@ -246,7 +249,7 @@ def _right(kernel: Kernel, product: Product) -> _Right | Matrix:
     if load is not None:
         step = operands.paired_step(kernel, load.operands[0], shape.inner, shape.width)
         if step is not None:
-            return _of_load(kernel, load, step)
+            return _of_load(kernel, load, step)._replace(is_streamed=True)
     size = (shape.depth // shape.pack, shape.block_columns * shape.pack)
     base = kernel.allocate(shape.item_bytes * size[0] * size[1])
     return _Right(value, Buffer(base, size, shape.element, kernel.writer.depth))
@@ -420,6 +423,29 @@ def _multiply(
             total = i * shape.across + j
             registers = f"i8 {total}, i8 {left}, i8 {tile}"
             kernel.writer.effect(f"call void @llvm.x86.{instruction}({registers})")
+    if right.is_streamed and shape.rows >= FEWEST_STREAMING_ROWS:
+        _ask_for_following(kernel, shape, right, place_of)
+
+
+def _ask_for_following(
+    kernel: Kernel, shape: Shape, right: Matrix, place_of: tuple[Int, Int, Int]
+) -> None:
+    """Asks for lines of the right operand that follow `depth` rows further on: weights come from
+    memory. The blocks of rows share them, so that memory is asked evenly; past the operand's end
+    they are hints about memory that nobody reads."""
+    lanes, (row, inner, column) = kernel.lanes, place_of
+    words = shape.inner // shape.pack
+    blocks = -(-shape.rows // shape.block_rows)
+    own = -(-words // blocks)
+    first = lanes.divide(row, integer(shape.block_rows), remainder=False)
+    start = lanes.add(inner, integer(shape.depth))
+    for word in range(own):
+        which = lanes.add(lanes.multiply(first, integer(own)), integer(word))
+        following = lanes.add(start, lanes.multiply(which, integer(shape.pack)))
+        for line in range(shape.across):
+            place = lanes.add(column, integer(line * shape.width))
+            address = right.address(following, place)
+            kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
 
 
 def _load(kernel: Kernel, tile: int, address: Operand, stride_bytes: int) -> None:

@@ -23,12 +23,20 @@ def of_head(pointer, batch, head, STEPS: tl.constexpr):
 
 
 @triton.jit
-def block(pointer, rows, elements, ROWS: tl.constexpr, STEPS: tl.constexpr, WIDTH: tl.constexpr):
-    """[rows, elements] of one head, f32; elements past WIDTH are zeros."""
+def block(
+    pointer, rows, elements, ROWS: tl.constexpr, STEPS: tl.constexpr, WIDTH: tl.constexpr,
+    TILED: tl.constexpr = False,
+):  # fmt: skip
+    """[rows, elements] of one head; elements past WIDTH are zeros. As f32, but for bf16 where the
+    processor multiplies that by tiles."""
     at = pointer + tl.minimum(rows, ROWS - 1)[:, None] * STEPS[2] + elements[None, :]
     if elements.shape[0] == WIDTH:
-        return tl.load(at).to(tl.float32)
-    return tl.load(at, mask=elements[None, :] < WIDTH, other=0.0).to(tl.float32)
+        found = tl.load(at)
+    else:
+        found = tl.load(at, mask=elements[None, :] < WIDTH, other=0.0)
+    if not TILED or pointer.dtype.element_ty != tl.bfloat16:
+        found = found.to(tl.float32)
+    return found
 
 
 @triton.jit
@@ -54,7 +62,7 @@ def attention_forward(
     HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr, K: tl.constexpr,
     V: tl.constexpr, MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr,
-    SAFE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SAFE: tl.constexpr, TILED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows of a head: out [B, T, HEADS, E], and sums [B, T, HEADS], the logarithms
     of the rows' sums of powers. A row that sees nothing is zeros if SAFE, else no number."""
@@ -67,16 +75,16 @@ def attention_forward(
     k_ptr = of_head(k_ptr, batch, head // RATIO, K)
     v_ptr = of_head(v_ptr, batch, head // RATIO, V)
     mask_ptr = of_head(mask_ptr, batch, head, MASK)
-    q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D)
+    q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, TILED)
     if S <= BN:
         keys = tl.arange(0, BN)
-        k = block(k_ptr, keys, d, S, K, D)
+        k = block(k_ptr, keys, d, S, K, D, TILED)
         scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL)
         peak = tl.maximum(tl.max(scores, 1), LOWEST)
         powers = tl.exp(scores - peak[:, None])
         total = tl.sum(powers, 1)
-        v = block(v_ptr, keys, y, S, V, E)
-        found = tl.dot(powers, v, input_precision="ieee")
+        v = block(v_ptr, keys, y, S, V, E, TILED)
+        found = tl.dot(powers.to(v.dtype), v, input_precision="ieee")
     else:
         peak = tl.full((BM,), LOWEST, tl.float32)
         total = tl.zeros((BM,), tl.float32)
@@ -84,14 +92,14 @@ def attention_forward(
         end = S if CAUSAL is None else tl.minimum(S, first + BM + CAUSAL)
         for start in range(0, end, BN):
             keys = start + tl.arange(0, BN)
-            k = block(k_ptr, keys, d, S, K, D)
+            k = block(k_ptr, keys, d, S, K, D, TILED)
             scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL)
             higher = tl.maximum(peak, tl.max(scores, 1))
             powers = tl.exp(scores - higher[:, None])
             shrink = tl.exp(peak - higher)
             total = total * shrink + tl.sum(powers, 1)
-            v = block(v_ptr, keys, y, S, V, E)
-            found = tl.dot(powers, v, found * shrink[:, None], input_precision="ieee")
+            v = block(v_ptr, keys, y, S, V, E, TILED)
+            found = tl.dot(powers.to(v.dtype), v, found * shrink[:, None], input_precision="ieee")
             peak = higher
     if SAFE:
         total = tl.where(total == 0.0, 1.0, total)

@@ -41,6 +41,7 @@ def kernel(
         MASK=None,
         HEADS=2,
         SAFE=False,
+        TILED=False,
         BM=BM,
         BN=BN,
     )
