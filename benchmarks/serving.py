@@ -4,8 +4,9 @@
 
 BUNDLE is built from `examples/serving/spec.py`. All servers are one worker process with the app of
 `examples/serving/fastapi_app.py`, which answers each request by a call, or (`batches`) joins those
-of equal lengths. They run at once, each idle while another one is measured, in turns; medians of
-the rounds are stated. Clients are threads of this process with connections that stay; a request is
+of equal lengths. They run at once, each idle while another one is measured, in turns
+with a pause before each, in which threads of the one before come to rest; medians of the rounds are
+stated. Clients are threads of this process with connections that stay; a request is
 one text of 8, 16, 32 or 64 words. Start is from the process's beginning to its first answer, by the
 clock and in CPU seconds. Memory is what the kernel says is private to each of two such workers that
 run at once.
@@ -31,6 +32,7 @@ from typing import Any
 EXAMPLE = Path(__file__).parents[1] / "examples" / "serving"
 KINDS = ("aotc", "aotc, batches", "eager")
 LENGTHS = (8, 16, 32, 64)
+PAUSE_S = 0.5  # threads of torch wait actively for 0.2 s after a call
 
 
 class EagerModel:
@@ -174,6 +176,7 @@ def rates(given: argparse.Namespace) -> None:
             each.run(requests(64), given.clients)  # meets the shapes
         for _ in range(given.rounds):
             for kind, each in servers.items():
+                time.sleep(PAUSE_S)
                 found[kind].append(each.run(bodies, given.clients))
     finally:
         for each in servers.values():

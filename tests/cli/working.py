@@ -218,6 +218,8 @@ def run_forked(
     sent at the point `at`: the n-th call of a Python function, `["call", n]`, or of the one that is
     named."""
     os.setsid()
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # some start the tests with nohup
+        signal.signal(each, signal.SIG_DFL)
     temporary = Path(folder, "tmp")
     os.environ.update({"TMPDIR": str(temporary), "HOME": str(folder), **dict(environment)})
     os.environ["AOTC_CACHE_DIR"] = os.environ.get("AOTC_CACHE_DIR", f"{folder}/cache")
