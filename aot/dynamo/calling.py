@@ -19,6 +19,7 @@ from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, T
 from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import Extent, Row, evaluate, reader
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 
 Dims = tuple[tuple[int, int | None], ...]  # (argument, axis) that shows each size of a call
 
@@ -111,7 +112,11 @@ class Call:
             for shape, strides, dtype in frame.made
         ]
         addresses += map(_address, made)
-        frame.run(addresses)
+        try:
+            frame.run(addresses)
+        except DeviceMemoryFull:  # torch's allocator keeps what it has for results to come
+            torch.cuda.empty_cache()
+            frame.run(addresses)
         for number, strides in frame.gaps:
             made[number] = _spread(made[number], strides)
         results = self._results(frame, arguments, made)

@@ -1,7 +1,7 @@
 """Training steps on one CUDA device: `backend="aotc"` beside eager and Inductor.
 
     python -m benchmarks.gpu.training [--only mlp,encoder] [--seconds 8] [--size full|small]
-        [--fallback inductor] [--unchecked] [--out FOLDER]
+        [--fallback inductor] [--unchecked] [--tune quick] [--out FOLDER]
 
 A step is forward under bf16 autocast, backward and AdamW (fused, by torch, for all). Each contender
 has its own copy of the model with the same weights; blocks of steps are timed in turns by events,
@@ -263,7 +263,7 @@ def measure(case: Case, seconds: float, options: dict[str, Any]) -> dict[str, An
         print(f"  {name}: {rows[name]}", flush=True)
     samples: dict[str, list[float]] = {name: [] for name in ready}
     ends_s = time.perf_counter() + seconds
-    while time.perf_counter() < ends_s or min(map(len, samples.values())) < 3:
+    while time.perf_counter() < ends_s or min(map(len, samples.values()), default=3) < 3:
         for name, contender in ready.items():
             samples[name].append(timed_ms(contender, batch))
     for name, taken in samples.items():
@@ -309,10 +309,12 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", choices=("full", "small"), default="full")
     parser.add_argument("--fallback", default="inductor")
     parser.add_argument("--unchecked", action="store_true", help="indices are taken as they come")
+    parser.add_argument("--tune", default="off", help="how our kernels are chosen")
     parser.add_argument("--out", type=Path, default=Path())
     chosen = parser.parse_args(given)
     logging.basicConfig(level=logging.WARNING)
     options = {"fallback": chosen.fallback, "unchecked_indices": chosen.unchecked}
+    options["tune"] = chosen.tune
     known = cases(chosen.size)
     names = chosen.only.split(",") if chosen.only else list(known)
     found: dict[str, Any] = {"facts": facts(), "size": chosen.size, "options": options}

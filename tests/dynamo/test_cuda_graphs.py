@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch._subclasses import FakeTensor
 from torch.utils._pytree import tree_map
 
+from aotc.aot.capture.aten_signature import Given, Made
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo import calling, compiling, devices, graphs, programs
 from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.aot.dynamo.options import read_options
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 
 pytestmark = pytest.mark.torch
 DEVICE = torch.device("cuda:1")
@@ -158,3 +161,22 @@ def test_a_call_inside_of_a_capture_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(CaptureRefused, match="inside of a capture"):
         calling._ready([torch.ones(4)])
+
+
+def test_a_full_device_is_asked_again_once_torch_has_given_back_what_it_keeps(monkeypatch):
+    calls, freed = [], []
+
+    def run_at(addresses):
+        calls.append(addresses)
+        if len(calls) == 1:
+            raise DeviceMemoryFull(
+                purpose="an arena", needed_text="2", ordinal=0, free_text="1", total_text="1"
+            )
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: freed.append(len(calls)))
+    spec = SimpleNamespace(shape=(3,))
+    program = SimpleNamespace(run_at=run_at, outputs=(spec,), dims=())
+    interface = calling.Interface((), (Made((0,), torch.float32),), (Given(0),))
+    assert calling.Call(interface, program)([])[0].shape == (3,)
+    assert len(calls) == 2
+    assert freed == [1]
