@@ -243,10 +243,14 @@ class _AtenImporter(Importer):
     def _number_given(self, node: torch.fx.Node, extent: Extent) -> Extent:
         """A size that is an argument; an input that nothing reads shows it to the program."""
         if isinstance(extent, Size):
-            attrs = {"name": node.name, "dtype": "u8", "shape": (extent,)}
+            attrs = {"name": self._name_of(node), "dtype": "u8", "shape": (extent,)}
             self.inputs.append(make("input", (), attrs))
             self.taken.append(Shown(self.places[node]))
         return extent
+
+    def _name_of(self, node: torch.fx.Node) -> str:
+        """The name of an argument's input: by its place where equal graphs are one program."""
+        return f"argument_{self.places[node]}" if self.place.names_by_place else node.name
 
     def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
         """The input of a tensor, seen in the order of its memory and permuted back."""
@@ -256,7 +260,8 @@ class _AtenImporter(Importer):
         order = memory_order(value) or tuple(range(value.dim()))
         kind = type_of(value)
         shape = tuple(kind.shape[axis] for axis in order)
-        source = make("input", (), {"name": node.name, "dtype": kind.dtype, "shape": shape})
+        attrs = {"name": self._name_of(node), "dtype": kind.dtype, "shape": shape}
+        source = make("input", (), attrs)
         self.inputs.append(source)
         self.taken.append(Taken(self.places[node], order))
         return build.permute(source, _inverse(order))
@@ -266,7 +271,7 @@ class _AtenImporter(Importer):
         steps = value.stride()
         order = sorted(range(value.dim()), key=lambda axis: -steps[axis])
         span = reach(value.shape, steps)
-        attrs = {"name": node.name, "dtype": type_of(value).dtype, "shape": (span,)}
+        attrs = {"name": self._name_of(node), "dtype": type_of(value).dtype, "shape": (span,)}
         found = make("input", (), attrs)
         self.inputs.append(found)
         self.taken.append(Taken(self.places[node], tuple(order), tuple(steps)))

@@ -26,12 +26,14 @@ class Place:
 
     reduced, reduced_convolutions: whether torch computes products of f32 in TF32.
     is_checked_late: whether what a call's data is refused for is known after the call only.
+    names_by_place: whether inputs have names of their place, so that equal layers are equal graphs.
     """
 
     device: torch.device = CPU
     reduced: bool = False
     reduced_convolutions: bool = False
     is_checked_late: bool = False
+    names_by_place: bool = False
 
     def check_memory(self, value: torch.Tensor) -> None:
         """Raise `NotSupported` for what is no plain memory of the device."""

@@ -91,7 +91,7 @@ def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Progra
     with owned("program") as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
-        return opened(folder, options)
+        return opened(folder, options, key)
 
 
 def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:

@@ -40,7 +40,7 @@ def place_of(options: Options) -> Place:
         return HOST
     reduced = uses_tf32(is_convolution=False), uses_tf32(is_convolution=True)
     device = torch.device("cuda", options.ordinal)
-    return Place(device, *reduced, is_checked_late=not options.unchecked_indices)
+    return Place(device, *reduced, not options.unchecked_indices, names_by_place=True)
 
 
 def facts() -> str:

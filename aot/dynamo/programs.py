@@ -14,6 +14,7 @@ import hashlib
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from aotc.aot.dynamo.options import Options
 from aotc.aot.version import ROOT, sources_digest
@@ -74,16 +75,28 @@ def toolchain_digest() -> str:
 
 def cached_program(key: Key, options: Options) -> Program | None:
     """The program of a key where the cache has it; the store has digested what is loaded."""
+    program = _OPEN.get((key.digest, options.ordinal))
+    if program is not None:
+        counting().programs_cached += 1
+        return program
     kept = store()
     folder = kept.folder_of(key) if kept.get(key) is not None else None
     if folder is None:
         return None
-    program = opened(folder, options)
+    program = opened(folder, options, key)
     counting().programs_cached += 1
     return program
 
 
-def opened(folder: str | Path, options: Options) -> Program:
+# Equal regions of graphs on one CUDA device are one program, whose session they use in turns, so
+# that layers do not hold an arena each. Runs on several streams wait for each other by themselves.
+_OPEN: WeakValueDictionary[tuple[str, int | None], Program] = WeakValueDictionary()
+
+
+def opened(folder: str | Path, options: Options, key: Key) -> Program:
     """The program of a folder, on the device of the graph's tensors."""
     device = None if options.ordinal is None else f"cuda:{options.ordinal}"
-    return load(folder, device=device, threads=options.threads, verify="code")
+    program = load(folder, device=device, threads=options.threads, verify="code")
+    if options.ordinal is not None:
+        _OPEN[key.digest, options.ordinal] = program
+    return program

@@ -5,6 +5,7 @@ What is ours is compiled for the architecture of that device, what is not is lef
 
 from __future__ import annotations
 
+import gc
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo import calling, compiling, devices, graphs, programs
 from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.aot.dynamo.options import read_options
+from aotc.aot.ir.text import print_graph
+from aotc.cache import Key
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 
 pytestmark = pytest.mark.torch
@@ -100,13 +103,45 @@ def test_the_code_is_that_of_the_architecture_and_the_key_of_no_ordinal(seen):
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_a_program_is_opened_on_the_device_of_the_graph(monkeypatch):
-    asked = []
-    monkeypatch.setattr(programs, "load", lambda folder, **named: asked.append(named["device"]))
+class Opened:
+    """Stands for a program."""
+
+
+def test_a_program_is_opened_on_the_device_of_the_graph_once(fresh, monkeypatch):
+    asked, key = [], Key.of("programs", graph="text")
+
+    def load(folder, device, **named):
+        asked.append(device)
+        return Opened()
+
+    monkeypatch.setattr(programs, "load", load)
     options = read_options(None)
-    programs.opened("folder", options)
-    programs.opened("folder", replace(options, ordinal=1))
+    on_device = replace(options, ordinal=1)
+    programs.opened("folder", options, key)
+    assert programs.cached_program(key, options) is None
+    kept = programs.opened("folder", on_device, key)
     assert asked == [None, "cuda:1"]
+    assert programs.cached_program(key, on_device) is kept
+    assert programs.cached_program(key, replace(options, ordinal=0)) is None
+    del kept
+    gc.collect()
+    assert programs.cached_program(key, on_device) is None
+
+
+def test_equal_layers_are_one_program(seen):
+    """Attention or another op of torch's cuts a model; what lies between is the same each time."""
+
+    def layers(x, *weights):
+        for weight in weights:
+            x = torch.linalg.qr(x @ weight + 1).Q
+        return x
+
+    compiled = torch.compile(layers, backend="aotc", options={"fallback": "eager"})
+    graphs.Call = lambda *given: lambda arguments: [torch.ones(4, 4)]
+    compiled(torch.randn(4, 4), *(torch.randn(4, 4) for _ in range(3)))
+    texts = [print_graph(each) for each in seen.graphs]
+    assert len(texts) == 3
+    assert texts[1] == texts[2]  # the first has an argument that lies otherwise
 
 
 def test_an_op_on_another_device_is_left_by_name(seen, caplog):
