@@ -16,6 +16,7 @@ from aotc.aot.ir.size import is_static, typical
 TURN_NS = 1000.0  # a row's read, sum and write, on an H200
 COMPARED_NS = 3 / 20_000  # a comparison, a choice and a sum
 PROGRAMS = 2048  # that a GPU runs at once
+MOST_COMPARED = 1 << 30  # comparisons of one kernel, whose numbers have 32 bits
 INNER_BLOCK = 64  # elements within an index that a program has
 
 
@@ -47,11 +48,21 @@ def _is_better(node: Node) -> bool:
 def _sums(node: Node) -> Node:
     """data + Σ over rows of source where the row's place is the element's"""
     data, index, source = node.inputs
-    axis = node.attr("axis")
+    axis, rows = node.attr("axis"), typical(source.shape[node.attr("axis")])
+    most = max(1, MOST_COMPARED * rows // typical(source.type.numel * data.shape[axis]))
+    for start in range(0, rows, most):
+        end = min(start + most, rows)
+        part = build.slice_axis(source, axis, start, end)
+        data = make("add", (data, _sum(node, build.slice_axis(index, axis, start, end), part)))
+    return data
+
+
+def _sum(node: Node, index: Node, source: Node) -> Node:
+    """The sums over some of the rows."""
+    data, axis = node.inputs[0], node.attr("axis")
     rows = build.reshape(source, (*source.shape[:axis], 1, *source.shape[axis:]))
     places = build.reshape(index, (*index.shape[:axis], 1, *index.shape[axis:]))
     own = build.counter(rows.type.rank, axis, data.shape[axis])
     is_own = build.equal(build.cast(places, "i64"), own)
     chosen = build.where(is_own, rows, build.cast(build.scalar(0, "i32"), data.dtype))
-    total = build.drop(build.reduce("sum", chosen, (axis + 1,)), (axis + 1,))
-    return make("add", (data, total))
+    return build.drop(build.reduce("sum", chosen, (axis + 1,)), (axis + 1,))

@@ -93,7 +93,7 @@ def _part_of(node: Node, total: Node) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Scaled:
-    """`factor` · `data` with a power of two, behind views; `moved`: the nodes on the way."""
+    """`factor` · `data` with powers of two, behind views; `moved`: the nodes on the way."""
 
     data: Node
     factor: float
@@ -104,15 +104,15 @@ class _Scaled:
 def _scaled(node: Node) -> _Scaled:
     views: list[object] = []
     moved: list[Node] = []
-    found = uncast(node)
-    while found.kind == "view" and len(moved) < _MOST_BETWEEN:
-        views.append((found.op, found.attrs))
+    factor, found = 1.0, uncast(node)
+    while len(moved) < _MOST_BETWEEN:
+        if found.kind == "view":
+            views.append((found.op, found.attrs))
+        elif found.op == "scale" and found.inputs[1].op == "scalar":
+            factor *= float(found.inputs[1].attr("value"))
+        else:
+            break
         moved.append(found)
-        found = uncast(found.inputs[0])
-    factor = 1.0
-    if found.op == "scale" and found.inputs[1].op == "scalar":
-        moved.append(found)
-        factor = float(found.inputs[1].attr("value"))
         found = uncast(found.inputs[0])
     return _Scaled(found, factor, tuple(views), tuple(moved))
 

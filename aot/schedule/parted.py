@@ -21,12 +21,14 @@ from aotc.aot.schedule.domain import cheapest, kept_index, row_domains
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import Cluster, row_symbols
 from aotc.aot.schedule.pairs import between, one_pass
-from aotc.aot.schedule.trace import Access, Tracer, is_unrolled, reduction_index
+from aotc.aot.schedule.trace import LEAVES, Access, Tracer, is_unrolled, reduction_index
 from aotc.aot.traits import TargetTraits
 
 SHARING = 16  # programs of one kernel that wait for each other, each with part of a row
 SHARED_LENGTH = 1 << 14  # elements of a row that they share
 COLUMNS = 32  # of a program
+NEARBY = 16  # nodes before a kernel that decide how it reads memory
+COMPUTED = frozenset({"pointwise", "view", "concat", "pad"})
 PASSES = 1.5  # of the parted kernels for one of the whole: two reads and a write
 
 
@@ -105,12 +107,14 @@ def _programs(cluster: Cluster, domain: Domain) -> int:
 
 
 def _domain(cluster: Cluster, traits: TargetTraits) -> Domain:
-    """The loops that the kernel would have, if nothing before it were computed in it."""
+    """The loops that the kernel would have, where the nearest nodes before it are in it."""
     root_op = cluster.root_op
+
+    near = _near(root_op.inputs[0])
 
     def trace(domain: Domain) -> Tracer:
         assert domain.reduced is not None
-        tracer = Tracer(lambda node: node.kind not in ("pointwise", "view"))
+        tracer = Tracer(lambda node: node not in near)
         index = reduction_index(root_op, kept_index(domain), ix.of(domain.reduced))
         tracer.visit(root_op.inputs[0], index)
         return tracer
@@ -123,6 +127,17 @@ def _domain(cluster: Cluster, traits: TargetTraits) -> Domain:
         return [Access(cluster.tip, tuple(part.substitute(values) for part in index))]
 
     return cheapest(row_domains(root_op), trace, stores, traits)
+
+
+def _near(data: Node) -> set[Node]:
+    """What is computed elementwise or moved for the data, the nearest nodes up to a number."""
+    found: set[Node] = set()
+    waiting = [data]
+    for node in waiting:  # which grows
+        if len(found) < NEARBY and node.kind in COMPUTED and node.op not in LEAVES:
+            found.add(node)
+            waiting += [each for each in node.inputs if each not in found]
+    return found
 
 
 def _levels(cluster: Cluster) -> tuple[list[Node], list[Node]]:

@@ -87,11 +87,14 @@ def scatter_shares(
             element = row.to(tl.int64)
         else:
             element = (outer * ROWS + row) * INNER + tl.program_id(1)
-        place = tl.load(place_ptr + element, mask=row < ROWS, other=-1).to(tl.int64)
+        place = tl.load(place_ptr + element, mask=row < ROWS, other=-1)
         is_own = (place >= first) & (place < end)
-        # The row's number in the upper half, its place in the lower: the least is the next row.
-        keys = tl.where(is_own, (chunk.to(tl.int64) << 32) | place, NONE)
-        key = tl.min(keys, axis=0)
+        key = NONE + tl.zeros((), tl.int64)
+        keys = tl.full((CHUNK,), 0, tl.int64)
+        if tl.max(is_own.to(tl.int32), axis=0) > 0:
+            # The row's number in the upper half, its place in the lower: the least is the next row.
+            keys = tl.where(is_own, (chunk.to(tl.int64) << 32) | place.to(tl.int64), NONE)
+            key = tl.min(keys, axis=0)
         while key < NONE:
             target = out_ptr + (key & 0xFFFFFFFF) * INNER
             value = tl.load(rows_ptr + (start + (key >> 32)) * STEP, mask=is_inner)

@@ -94,6 +94,8 @@ def convolved(
     """The convolution, or the transposed one with `extra` elements at the end of each axis."""
     if is_transposed:
         rank = len(steps)
+        if max(steps) > 1 and set(gaps) == {1} and data.type.kind == "float":
+            return _by_phases(data, weight, steps, margins, extra, groups)
         data, weight = _transposed(data, weight, steps, margins, gaps, extra, groups)
         steps, margins = (1,) * rank, (0,) * rank
     if data.type.kind == "float":
@@ -156,6 +158,53 @@ def _transposed(
     swapped = build.permute(split, (0, 2, 1, *range(3, 3 + rank)))
     filters = build.reshape(swapped, (groups * outputs, inputs // groups, *kernel))
     return data, make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
+
+
+def _by_phases(
+    data: Node,
+    weight: Node,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    extra: Sequence[Extent],
+    groups: int,
+) -> Node:
+    """A transposed convolution as one of all its phases beside each other, without zeros between
+    elements (arXiv:1609.05158): y[q·s + r] = Σ_t x[q - t] · w[r + s·t] for r < s."""
+    rank = len(stride)
+    taps = tuple(-(-size // step) for size, step in zip(weight.shape[2:], stride, strict=True))
+    filters = _phase_filters(weight, stride, taps, groups)
+    attrs = {"stride": (1,) * rank, "dilation": (1,) * rank, "groups": groups}
+    found = make("convolution", (data, filters), {**attrs, "padding": tuple(t - 1 for t in taps)})
+    last = build.permute(found, (0, *range(2, 2 + rank), 1))
+    samples, *positions, channels = last.shape
+    each = channels // math.prod(stride) // groups
+    apart = build.reshape(last, (samples, *positions, groups, *stride, each))
+    pairs = [place for axis in range(rank) for place in (1 + axis, 2 + rank + axis)]
+    beside = build.permute(apart, (0, *pairs, 1 + rank, 2 + 2 * rank))
+    full = [extent * step for extent, step in zip(positions, stride, strict=True)]
+    whole = build.reshape(beside, (samples, *full, groups * each))
+    for axis in range(rank):
+        size, margin = weight.shape[2 + axis], padding[axis]
+        wanted = (data.shape[2 + axis] - 1) * stride[axis] - 2 * margin + size + extra[axis]
+        whole = bordered(whole, 1 + axis, -margin, wanted - (full[axis] - margin))
+    return build.permute(whole, (0, 1 + rank, *range(1, 1 + rank)))
+
+
+def _phase_filters(
+    weight: Node, stride: tuple[int, ...], taps: tuple[int, ...], groups: int
+) -> Node:
+    """`[inputs, outputs a group, *kernel]` → `[groups · phases · outputs, inputs a group, *taps]`,
+    the last tap first."""
+    rank = len(stride)
+    inputs, each, *kernel = weight.shape
+    missing = [t * s - size for t, s, size in zip(taps, stride, kernel, strict=True)]
+    padded = build.pad(weight, [0] * (2 + rank), [0, 0, *missing], 0)
+    split = [extent for pair in zip(taps, stride, strict=True) for extent in pair]
+    apart = build.reshape(padded, (groups, inputs // groups, each, *split))
+    order = (0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
+    count = groups * math.prod(stride) * each
+    filters = build.reshape(build.permute(apart, order), (count, inputs // groups, *taps))
+    return make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
 
 
 def bordered(data: Node, axis: int, low: Extent, high: Extent) -> Node:
