@@ -474,6 +474,9 @@ def _float_to_float(lanes: Lanes, operation: Operation, operands: Sequence[Lane]
     value = as_f32(lanes, lanes.operand(operands[0]), source)
     if source == "f64" and wanted != "f64":
         value = lanes.cast("fptrunc", value, "float")
+        # Of a `copysign` that is rounded to f16 next LLVM would round the f64 sign: a missing call.
+        fence = f"llvm.arithmetic.fence.{intrinsic_suffix(value)}"
+        value = lanes.writer.call(fence, value.type, [value])
     if wanted == "f64":
         return value if source == "f64" else lanes.cast("fpext", value, "double")
     if wanted in EIGHT_BITS:
