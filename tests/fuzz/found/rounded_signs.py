@@ -1,5 +1,5 @@
-"""pointwise 20261123032: signs given to f64 numbers that are rounded to f16 asked for a routine that
-no process has."""
+"""pointwise 20261123032: a sign given to an f64 number that is rounded to f16 asked for a routine
+that no process has."""
 
 import torch
 
