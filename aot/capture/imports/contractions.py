@@ -171,10 +171,12 @@ def _by_phases(
     """A transposed convolution as one of all its phases beside each other, without zeros between
     elements (arXiv:1609.05158): y[q·s + r] = Σ_t x[q - t] · w[r + s·t] for r < s."""
     rank = len(stride)
-    taps = tuple(-(-size // step) for size, step in zip(weight.shape[2:], stride, strict=True))
-    filters = _phase_filters(weight, stride, taps, groups)
+    lengths = tuple(-(-size // step) for size, step in zip(weight.shape[2:], stride, strict=True))
+    filters = _phase_filters(weight, stride, lengths, groups)
     attrs = {"stride": (1,) * rank, "dilation": (1,) * rank, "groups": groups}
-    found = make("convolution", (data, filters), {**attrs, "padding": tuple(t - 1 for t in taps)})
+    found = make(
+        "convolution", (data, filters), {**attrs, "padding": tuple(t - 1 for t in lengths)}
+    )
     last = build.permute(found, (0, *range(2, 2 + rank), 1))
     samples, *positions, channels = last.shape
     each = channels // math.prod(stride) // groups
@@ -191,19 +193,19 @@ def _by_phases(
 
 
 def _phase_filters(
-    weight: Node, stride: tuple[int, ...], taps: tuple[int, ...], groups: int
+    weight: Node, stride: tuple[int, ...], lengths: tuple[int, ...], groups: int
 ) -> Node:
-    """`[inputs, outputs a group, *kernel]` → `[groups · phases · outputs, inputs a group, *taps]`,
-    the last tap first."""
+    """`[inputs, outputs, *kernel]` → `[groups · phases · outputs, inputs a group, *lengths]`, the
+    last kernel offset first; outputs are those of a group."""
     rank = len(stride)
     inputs, each, *kernel = weight.shape
-    missing = [t * s - size for t, s, size in zip(taps, stride, kernel, strict=True)]
+    missing = [t * s - size for t, s, size in zip(lengths, stride, kernel, strict=True)]
     padded = build.pad(weight, [0] * (2 + rank), [0, 0, *missing], 0)
-    split = [extent for pair in zip(taps, stride, strict=True) for extent in pair]
+    split = [extent for pair in zip(lengths, stride, strict=True) for extent in pair]
     apart = build.reshape(padded, (groups, inputs // groups, each, *split))
     order = (0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
     count = groups * math.prod(stride) * each
-    filters = build.reshape(build.permute(apart, order), (count, inputs // groups, *taps))
+    filters = build.reshape(build.permute(apart, order), (count, inputs // groups, *lengths))
     return make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
 
 
