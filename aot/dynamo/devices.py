@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.aot.dynamo.options import Options
 
 TYPE_CHECKING = False
@@ -21,12 +22,17 @@ if TYPE_CHECKING:
 
 
 def placed(module: GraphModule, examples: Sequence[Any], options: Options) -> Options:
-    """The options of a graph: those of its CUDA device where all its CUDA tensors are on one."""
+    """The options of a graph: those of its CUDA device where all its CUDA tensors are on one.
+
+    Raises `CaptureRefused` for one whose first call is inside of a capture.
+    """
     if torch.version.cuda is None and torch.version.hip is not None:
         return options  # its devices are called the same
     found = {each.device.index or 0 for each in _tensors(module, examples) if each.is_cuda}
     if len(found) != 1:
         return options
+    if torch.cuda.is_current_stream_capturing():
+        raise CaptureRefused()
     (ordinal,) = found
     major, minor = torch.cuda.get_device_capability(ordinal)
     return replace(options, target=f"cuda-sm_{major}{minor}", ordinal=ordinal)

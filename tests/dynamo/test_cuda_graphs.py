@@ -75,6 +75,7 @@ def seen(fresh, monkeypatch):
     monkeypatch.setattr(graphs, "program_of", found.program_of)
     monkeypatch.setattr(graphs, "Call", found.call)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda ordinal: (9, 0))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return found
 
 
@@ -190,6 +191,14 @@ def test_arguments_that_kernels_cannot_read_in_vectors_are_copied(monkeypatch):
     assert [one is other for one, other in zip(given, ready, strict=True)] == [True, True, False]
     assert not ready[2].data_ptr() % calling.ALIGNMENT_BYTES
     assert torch.equal(ready[2], given[2])
+
+
+def test_a_first_call_inside_of_a_capture_is_refused(seen, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    compiled = torch.compile(lambda x: x + 1, backend="aotc")
+    with pytest.raises(Exception, match="inside of a capture"):
+        compiled(torch.ones(2))
+    assert not seen.graphs
 
 
 def test_a_call_inside_of_a_capture_is_refused(monkeypatch):
