@@ -115,6 +115,7 @@ class Reading:
 
 
 TILED = Reading(0, 0)  # both where they stand, by the processor's tiles
+TILED_COPY = Reading(1, 0)  # the left one copied in their order
 PACKED = Reading(0, 4)  # the left operand where it stands, the right one as it is packed
 IN_PLACE = Reading(4, 12)  # the right one is brought in order first
 COPIED = Reading(16, 12)  # both are
@@ -171,8 +172,8 @@ def matmul_candidates(
     BK must divide `inner`, a divisor of K, if one is given. Ordered by cost, the cheapest first.
     """
     batch, rows, columns, depth = shape
-    if reading is TILED:
-        return _tiled_candidates(shape, traits, inner)
+    if reading in (TILED, TILED_COPY):
+        return _tiled_candidates(shape, reading, traits, inner)
     columns_block = panel_columns(shape, reading, traits)
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
     if reading is not PACKED and typical(rows) >= NARROWEST_PANEL:
@@ -194,6 +195,7 @@ class _TiledCosts:
     operations: float = 1400.0  # of tiles whose operands are in the second cache
     near_bytes: float = 170.0  # to or from that
     far_bytes: float = 28.0  # from beyond it
+    copied_bytes: float = 12.0  # of a left operand that is copied
     program_ns: float = 300.0
     nearest_cache_bytes: int = 32 << 10
     half_cache_bytes: int = 1 << 20  # of the second cache; the rest is the right operand's
@@ -201,23 +203,28 @@ class _TiledCosts:
 
 TILED_COSTS = _TiledCosts()
 TILED_ROWS = (16, 32, 64, 128, 256)
-TILED_COLUMNS = (PACK_N, 2 * PACK_N, 4 * PACK_N)
+TILED_COLUMNS = (PACK_N, 2 * PACK_N, 4 * PACK_N, 8 * PACK_N)
 TILED_DEPTH = 256
+FEW_TILED_ROWS = 32  # of a tile where there may be fewer than 16: all of them are copied
 
 
 def _tiled_candidates(
-    shape: tuple[Extent, Extent, Extent, Extent], traits: TargetTraits, inner: int
+    shape: tuple[Extent, Extent, Extent, Extent],
+    reading: Reading,
+    traits: TargetTraits,
+    inner: int,
 ) -> tuple[Candidate, ...]:
     """Those of a product by tiles with packed weights, whose blocks of columns are all whole."""
     batch, rows, columns, depth = shape
     panels = ceil(highest(columns) / PACK_N)
     widths = [width for width in TILED_COLUMNS if panels % (width // PACK_N) == 0]
     least = bounds(rows)[0]
-    heights = [size for size in TILED_ROWS if size <= least] or [power_above(typical(rows))]
+    heights = [size for size in TILED_ROWS if size <= least]
+    heights = heights or [min(FEW_TILED_ROWS, power_above(typical(rows)))]
     whole = inner & -inner if inner else content(depth) & -content(depth)
     inner_block = min(TILED_DEPTH, whole)
     prices = {
-        (height, width): _tiled_price(shape, (height, width, inner_block), traits)
+        (height, width): _tiled_price(shape, (height, width, inner_block), reading, traits)
         for height in heights
         for width in widths
     }
@@ -235,7 +242,10 @@ def _tiled_candidates(
 
 
 def _tiled_price(
-    shape: tuple[Extent, Extent, Extent, Extent], block: tuple[int, int, int], traits: TargetTraits
+    shape: tuple[Extent, Extent, Extent, Extent],
+    block: tuple[int, int, int],
+    reading: Reading,
+    traits: TargetTraits,
 ) -> float:
     """About how long a product takes, in nanoseconds."""
     costs, (batch, rows, columns, depth) = TILED_COSTS, map(typical, shape)
@@ -244,6 +254,8 @@ def _tiled_price(
     programs = down * across * batch
     is_near = 2 * rows * depth <= costs.half_cache_bytes
     left = 0.0 if is_near else 2 * height * depth / costs.far_bytes  # again for each tile across
+    if reading is TILED_COPY:
+        left = 2 * height * depth / costs.copied_bytes
     right = 2 * width * depth / (down * costs.far_bytes)  # tiles down follow each other
     if 2 * width * inner > costs.nearest_cache_bytes:  # again for each block of tiles
         right += height / 32 * 2 * width * depth / costs.near_bytes

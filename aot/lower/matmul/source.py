@@ -22,6 +22,7 @@ from aotc.aot.lower.tiles import (
     IN_PLACE,
     PACKED,
     TILED,
+    TILED_COPY,
     Reading,
     is_shifted,
     matmul_candidates,
@@ -55,7 +56,9 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     inner_block = run_block & -run_block
     reading = _reading(group, is_packed, traits)
     candidates = matmul_candidates(shape, reading, traits, inner_block)
-    writer = _MatmulWriter(group, root_op, candidates, walk, is_tiled=reading is TILED)
+    writer = _MatmulWriter(
+        group, root_op, candidates, walk, is_tiled=reading in (TILED, TILED_COPY)
+    )
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],
         {
@@ -75,7 +78,7 @@ def _reading(group: Group, is_packed: bool, traits: TargetTraits) -> Reading:
     root_op = group.root_op
     assert root_op is not None
     if is_packed and traits.has_tiles and root_op.inputs[1].type.rank == PAIRED_RANK:
-        return TILED
+        return TILED if product_of(group).left.strides is not None else TILED_COPY
     if is_packed:
         return PACKED
     product = product_of(group)
