@@ -1,10 +1,8 @@
 """The runtime's errors: one class each, with fields and one message template.
 
 A raise site names fields only: `raise BundleTruncated(path=…, found=12, expected=48)`. Messages are
-lower case, without a final period, what was found before what was expected; the hint is the next
-step. Every class has a stable `code`, its name with hyphens unless it says another, and the
-`exit_code` that the command line ends with: `bundle-truncated` of `BundleTruncated`. The
-compiler's errors (`aotc.aot.errors`) extend the same base.
+lower case, found before expected, without a period; the hint is the next step. Every class has a
+stable `code`, its name with hyphens unless it says another, and the command line's `exit_code`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ class AotcError(Exception):
     code = "error"
     exit_code = 70
     template = "{message}"
-    hint = ""
+    hint = output_hint = ""
 
     def __init_subclass__(cls) -> None:
         if "code" not in vars(cls):
@@ -46,7 +44,8 @@ class AotcError(Exception):
     @property
     def hint_text(self) -> str:
         """The hint with its fields filled in; empty when there is no next step."""
-        return self.hint.format(**self.fields) if self.hint else ""
+        hint = self.output_hint if self.fields.get("role") == "output" else ""
+        return (hint or self.hint).format(**self.fields)
 
     def __str__(self) -> str:
         hint = self.hint_text
@@ -254,6 +253,7 @@ class InputDtype(InputError):
 
     template = "{role} `{name}` has dtype {found}, expected {expected}"
     hint = "convert it before the call; aotc never converts silently"
+    output_hint = "give an array of the output's dtype"
 
 
 class InputRank(InputError):
@@ -268,6 +268,7 @@ class InputShape(InputError):
 
     template = "{role} `{name}` has shape {found}, expected {expected}"
     hint = "shapes are fixed at build time: rebuild with this shape, or pad the input"
+    output_hint = "give an array of the shape that the output has for these inputs"
 
 
 class InputDevice(InputError):
@@ -351,6 +352,12 @@ class DiskFull(EnvironmentFault):
     hint = "free space there, or choose another path; nothing was left half-written"
 
 
+class LimitReached(EnvironmentFault):
+    """The system gives this process no more memory, or no more open files."""
+
+    hint = "free memory or close files, or raise the limits of this process or its container"
+
+
 class PermissionMissing(EnvironmentFault):
     """The user may not read or write a path."""
 
@@ -406,6 +413,8 @@ def environment_fault(action: str, path: str, error: OSError) -> EnvironmentFaul
         kind = DiskFull
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         kind = PermissionMissing
+    elif error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
+        kind = LimitReached
     detail = (error.strerror or str(error)).lower()
     return kind(action=action, path=path, detail=detail)
 

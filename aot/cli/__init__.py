@@ -20,7 +20,7 @@ def main() -> None:
         from aotc.aot.cli.program import run
 
         code = run()
-        signals.end()
+        signals.end(code)
     except KeyboardInterrupt as end:  # before the command began, or when it had ended
         word, code = signals.ending(end)
         print(f"error: {word}", file=sys.stderr)

@@ -24,7 +24,7 @@ from aotc.aot.cli.printing import (
     texts_of,
     usage_texts,
 )
-from aotc.aot.cli.signals import ending
+from aotc.aot.cli.signals import asked, ending
 from aotc.aot.cli.suggesting import SuggestingGroup, near
 from aotc.aot.extensions import EXTENSIONS, extension
 from aotc.aot.version import VERSION
@@ -214,6 +214,9 @@ def _is_of_output(error: BaseException) -> bool:
 
 def _failed(error: Exception, as_json: bool) -> int:
     """Print an error that a command ended with; returns the exit code."""
+    signalled = asked()
+    if signalled is not None:
+        return _interrupted(signalled, as_json)
     if isinstance(error, OSError) and _is_of_output(error):
         return _output_failed(error)
     if isinstance(error, OSError) and error.filename is not None:  # a path of the user's

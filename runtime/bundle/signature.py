@@ -36,6 +36,12 @@ EXTENT_LIMIT = (1 << 31) - 1
 NO_SIZES: Mapping[str, int] = {}
 
 
+class FixedSizeMismatch(SizeMismatch):
+    """A dim of an array has another size than the program was built for."""
+
+    hint = "this size is fixed at build time: rebuild with a `Dim` there, or pad the input"
+
+
 class TensorSpec(Record):
     """One input or output: name, element type (a key of DTYPES) and shape, of ints or `Extent`s."""
 
@@ -259,7 +265,8 @@ class Signature(Record):
                 if dim.name in extent.text and dim.input is not None
             )
             expected = f"{wanted} (`{extent}`, where {', '.join(own)})"
-        return SizeMismatch(role="input", name=spec.name, axis=axis, found=found, expected=expected)
+        kind = SizeMismatch if isinstance(extent, Extent) else FixedSizeMismatch
+        return kind(role="input", name=spec.name, axis=axis, found=found, expected=expected)
 
     def at(self, values: Sequence[int]) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
         """Inputs and outputs of fixed shapes."""

@@ -375,7 +375,9 @@ class Program:
         """The same, by attribute."""
         if name[:1] != "_" and any(entry.name == name for entry in self._entries):
             return self[name]
-        raise AttributeError(f"a program has no attribute or entry point `{name}`")
+        known = ", ".join(f"`{entry.name}`" for entry in self._entries)
+        text = f"a program has no attribute or entry point `{name}`, its entry points are: {known}"
+        raise AttributeError(text, name=name, obj=self)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

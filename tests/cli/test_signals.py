@@ -4,6 +4,8 @@ and nothing left: no file half-written, no temporary folder, no process, no dama
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import working
@@ -129,3 +131,33 @@ def test_json_names_the_signal(server, area):
     )  # fmt: skip
     assert answer[0] == 143
     assert json.loads(answer[1])["code"] == "terminated"
+
+
+STUCK = """
+import os, signal, sys, threading, time
+from aotc.aot.cli import signals
+
+signals.LIMIT_S = 0.3
+signals.catch()
+try:
+    signal.raise_signal(signal.SIGTERM)
+except KeyboardInterrupt:
+    threading.Lock().acquire() and print("unwinding", flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_what_waits_without_end_is_ended():
+    ran = subprocess.run(
+        [sys.executable, "-c", STUCK], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (143, "unwinding\n", "error: terminated\n")
+
+
+def test_a_signal_that_was_caught_still_ends_the_command(server, area):
+    """As in a callback of C, or where a library catches everything."""
+    words = ["verify", "good"]
+    at = ("aotc.aot.cli.verify:print_json", 1)
+    answer = server.run([*words, "--json"], area, number=signal.SIGINT, at=at, swallows=True)
+    assert answer[0] == 130
+    assert answer[2].endswith("error: interrupted\n")

@@ -212,11 +212,19 @@ def _members(session):
 
 
 def run_forked(
-    words, folder, environment=(), unset=(), hooks=(), at=None, number=0, to_group=False
+    words,
+    folder,
+    environment=(),
+    unset=(),
+    hooks=(),
+    at=None,
+    number=0,
+    to_group=False,
+    swallows=False,
 ):
     """In the child: `aotc WORDS…` in the folder, after the functions of HOOKS. Signal `number` is
     sent at the point `at`: the n-th call of a Python function, `["call", n]`, or of the one that is
-    named."""
+    named; it is caught there if `swallows`."""
     os.setsid()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # some start the tests with nohup
         signal.signal(each, signal.SIG_DFL)
@@ -243,7 +251,8 @@ def run_forked(
     from aotc.aot import cli
 
     def send():
-        (os.killpg if to_group else os.kill)(os.getpgrp() if to_group else os.getpid(), number)
+        with contextlib.suppress(KeyboardInterrupt) if swallows else contextlib.nullcontext():
+            (os.killpg if to_group else os.kill)(os.getpgrp() if to_group else os.getpid(), number)
 
     if at is not None:
         _arm(*at, send)

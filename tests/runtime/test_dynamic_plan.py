@@ -8,7 +8,7 @@ from plan_trees import with_uses
 from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
 from aotc.runtime.bundle.manifest import Entry, Manifest, Target, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
-from aotc.runtime.bundle.signature import Dim, Guard, Signature
+from aotc.runtime.bundle.signature import Dim, FixedSizeMismatch, Guard, Signature
 from aotc.runtime.errors import (
     BundleError,
     InputRank,
@@ -185,7 +185,7 @@ def test_sizes_are_read_and_put_to_use():
 REFUSED = [
     ([(1, 4), (2,)], SizeOutOfRange, ["`batch` is 1", "input `x`, dim 0", "expected 2 to 9"]),
     ([(10, 4), (20,)], SizeOutOfRange, ["`batch` is 10", "expected 2 to 9"]),
-    ([(3, 5), (6,)], SizeMismatch, ["input `x` has 5 at dim 1", "expected 4"]),
+    ([(3, 5), (6,)], FixedSizeMismatch, ["input `x` has 5 at dim 1", "expected 4"]),
     ([(3, 4), (7,)], SizeMismatch, ["input `y` has 7 at dim 0", "6 (`2*batch`", "input `x`"]),
     ([(3, 4, 1), (6,)], InputRank, ["rank 3"]),
     ([(9, 4), (18,)], SizeGuard, ["batch <= 8", "batch = 9"]),

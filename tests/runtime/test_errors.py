@@ -61,3 +61,19 @@ def test_exact_text():
     assert error.found == [3, 64]
     with pytest.raises(AttributeError):
         _ = error.colour
+
+
+def test_hints_fit_what_is_refused():
+    """Nothing is rebuilt for an output, and a folder's rights give no memory."""
+    import errno as numbers
+
+    fields = {"name": "y", "found": [2, 9], "expected": [2, 10]}
+    shape, given = (errors.InputShape(role=role, **fields) for role in ("output", "input"))
+    assert "for these inputs" in shape.hint_text
+    assert "rebuild" in given.hint_text
+    dtype = errors.InputDtype(role="output", name="y", found="i32", expected="f32")
+    assert "convert it" not in dtype.hint_text
+    for number, word in ((numbers.ENOMEM, "memory"), (numbers.EMFILE, "close files")):
+        fault = errors.environment_fault("map", "weights", OSError(number, "no"))
+        assert word in fault.hint_text
+        assert "its folder" not in fault.hint_text
