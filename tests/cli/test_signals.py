@@ -119,7 +119,7 @@ def test_a_command_may_be_ended_at_any_call(server, area, name, number):
     assert answer[0] == working.NEGATIVE.get(name, 0), answer
     found = {}
     for place in range(1, 20):
-        at = ("call", max(1, total * place // 20))
+        at = ("call", max(1, total * place // 24))  # measurements vary in their number of calls
         found[place] = ended(server, area, words, number, at, to_group=place % 2 == 1)
     assert not any(found.values()), found
 
