@@ -13,8 +13,8 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.size import is_static, typical
 
-TURN_NS = 1000.0  # a row's read, sum and write, on an H200
-COMPARED_NS = 3 / 20_000  # a comparison, a choice and a sum
+TURN_NS = 3000.0  # a row's read, sum and write, on an H200
+COMPARED_NS = 0.001  # a comparison, a choice and a sum there
 PROGRAMS = 2048  # that a GPU runs at once
 MOST_COMPARED = 1 << 30  # comparisons of one kernel, whose numbers have 32 bits
 INNER_BLOCK = 64  # elements within an index that a program has

@@ -54,6 +54,16 @@ def scatter(
 
 
 @triton.jit
+def _places(place_ptr, outer, start, ROWS, INNER, SHARED: tl.constexpr, CHUNK: tl.constexpr):
+    row = start + tl.arange(0, CHUNK)
+    if SHARED:
+        element = row.to(tl.int64)
+    else:
+        element = (outer * ROWS + row) * INNER + tl.program_id(1)
+    return tl.load(place_ptr + element, mask=row < ROWS, other=-1)
+
+
+@triton.jit
 def scatter_shares(
     out_ptr,  # as `scatter` has them
     place_ptr,
@@ -81,13 +91,10 @@ def scatter_shares(
     out_ptr += outer * EXTENT * INNER + inner
     chunk = tl.arange(0, CHUNK)
     NONE: tl.constexpr = CHUNK << 32  # above the key of every row
+    following = _places(place_ptr, outer, 0, ROWS, INNER, SHARED, CHUNK)
     for start in range(0, ROWS, CHUNK):
-        row = start + chunk
-        if SHARED:
-            element = row.to(tl.int64)
-        else:
-            element = (outer * ROWS + row) * INNER + tl.program_id(1)
-        place = tl.load(place_ptr + element, mask=row < ROWS, other=-1)
+        place = following  # the next ones are asked for before these are looked at
+        following = _places(place_ptr, outer, start + CHUNK, ROWS, INNER, SHARED, CHUNK)
         is_own = (place >= first) & (place < end)
         key = NONE + tl.zeros((), tl.int64)
         keys = tl.full((CHUNK,), 0, tl.int64)

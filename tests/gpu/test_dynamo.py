@@ -163,20 +163,28 @@ def test_training_beside_eager():
     torch.testing.assert_close(losses[1], losses[0], rtol=2e-2, atol=1e-3)
 
 
+def stepped(kind, dtype, *, is_compiled):
+    """Parameters after four steps, each along the sine of what they are."""
+    torch.manual_seed(1)
+    drawn = [torch.randn(33, 7, device="cuda").to(dtype) for _ in range(3)]
+    values = [torch.nn.Parameter(each) for each in drawn]
+    optimizer = kind(values, lr=0.1)
+    step = torch.compile(optimizer.step, backend="aotc") if is_compiled else optimizer.step
+    for _ in range(4):
+        for each in values:
+            each.grad = torch.sin(each.detach())
+        step()
+    return torch.cat([each.detach().flatten() for each in values]).double()
+
+
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
 def test_a_compiled_optimizer(kind):
-    rows = []
-    for is_compiled in (False, True):
-        torch.manual_seed(1)
-        values = [torch.nn.Parameter(torch.randn(33, 7, device="cuda")) for _ in range(3)]
-        optimizer = kind(values, lr=0.1)
-        step = torch.compile(optimizer.step, backend="aotc") if is_compiled else optimizer.step
-        for _ in range(4):
-            for each in values:
-                each.grad = torch.sin(each.detach())
-            step()
-        rows.append(torch.cat([each.detach().flatten() for each in values]))
-    torch.testing.assert_close(rows[1], rows[0], rtol=1e-5, atol=1e-6)
+    """As near to the steps in f64 as eager's: small gradients are divided by small roots."""
+    expected = stepped(kind, torch.float64, is_compiled=False)
+    eager = (stepped(kind, torch.float32, is_compiled=False) - expected).abs()
+    ours = (stepped(kind, torch.float32, is_compiled=True) - expected).abs()
+    assert ours.max() <= 2 * eager.max() + 1e-7
+    assert ours.mean() <= 2 * eager.mean() + 1e-8
 
 
 SECOND = """

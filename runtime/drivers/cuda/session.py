@@ -435,7 +435,7 @@ def _patcher(
         changed = []
         for index, address in enumerate(addresses):
             if address != known[index]:
-                if not address and sizes[index]:
+                if not address and sizes[index] and patches[index]:
                     raise AddressMissing(index=index, nbytes=sizes[index])
                 changed.append(index)
         for index in changed:
