@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.effects import with_effects
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from aotc.aot.dynamo.errors import GraphRefused
 from aotc.aot.dynamo.programs import counting
@@ -67,8 +67,54 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
     return module.forward  # type: ignore[no-any-return]
 
 
+STRIDES = "aotc_strides"  # in a graph's `meta`: those of its arguments, None for any
+
+
 def _eager(module: GraphModule) -> tuple[Boxed, GraphModule | bytes | None]:
-    return boxed(module), module
+    placeholders = module.graph.find_nodes(op="placeholder")
+    module.meta[STRIDES] = tuple(map(_traced_strides, placeholders))
+    return op_by_op(module), module
+
+
+def op_by_op(module: GraphModule) -> Boxed:
+    """A graph as torch runs it, on arguments in the strides that torch traced: what ops give lies
+    as these do, and graphs behind them were compiled for that."""
+    strides = module.meta.get(STRIDES)
+    if not strides or not any(strides):
+        return boxed(module)
+
+    def call(arguments: list[Any]) -> Any:
+        given = [laid(*pair) for pair in zip(arguments, strides, strict=True)]
+        arguments.clear()
+        return module(*given)
+
+    return call
+
+
+def _traced_strides(node: Node) -> tuple[int, ...] | None:
+    """Strides of an argument that is only read, where they are known."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    is_known = all(isinstance(each, int) for each in (*value.shape, *value.stride()))
+    return tuple(value.stride()) if is_known and not any(map(_changes, node.users)) else None
+
+
+def _changes(node: Node) -> bool:
+    """Whether a call changes an argument, which a copy would lose."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def laid(value: Any, strides: tuple[int, ...] | None) -> Any:
+    """The tensor, or a copy where a dim of more than one element has another stride."""
+    if strides is None or not isinstance(value, torch.Tensor):
+        return value
+    pairs = zip(value.shape, value.stride(), strides, strict=True)
+    if all(extent == 1 or found == wanted for extent, found, wanted in pairs):
+        return value
+    kind = {"dtype": value.dtype, "device": value.device}
+    return torch.empty_strided(value.shape, strides, **kind).copy_(value)
 
 
 def _has_effects(module: GraphModule) -> bool:

@@ -183,13 +183,13 @@ def _parts(
 ) -> tuple[list[Region], list[Refusal]]:
     """The regions of a graph, and what is refused in it.
 
-    Where a checked index is left to torch, a region may not know of one what the whole graph
-    proves: then that is refused too, and the graph cut anew.
+    A region may know less than the whole graph, as of an index that this proves to lie within its
+    tensor: what is refused for it is left too then, and the graph cut anew. On the CPU nothing is.
     """
     left, refusals = walked.left, list(walked.refusals)
     while True:
         parts = regions(module, left)
-        if not place_of(options).is_checked_late:
+        if options.ordinal is None:
             return parts, refusals
         more: set[Node] = set()
         for part in parts:
@@ -307,9 +307,10 @@ def _own(
 ) -> tuple[Code, Boxed]:
     """A graph through our stages; what these refuse goes where the option `fallback` says."""
     try:
-        imported = _walked(module, sizes, options, orders).imported
+        walked = _walked(module, sizes, options, orders)
+        imported = walked.imported
         if imported is None:
-            raise InternalError(stage="capture", detail="a region of ours was refused")
+            raise refuse([row.reason for row in walked.refusals])
         shown = _shown(sizes, examples)
         _check_shown(imported.graph, shown)
         interface = _interface(imported, examples, shown)

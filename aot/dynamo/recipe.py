@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule
 
 from aotc.aot.dynamo.calling import Boxed, Call, Dims, Interface, sizes_at
-from aotc.aot.dynamo.fallback import boxed, load_inductor
+from aotc.aot.dynamo.fallback import load_inductor, op_by_op
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
 from aotc.cache import Key
@@ -133,7 +133,7 @@ class LeftToTorch:
         """The callable."""
         if isinstance(self.content, bytes):
             return load_inductor(self.content)
-        return boxed(self.content)
+        return op_by_op(self.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 
 from aotc.aot.dynamo import aotc
+from aotc.aot.dynamo.fallback import leave
 from aotc.aot.dynamo.programs import counters
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
@@ -183,3 +184,24 @@ def test_a_number_that_is_left_takes_what_makes_it_along(fresh, caplog):
         for found, expected in zip(compiled(x, number), model(x, number), strict=True):
             torch.testing.assert_close(found, expected)
     assert "internal error" not in caplog.text
+
+
+def test_ops_that_torch_runs_get_arguments_in_the_strides_that_it_traced():
+    """What lies otherwise at a call is copied: results lie as arguments do, and who reads them was
+    compiled for that."""
+    seen = []
+
+    def strides(x):
+        seen.append(x.stride())
+        return x + 1
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.empty(2, 3, 4).transpose(0, 1)
+    graph.output((graph.call_function(strides, (x,)),))
+    call, kept = leave(torch.fx.GraphModule({}, graph), [x.meta["val"]], "eager", ["a reason"])
+    laid_well, laid_otherwise = torch.randn(2, 3, 4).transpose(0, 1), torch.randn(3, 2, 4)
+    for value in (laid_well, laid_otherwise):
+        torch.testing.assert_close(call([value])[0], value + 1)
+    assert seen == [(4, 12, 1)] * 2
+    assert kept is not None

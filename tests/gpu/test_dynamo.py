@@ -163,13 +163,14 @@ def test_training_beside_eager():
     torch.testing.assert_close(losses[1], losses[0], rtol=2e-2, atol=1e-3)
 
 
-def stepped(kind, dtype, *, is_compiled):
+def stepped(kind, dtype, backend=None):
     """Parameters after four steps, each along the sine of what they are."""
+    torch._dynamo.reset()
     torch.manual_seed(1)
     drawn = [torch.randn(33, 7, device="cuda").to(dtype) for _ in range(3)]
     values = [torch.nn.Parameter(each) for each in drawn]
     optimizer = kind(values, lr=0.1)
-    step = torch.compile(optimizer.step, backend="aotc") if is_compiled else optimizer.step
+    step = torch.compile(optimizer.step, backend=backend) if backend else optimizer.step
     for _ in range(4):
         for each in values:
             each.grad = torch.sin(each.detach())
@@ -179,12 +180,13 @@ def stepped(kind, dtype, *, is_compiled):
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
 def test_a_compiled_optimizer(kind):
-    """As near to the steps in f64 as eager's: small gradients are divided by small roots."""
-    expected = stepped(kind, torch.float64, is_compiled=False)
-    eager = (stepped(kind, torch.float32, is_compiled=False) - expected).abs()
-    ours = (stepped(kind, torch.float32, is_compiled=True) - expected).abs()
-    assert ours.max() <= 2 * eager.max() + 1e-7
-    assert ours.mean() <= 2 * eager.mean() + 1e-8
+    """As near to the steps in f64 as the same graph op by op: a compiled optimiser counts its steps
+    in f32, in which 1 - 0.999 is off by 5e-5 of itself; eager counts them in Python."""
+    expected = stepped(kind, torch.float64)
+    op_by_op = (stepped(kind, torch.float32, "aot_eager") - expected).abs()
+    ours = (stepped(kind, torch.float32, "aotc") - expected).abs()
+    assert ours.max() <= 2 * op_by_op.max() + 1e-7
+    assert ours.mean() <= 2 * op_by_op.mean() + 1e-8
 
 
 SECOND = """
