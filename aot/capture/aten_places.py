@@ -61,7 +61,7 @@ class Place:
             raise NotSupported("products of f32 in TF32, as torch's switch asks")
 
     def _has(self, value: torch.Tensor) -> bool:
-        return value.is_cpu if self.device.type == "cpu" else value.device == self.device
+        return value.is_cpu if self.device == CPU else value.device == self.device
 
 
 def _base_name(node: torch.fx.Node) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
+from aotc.aot.dynamo.devices import device_at
 from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import Extent, Row, evaluate, reader
@@ -82,7 +83,7 @@ class Call:
         that of the CUDA device that its tensors are on, None for the CPU."""
         if program is not None and ordinal is None:
             keep_freed_memory()
-        self._device = None if ordinal is None else torch.device("cuda", ordinal)
+        self._device = None if ordinal is None else device_at(ordinal)
         self._interface = interface
         self._program = program
         rows = list(enumerate(interface.results))

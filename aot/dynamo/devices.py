@@ -45,8 +45,14 @@ def place_of(options: Options) -> Place:
     if options.ordinal is None:
         return HOST
     reduced = uses_tf32(is_convolution=False), uses_tf32(is_convolution=True)
-    device = torch.device("cuda", options.ordinal)
-    return Place(device, *reduced, not options.unchecked_indices, names_by_place=True)
+    return Place(
+        device_at(options.ordinal), *reduced, not options.unchecked_indices, names_by_place=True
+    )
+
+
+def device_at(ordinal: int) -> torch.device:
+    """The CUDA device of this number, as torch has it."""
+    return torch.device("cuda", ordinal)
 
 
 def facts() -> str:

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from aotc.aot.dynamo.devices import device_at
 from aotc.aot.dynamo.options import Options
 from aotc.aot.version import ROOT, sources_digest
 from aotc.cache import FolderLayer, Key, Store
@@ -95,8 +96,13 @@ _OPEN: WeakValueDictionary[tuple[str, int | None], Program] = WeakValueDictionar
 
 def opened(folder: str | Path, options: Options, key: Key) -> Program:
     """The program of a folder, on the device of the graph's tensors."""
-    device = None if options.ordinal is None else f"cuda:{options.ordinal}"
-    program = load(folder, device=device, threads=options.threads, verify="code")
+    device = None if options.ordinal is None else device_at(options.ordinal)
+    program = load(
+        folder,
+        device=None if device is None else str(device),
+        threads=options.threads,
+        verify="code",
+    )
     if options.ordinal is not None:
         _OPEN[key.digest, options.ordinal] = program
     return program

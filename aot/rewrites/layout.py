@@ -405,6 +405,40 @@ def _unmerged(operand: Node, shape: Shape, groups: list[list[int]], root: Node) 
     return build.reshape(operand, extents)
 
 
+def _sink_split(root: Node, context: Context) -> Node | None:
+    """op(reshape(x), v) → reshape(op(x, v)) where dims are split, v constant: the norm behind a
+    transposed convolution, whose phases were channels"""
+    moved = [each for each in root.inputs if each.op == "reshape" and each.shape == root.shape]
+    if len(moved) != 1 or moved[0].type.rank <= moved[0].inputs[0].type.rank:
+        return None
+    source = moved[0].inputs[0]
+    groups = _split_groups(source.shape, root.shape)
+    if groups is None or 1 in root.shape[-1:]:
+        return None
+    operands = [
+        source if each is moved[0] else _joined(each, groups, root, context) for each in root.inputs
+    ]
+    found = _of(root, operands)
+    return None if found is None else build.reshape(found, root.shape)
+
+
+def _joined(operand: Node, groups: list[list[int]], root: Node, context: Context) -> Node | None:
+    """A constant with the dims of each group as one, repeated along dims that it does not have."""
+    if operand.type.rank == 0:
+        return operand
+    if operand.type.rank != root.type.rank or not context.is_constant(operand):
+        return None
+    extents = list(operand.shape)
+    for group in groups:
+        if any(extents[place] != 1 for place in group):
+            for place in group:
+                extents[place] = root.shape[place]
+    if typical(math.prod(extents)) * 8 > typical(root.type.numel):
+        return None
+    merged = [math.prod(extents[place] for place in group) for group in groups]
+    return build.reshape(build.expand(operand, extents), merged)
+
+
 def _sink_merge_reduce(root: Node) -> Node | None:
     """sum(reshape(permute(x)), axes) → reshape(sum(permute(x), axes)) where dims are merged"""
     (data,) = root.inputs
@@ -435,5 +469,6 @@ RULES: tuple[Rule, ...] = (
     rule_for(POINTWISE, "row-order-sink", _sink_row_order),
     rule_for(REDUCTIONS, "reshape-sink-reduce", _sink_reshape_reduce, False),
     rule_for(POINTWISE, "merge-sink", _sink_merge),
+    rule_for(POINTWISE, "split-sink", _sink_split),
     rule_for(REDUCTIONS, "merge-sink-reduce", _sink_merge_reduce, False),
 )

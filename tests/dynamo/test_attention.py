@@ -200,9 +200,9 @@ def programs(monkeypatch):
     found = []
     original = Call.__init__
 
-    def made(self, interface, program):
+    def made(self, interface, program, *rest):
         found.append((interface, program))
-        original(self, interface, program)
+        original(self, interface, program, *rest)
 
     monkeypatch.setattr(Call, "__init__", made)
     return found

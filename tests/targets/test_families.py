@@ -22,6 +22,7 @@ MAY_NAME = (
     "runtime/drivers/__init__.py",
     "runtime/arrays/dlpack.py",
     "kernels/library/devices.py",
+    "aot/dynamo/devices.py",
     "aot/cli/",
 )
 ROW = 'FAMILIES = ("cpu", "cuda")'

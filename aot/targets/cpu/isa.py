@@ -62,7 +62,7 @@ ISAS = {
             processor=AVX512.name,
             features=(*NARROW, "amx-tile", "amx-bf16", "amx-int8"),
             has_tiles=True,
-            smaller=AVX512.name,
+            smaller=AVX512.smaller,
         ),
     )
 }
