@@ -406,14 +406,14 @@ def _unmerged(operand: Node, shape: Shape, groups: list[list[int]], root: Node) 
 
 
 def _sink_split(root: Node, context: Context) -> Node | None:
-    """op(reshape(x), v) → reshape(op(x, v)) where dims are split, v constant: the norm behind a
-    transposed convolution, whose phases were channels"""
+    """op(reshape(x), v) → reshape(op(x, v)) where dims are split, v a constant of several
+    elements: the norm behind a transposed convolution, whose phases were channels"""
     moved = [each for each in root.inputs if each.op == "reshape" and each.shape == root.shape]
-    if len(moved) != 1 or moved[0].type.rank <= moved[0].inputs[0].type.rank:
+    if len(moved) != 1 or len(root.inputs) == 1:
         return None
     source = moved[0].inputs[0]
     groups = _split_groups(source.shape, root.shape)
-    if groups is None or 1 in root.shape[-1:]:
+    if groups is None or root.type.rank <= source.type.rank or root.shape[-1] == 1:
         return None
     operands = [
         source if each is moved[0] else _joined(each, groups, root, context) for each in root.inputs
@@ -424,8 +424,6 @@ def _sink_split(root: Node, context: Context) -> Node | None:
 
 def _joined(operand: Node, groups: list[list[int]], root: Node, context: Context) -> Node | None:
     """A constant with the dims of each group as one, repeated along dims that it does not have."""
-    if operand.type.rank == 0:
-        return operand
     if operand.type.rank != root.type.rank or not context.is_constant(operand):
         return None
     extents = list(operand.shape)
