@@ -164,7 +164,7 @@ class OutputExists(UserError):
 class FileTaken(UserError):
     """A command would write over a file that is there."""
 
-    template = "`{path}` exists, expected a file to make"
+    template = "`{path}` exists already"
     hint = "choose another one with `-o`, or replace it with `--force`"
 
 
@@ -195,7 +195,7 @@ class InputArgumentError(UserError):
 
     code = "argument"
     template = "argument `{argument}` is not of the form {expected}"
-    hint = "name each once, as in `--input x=@x.npy`; `aotc inspect BUNDLE` lists the names"
+    hint = "name each once, as in `NAME=@x.npy`; `aotc inspect BUNDLE` lists the names"
 
 
 class InputFileError(UserError):
@@ -210,7 +210,7 @@ class PlotExtraMissing(UserError):
     """A picture was asked for as PNG where matplotlib is not installed."""
 
     exit_code = 7
-    template = "`{module}` is not installed, which writes PNG files"
+    template = "`{module}`, which writes PNG files, is not installed"
     hint = 'pip install "aotc[plot]", or write `{path}`, which needs nothing'
 
 
@@ -319,7 +319,10 @@ class SpecNotUnderstood(SpecError):
     """SPEC is none of the forms that `aotc build` takes."""
 
     code = "spec-form"
-    template = "spec `{spec}` is no `FILE.py`, `FILE.py:NAME`, `PACKAGE.MODULE:NAME` or `FILE.pt2`"
+    template = (
+        "spec `{spec}` is not of the form `FILE.py`, `FILE.py:NAME`, `PACKAGE.MODULE:NAME` or"
+        " `FILE.pt2`"
+    )
     hint = "`aotc init MODEL` writes a spec; docs/tutorial.md begins with one"
 
 
@@ -420,7 +423,7 @@ class ExportedFileInvalid(SpecError):
     """A `.pt2` file that torch cannot load, or that holds no example inputs."""
 
     code = "spec-exported-invalid"
-    template = "`{path}` is no exported program with example inputs: {detail}"
+    template = "`{path}` is not an exported program with example inputs: {detail}"
     hint = "write it with `torch.export.save(torch.export.export(model, args), path)`"
 
 

@@ -19,7 +19,7 @@ from aotc.aot.errors import InternalError
 from aotc.runtime.errors import environment_fault
 
 STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "weights", "pack")
-# What the machine refuses is no bug of a stage: a full disk, a quota, a limit, a permission.
+# What the machine refuses is not a bug of a stage: a full disk, a quota, a limit, a permission.
 MACHINE_FAULTS = (
     errno.ENOSPC,
     errno.EDQUOT,

@@ -115,5 +115,5 @@ class ArchiveTaken(CacheError):
 
     code = "cache-archive-taken"
     exit_code = 2
-    template = "`{path}` exists, expected a file to make"
+    template = "`{path}` exists already"
     hint = "choose another path, or replace the file with `--force`"

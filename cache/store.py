@@ -90,7 +90,7 @@ class Store:
         """Open the folder, making it when missing; the only writer is this folder.
 
         Raises CacheUnsafe when another user could write it, CacheNotAFolder when it is a file.
-        A folder that cannot be made or written is no error: the store then misses, or only reads.
+        A folder that cannot be made or written is not an error: the store misses, or only reads.
         """
         self.root = Path(root)
         self.layers = tuple(layers)

@@ -286,7 +286,7 @@ class InputGradient(InputError):
 
 
 class InputUnreadable(InputError):
-    """An argument is no array: neither DLPack nor the buffer protocol reads it."""
+    """An argument is not an array: neither DLPack nor the buffer protocol reads it."""
 
     template = "{role} `{name}` is {found}, expected {expected}"
     hint = "pass a torch tensor, a numpy array, or anything with DLPack or the buffer protocol"
@@ -427,7 +427,7 @@ class InputStructure(InputError):
 
 
 class InputFixed(InputError):
-    """An argument that is no array differs from its value at build time."""
+    """An argument that is not an array differs from its value at build time."""
 
     template = "input `{name}` is {found}, expected {expected}: it was fixed at build time"
     hint = "leave it out, or build another bundle with this value in `example_inputs`"
@@ -533,7 +533,7 @@ class SessionSizeUnknown(InputError):
 
 
 class SessionSizeInvalid(InputError):
-    """A size of a session is no whole number within its range."""
+    """A size of a session is not a whole number within its range."""
 
     code = "session-size"
     template = "size `{name}` of a session is {found}, expected a whole number from {low} to {high}"
@@ -551,7 +551,7 @@ class SessionSizeDiffers(InputError):
 
 
 class HostMemoryFull(DriverFault):
-    """Host memory does not suffice for a session's states; sizes in bytes. Nothing changed."""
+    """There is not enough host memory for a session's states; sizes in bytes. Nothing changed."""
 
     template = "no memory for {purpose}: needs {needed_bytes} bytes, {free_bytes} are free"
     hint = "close sessions that are not in use, or open them with smaller sizes"
@@ -589,7 +589,7 @@ class InputMisaligned(InputError):
 
 
 class StreamUnreadable(InputError):
-    """`stream=` is no stream."""
+    """`stream=` is not a stream."""
 
     template = "`stream` is {found}, expected a CUDA stream"
     hint = "pass torch's or cupy's stream object, or its handle as a whole number"

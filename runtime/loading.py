@@ -13,12 +13,11 @@ from .drivers import load as load_driver
 from .errors import (
     BundleAltered,
     BundleMalformed,
-    SettingInvalid,
     environment_fault,
 )
 from .mismatch import require_target
 from .programs.program import Loaded, Program
-from .settings import SETTINGS, parse, read
+from .settings import SETTINGS, ArgumentInvalid, parse, read
 
 TRUST_SETTINGS = ("AOTC_REQUIRE_SIGNATURE", "AOTC_TRUSTED_KEYS", "AOTC_REVOKED")
 
@@ -152,10 +151,11 @@ def require_trust(
 
 
 def _check_stream(stream: Any, driver: Driver, target: str) -> None:
-    """Raises `SettingInvalid` for a stream where a target has none."""
+    """Raises `ArgumentInvalid` for a stream where a target has none."""
     if stream is not None and not driver.HAS_DEVICE_MEMORY:
         expected = f"None, since target `{target}` has no streams"
-        raise SettingInvalid(name="stream", found=stream, origin="argument", expected=expected)
+        remedy = "leave `stream` out, or load the bundle on a CUDA device"
+        raise ArgumentInvalid(name="stream", found=stream, expected=expected, remedy=remedy)
 
 
 def _find_ops(manifest: Manifest, path: str) -> Fallback | None:

@@ -47,9 +47,9 @@ def check(
     digest: the bundle digest that it must have, as `load` takes it.
 
     Reads the manifest and the sizes of the files it lists, nothing else: no digest of a payload,
-    no code. For a bundle that runs ops through torch, torch is asked for them. What is no bundle,
-    too new, cut off or altered is a mismatch too; only an `EnvironmentFault` (no permission …) is
-    raised.
+    no code. For a bundle that runs ops through torch, torch is asked for them. What is not a
+    bundle, too new, cut off or altered is a mismatch too; only an `EnvironmentFault` (no permission
+    …) is raised.
     """
     try:
         return read_bundle(path, lambda bundle: check_open(bundle, device), digest)

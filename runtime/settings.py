@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 MAX_THREADS = 1024
 
 
+class ArgumentInvalid(SettingInvalid):
+    """An argument of a call or command that no setting stands for has a value outside its type."""
+
+    template = "`{name}` is {found!r}, expected {expected}"
+    hint = "{remedy}"
+
+
 class Setting(Record):
     """One row: the variable, how its text is read, its default and its meaning."""
 

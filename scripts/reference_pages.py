@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from aotc.aot.cli.explain import error_classes
+from aotc.aot.cli.explain import as_printed, error_classes
 from aotc.aot.cli.program import COMMANDS, program
 from aotc.runtime.record import Record
 from aotc.runtime.settings import SETTINGS
@@ -216,7 +216,8 @@ def errors() -> str:
             parts.append(f"## Exit {exit_code}: {meaning.partition(':')[0]}")
         for code, kind in found.items():
             parts += [f"### `{code}`", _escaped(inspect.getdoc(kind) or "")]
-            parts.append(_block(f"{kind.template}" + (f"\nhint: {kind.hint}" if kind.hint else "")))
+            hint = f"\nhint: {kind.hint}" if kind.hint else ""
+            parts.append(_block(as_printed(f"{kind.template}{hint}")))
     return _page("Errors", "the error classes", *parts)
 
 

@@ -411,12 +411,14 @@ class Net(torch.nn.Module):
         self.linear = torch.nn.Linear(24, 48)
 
     def forward(self, x):
-        x = x + kernels.embedding_bag(torch.arange(12).reshape(6, 2) % 5, self.linear.weight)
+        rows = torch.arange(12, device=x.device).reshape(6, 2) % 5
+        x = x + kernels.embedding_bag(rows, self.linear.weight)
         x = kernels.layer_norm(x * 2, [24], self.weight, self.bias)
         x = kernels.vector_add(kernels.swiglu(*self.linear(x).chunk(2, -1)), x)
         x = kernels.group_norm(kernels.gelu(x), 3, self.weight, self.bias)
         x = kernels.dropout(x, 0.25, seed=5)
-        turns = torch.arange(12.0).reshape(1, 12)
+        turns = torch.arange(12.0, device=x.device).reshape(1, 12)
         x = kernels.rope(x.unsqueeze(1), turns.cos(), turns.sin()).squeeze(1)
         x = kernels.softmax(x) * kernels.rms_norm(kernels.relu_squared(x), [24], self.weight)
-        return x, kernels.cross_entropy(x, torch.arange(x.shape[0]), label_smoothing=0.1)
+        targets = torch.arange(x.shape[0], device=x.device)
+        return x, kernels.cross_entropy(x, targets, label_smoothing=0.1)

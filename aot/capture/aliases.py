@@ -167,7 +167,7 @@ def _overlapping(held: Iterable[_Held]) -> Iterator[list[_Held]]:
 
 
 def _is_at_stake(group: Sequence[_Held], written: set[torch.fx.Node]) -> bool:
-    """Whether a tensor is written, and is seen by another name or is no buffer."""
+    """Whether a tensor is written, and is seen by another name or is not a buffer."""
     hit = [each for each in group if each.node in written]
     return bool(hit) and (len(group) > 1 or hit[0].spec.kind is InputKind.CONSTANT_TENSOR)
 

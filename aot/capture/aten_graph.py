@@ -116,7 +116,7 @@ def import_aten(
 
 
 def _with_numbers(calls: Sequence[torch.fx.Node], left: set[torch.fx.Node]) -> frozenset[Any]:
-    """The calls that are left, and those that share a number with them that is no size: programs
+    """The calls that are left, and those that share a number with them that is not a size: programs
     neither take nor give it."""
     kinds = (torch.SymFloat, torch.SymBool)
     numbers = {node for node in calls if isinstance(node.meta.get("val"), kinds)}
@@ -403,7 +403,7 @@ def _inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 
 def base_of(node: torch.fx.Node) -> torch.fx.Node:
-    """The node whose memory a node is a view of: itself where it is no view."""
+    """The node whose memory a node is a view of: itself where it is not a view."""
     while _is_view(node) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return node
@@ -476,7 +476,7 @@ def at_sizes(sizes: Sizes, examples: Sequence[Any], arguments: Sequence[Any]) ->
     known: dict[Any, int] = {}
     for example, value in zip(examples, arguments, strict=True):
         if isinstance(example, torch.SymInt):
-            if example.node.expr in sizes.symbols:  # a ragged dim is no number
+            if example.node.expr in sizes.symbols:  # a ragged dim is not a number
                 known[example.node.expr] = int(value)
         elif isinstance(example, torch.Tensor):
             for extent, number in zip(example.shape, value.shape, strict=True):

@@ -36,7 +36,7 @@ class Place:
     names_by_place: bool = False
 
     def check_memory(self, value: torch.Tensor) -> None:
-        """Raise `NotSupported` for what is no plain memory of the device."""
+        """Raise `NotSupported` for what is not plain memory of the device."""
         if not self._has(value):
             raise NotSupported(f"device `{value.device}`, which has no target here")
         self.check_constant(value)

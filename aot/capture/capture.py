@@ -156,7 +156,7 @@ def _held(found: Exported, graph: Graph, states: Lifted) -> list[torch.Tensor]:
 
 
 def _own(module: torch.nn.Module, graph: Graph, states: Lifted) -> list[torch.Tensor] | None:
-    """The module's own tensors that the graph's states are of; None where one is no buffer."""
+    """The module's own tensors that the graph's states are of; None where one is not a buffer."""
     buffers = dict(module.named_buffers(remove_duplicate=False))
     buffers |= dict(zip(states.names, states.tensors, strict=True))
     found = [buffers.get(state.name) for state in graph.states]

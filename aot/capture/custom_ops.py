@@ -62,7 +62,7 @@ def called_op(node: torch.fx.Node) -> Any:
 
 
 def base_name(op: Any) -> str:
-    """`softmax` of `aten::softmax.int`, `mine::op` of others; empty for what is no op."""
+    """`softmax` of `aten::softmax.int`, `mine::op` of others; empty for what is not an op."""
     return str(op._schema.name).removeprefix("aten::") if hasattr(op, "_schema") else ""
 
 

@@ -52,7 +52,7 @@ class Dependencies:
         return True
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Each global that the user's code reads and that is no code itself, with its name."""
+        """Each global that the user's code reads and that is not code itself, with its name."""
         while self._waiting:
             function = self._waiting.popleft()
             if is_users(function.__module__):

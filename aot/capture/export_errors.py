@@ -181,10 +181,10 @@ def _quoted(texts: Collection[str]) -> str:
 
 
 def _recurrent(module: torch.nn.Module | None) -> str:
-    """The recurrent layers of a model: ``"`encoder.rnn` is a GRU"``, or nothing."""
+    """The recurrent layers of a model: ``"`encoder.rnn` is of class GRU"``, or nothing."""
     layers = module.named_modules() if module is not None else ()
     found = (
-        f"`{name or 'the model'}` is a {type(each).__name__}"
+        f"`{name or 'the model'}` is of class {type(each).__name__}"
         for name, each in layers
         if isinstance(each, torch.nn.RNNBase)
     )

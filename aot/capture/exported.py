@@ -283,9 +283,9 @@ class _ProgramImporter(Importer):
                 elif isinstance(made, Complex):
                     self.unsupported.append(f"output `{value.name}`: {COMPLEX_END}")
                 elif made is not None:  # else an op on the way was refused, and is listed
-                    self.unsupported.append(f"output `{made}`: it is no tensor")
+                    self.unsupported.append(f"output `{made}`: it is not a tensor")
             elif not isinstance(value, bool | int | float | str | None):
-                self.unsupported.append(f"output `{value!r}`: it is no tensor")
+                self.unsupported.append(f"output `{value!r}`: it is not a tensor")
 
 
 def _initial(name: str, tensor: torch.Tensor) -> Constant | None:

@@ -23,7 +23,7 @@ from aotc.runtime.bundle.torch_calls import LAYOUTS, MEMORY_FORMATS
 RANDOM = "it may draw random numbers, so that no two runs could be compared"
 CHANGES = "it changes its arguments"
 EFFECTS = "it has effects beside its results"
-NO_OPERATOR = "it is no op of torch's registry"
+NO_OPERATOR = "it is not an op of torch's registry"
 NO_RESULT = "it has no result that is a tensor"
 # Composites that end with a check of what they computed. Decomposed, the check is a call with an
 # effect and without a result, which no graph of ours can hold.
@@ -97,7 +97,7 @@ def torch_call(
 
 
 def _result(value: Any) -> tuple[Any, ...]:
-    """(dtype, shape) of a result, () of what is no tensor."""
+    """(dtype, shape) of a result, () of what is not a tensor."""
     if not isinstance(value, torch.Tensor):
         return ()
     kind = type_of(value)
@@ -119,7 +119,7 @@ def _encoded(value: Any, values: Mapping[torch.fx.Node, Any], operands: list[Nod
     for kinds, encode in PLAIN:
         if isinstance(value, kinds):
             return encode(value)
-    raise NotSupported(f"its argument `{value!r}` is no plain data")
+    raise NotSupported(f"its argument `{value!r}` is not plain data")
 
 
 def _word(kind: str, names: Mapping[Any, str], value: Any) -> Value:

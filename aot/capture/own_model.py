@@ -49,7 +49,7 @@ class OwnModel:
 
 
 def own_model(spec: Spec, names: Sequence[str]) -> OwnModel | None:
-    """A spec's module with the states of these names; None where one of them is no buffer, or
+    """A spec's module with the states of these names; None where one of them is not a buffer, or
     what is called no method."""
     module = spec.module
     assert module is not None

@@ -164,7 +164,7 @@ def large(operands: Sequence[torch.Tensor], degree: float) -> Iterator[torch.Ten
 
 
 def small(value: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """The elements whose square is no normal number, and a power of two that makes it one."""
+    """The elements whose square is not a normal number, and a power of two that makes it one."""
     least = math.log2(torch.finfo(_summed(value)).smallest_normal)
     size = value.detach().double().abs()
     return (size > 0) & (2 * size.log2() < least), 2.0 ** math.ceil(-least / 2)

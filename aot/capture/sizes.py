@@ -448,7 +448,7 @@ Reader = Callable[[Any], Reading]
 def converted(expression: Any, known: Mapping[Any, Extent]) -> Extent:
     """A sympy expression as a size; `known` holds the symbols' sizes.
 
-    Raises `UndecidedSize` for one that depends on data, or that is no size of ours.
+    Raises `UndecidedSize` for one that depends on data, or that is not a size of ours.
     """
     return _sized(expression, lambda part: _of_sympy(part, known))
 

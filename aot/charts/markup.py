@@ -49,7 +49,7 @@ def tag(name: str, /, *children: str | int | Markup, **attributes: Attribute) ->
 
 
 def joined(children: Iterable[str | int | Markup], between: str = "") -> Markup:
-    """Several pieces one after the other; those that are no markup are escaped."""
+    """Several pieces one after the other; those that are not markup are escaped."""
     return Markup(escaped(between).join(_piece(child) for child in children))
 
 

@@ -34,7 +34,7 @@ def _open_streams() -> None:
     """Give closed streams a place, and have each write any text; errors never fail to be written.
 
     Where standard output is closed, the next file that is opened has its number, and what native
-    code or a child process prints would go into that file. A name that is no text of the locale's
+    code or a child process prints would go into that file. A name that is not text of the locale's
     encoding is printed as `\\xff` or `\\u03bc`.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):

@@ -39,8 +39,8 @@ class BackendNameUnusable(UserError):
 class FolderTaken(UserError):
     """`aotc backends new` would write into a folder that is already there."""
 
-    template = "`{path}` exists, expected a folder to make"
-    hint = "choose another one with `--out`"
+    template = "`{path}` exists already"
+    hint = "choose another one with `--output`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Said:
 
 @click.group("backends", cls=SuggestingGroup)
 def command() -> None:
-    """Find, check and begin native back ends: libraries of functions behind a small C ABI."""
+    """List, check and create native back ends: libraries of functions behind a small C ABI."""
 
 
 @command.command("include-dir")
@@ -85,7 +85,7 @@ def show_headers() -> None:
 @command.command("ls")
 @flags.as_json
 def list_backends(as_json: bool) -> None:
-    """List every native back end that is found, in the order of the search."""
+    """List the native back ends that are found, in search order."""
     reports = _marked([_reported(found) for found in find_all()])
     if as_json:
         rows = [report.record() for report in reports]
@@ -120,7 +120,9 @@ def check(file: Path, as_json: bool) -> int:
 
 @command.command("new")
 @click.argument("name")
-@click.option("--out", type=click.Path(path_type=Path), help="The folder to make [NAME].")
+@click.option(
+    "-o", "--output", "out", type=click.Path(path_type=Path), help="The folder to make [NAME]."
+)
 def begin(name: str, out: Path | None) -> None:
     """Write the skeleton of the back end NAME: a C++ source, Makefile, CMakeLists.txt, a test."""
     if not (name.isascii() and name.isidentifier() and name == name.lower()):

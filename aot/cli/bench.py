@@ -57,7 +57,8 @@ def command(
 
     Every contender has a process of its own and they take turns. Torch is given its own defaults;
     `graph` is eager torch in a CUDA graph. On a device, times are those of the device, and `host`
-    is how long a call keeps the caller; `bound` is a call whose memory is fixed beforehand.
+    is how long a call keeps the caller; `bound` is a call whose memory is fixed beforehand. `start`
+    is the time of loading and of the first call, for torch with its import and the model's.
     """
     check_place(plot_file, bundle)
     if fail_if_slower is not None and not against:
@@ -112,15 +113,15 @@ def _print(results: Sequence[Result]) -> None:
     ours = results[0]
     has_host = any(row.host_us for row in results)
     percents = tuple(f"p{percent}" for percent in PERCENTILES)
-    heads = ("contender", "calls", *percents, "of ours", *(["host"] * has_host), "first")
+    heads = ("contender", "calls", *percents, "p50 / aotc's", *(["host"] * has_host), "start")
     rows = []
     for row in results:
         if row.times_us and ours.times_us:
             percentiles = (time_text(row.percentile_us(percent) / 1e6) for percent in PERCENTILES)
             ratio = f"{row.median_us / ours.median_us:.2f}"
             host = [time_text(statistics.median(row.host_us) / 1e6)] if row.host_us else []
-            first = time_text(row.first_s)
-            rows.append((row.kind, len(row.times_us), *percentiles, ratio, *host, first))
+            start = time_text(row.first_s)
+            rows.append((row.kind, len(row.times_us), *percentiles, ratio, *host, start))
     print_table(heads, rows)
     for row in results:
         if row.skipped:

@@ -22,6 +22,7 @@ from aotc.aot.errors import BuildExtraMissing, SpecFileMissing, SpecNotUnderstoo
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
 from aotc.aot.stages import StageTime
+from aotc.aot.version import warn_untested
 
 if TYPE_CHECKING:
     from aotc.aot.build import BuildOptions, BuildReport, TargetReport
@@ -50,16 +51,22 @@ NEEDED = ("torch", "triton", "numpy")
 @flags.tune_budget
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @flags.frozen
-@click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
+@click.option(
+    "--allow-mismatch",
+    is_flag=True,
+    help="Write the bundle even where its numbers differ from the model's.",
+)
 @click.option(
     "--quantize",
     type=click.Choice(["int8", "int4", "fp8"]),
-    help="Store weights of linear layers and embeddings in this type, with a scale a group.",
+    help="Store weights of linear layers and embeddings in this type, one scale a group of values.",
 )
 @flags.fallback
 @click.option("--round-intermediates", is_flag=True, help="Round 16-bit results as eager does.")
 @click.option(
-    "--unchecked-indices", is_flag=True, help="Check neither indices nor divisors of calls."
+    "--unchecked-indices",
+    is_flag=True,
+    help="Leave out the checks of indices and divisors in each call.",
 )
 @click.option(
     "--weights",
@@ -74,7 +81,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option(
     "--log",
     type=click.Path(path_type=Path),
-    help="Write times, checks and facts of this machine as JSON; none are in the bundle.",
+    help="Write the build's times, checks and machine as JSON; the bundle holds none of them.",
 )
 @flags.ray
 @flags.measure_on
@@ -111,6 +118,7 @@ def command(
         refuse_missing_file(spec)
     check_place(log)
     require_build_extra("aotc build")
+    refuse_unknown_targets(targets)
     started_s = time.perf_counter()
     if sys.__stderr__ and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # where torch's or LLVM's code dies, say which line ran
@@ -164,11 +172,23 @@ def refuse_missing_file(spec: str) -> None:
         raise SpecNotUnderstood(spec=spec)
 
 
-def require_build_extra(what: str) -> None:
-    """Raise BuildExtraMissing unless everything that a build imports is installed."""
-    for name in NEEDED:
+def refuse_unknown_targets(targets: Sequence[str]) -> None:
+    """Raise UnknownTarget and TargetDeviceAbsent before the seconds that importing torch takes."""
+    from aotc.aot.targets.families import find_target
+
+    for name in targets:
+        find_target(name)
+
+
+def require_build_extra(what: str, needed: Sequence[str] = NEEDED) -> None:
+    """Raise BuildExtraMissing unless what a build imports, `needed`, is installed.
+
+    Warns of releases that aotc is not tested with.
+    """
+    for name in needed:
         if importlib.util.find_spec(name) is None:
             raise BuildExtraMissing(module=name, command=what)
+    warn_untested()
 
 
 def _options(given: dict[str, Any]) -> BuildOptions:

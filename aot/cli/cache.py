@@ -1,4 +1,4 @@
-"""`aotc cache …`: the artifact cache looked at, checked, bounded, moved and explained."""
+"""`aotc cache …`: show, check, limit and move the artifact cache, explain its misses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.aot.cli.cache_texts import age_text, explanation_lines, fields_of, summary, target_of
+from aotc.aot.cli.cache_texts import (
+    age_text,
+    explained,
+    explanation_lines,
+    fields_of,
+    summary,
+    target_of,
+)
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.cli.project import cache_folder, setting
 from aotc.aot.cli.suggesting import FileThatExists, SuggestingGroup
@@ -98,14 +105,16 @@ class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 _kind = click.option(
     "--kind", "--bucket", type=click.Choice(list(BUCKETS)), help="Only this kind of entry."
 )
-_dry_run = click.option("--dry-run", is_flag=True, help="Delete nothing, and say what would be.")
+_dry_run = click.option(
+    "--dry-run", is_flag=True, help="Delete nothing; print what would be deleted."
+)
 
 
 @click.group("cache", cls=SuggestingGroup)
 @_shared
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Show, check, bound, move and explain the artifact cache.
+    """Show, check, limit and move the artifact cache; explain its misses.
 
     `--cache-dir` and `--json` may stand before or after the subcommand.
     """
@@ -146,7 +155,7 @@ def show_size(given: Given) -> None:
 @_shared
 @click.pass_obj
 def list_entries(given: Given, kind: str | None) -> None:
-    """List the entries, the last used first: what each is, for which target, its size and age."""
+    """List the entries, most recently used first: kind, content, target, size and age."""
     from aotc.cache.collect import key_record, rows
 
     found = [row for row in rows(given.store()) if kind in (None, row.kind)]
@@ -194,7 +203,7 @@ def verify_entries(given: Given) -> int:
 
 
 @command.command("gc")
-@click.option("--max-size", type=_Size(), help="Keep at most so much [AOTC_CACHE_MAX_SIZE].")
+@click.option("--max-size", type=_Size(), help="Size to keep: 5GiB, none [AOTC_CACHE_MAX_SIZE].")
 @_shared
 @click.pass_obj
 def collect_garbage(given: Given, max_size: int | None) -> None:
@@ -222,8 +231,12 @@ def collect_garbage(given: Given, max_size: int | None) -> None:
 
 
 @command.command("prune")
-@click.option("--older-than", type=_Duration(), help="What was not used for so long: 30d, 12h.")
-@click.option("--max-size", type=_Size(), help="The least recently used above so much: 5GiB.")
+@click.option(
+    "--older-than", type=_Duration(), help="Delete entries not used for this long: 30d, 12h."
+)
+@click.option(
+    "--max-size", type=_Size(), help="Delete the least recently used until this size is left: 5GiB."
+)
 @_kind
 @_dry_run
 @_shared
@@ -235,7 +248,7 @@ def prune_entries(
     kind: str | None,
     dry_run: bool,
 ) -> None:
-    """Delete entries by their age, by their size together, or by their kind."""
+    """Delete entries by age, by total size, or by kind."""
     from aotc.cache.collect import prune
 
     given = context.ensure_object(Given)
@@ -293,7 +306,7 @@ def export_entries(given: Given, path: Path, force: bool, kind: str | None) -> N
 @_shared
 @click.pass_obj
 def import_entries(given: Given, path: Path) -> None:
-    """Add the entries of an archive FILE that `export` wrote; what the cache has stays.
+    """Add the entries of an archive FILE that `export` wrote; those in the cache are kept.
 
     Nothing is added unless every digest of the whole file agrees. Entries become machine code:
     import archives of people whom you trust.
@@ -310,12 +323,14 @@ def import_entries(given: Given, path: Path) -> None:
 
 @command.command("explain")
 @click.argument("wanted", required=False, metavar="[DIGEST]")
+@click.option("--all", "has_all", is_flag=True, help="Print every key, not one for each reason.")
 @_shared
 @click.pass_obj
-def explain_misses(given: Given, wanted: str | None) -> None:
+def explain_misses(given: Given, wanted: str | None, has_all: bool) -> None:
     """Say why the last build missed: the nearest stored key and the fields that differ.
 
-    With the first digits of a DIGEST, only for that key.
+    Of keys of one kind that differ in the same fields the first is printed. With the first digits
+    of a DIGEST, only the keys that begin so, all of them.
     """
     from aotc.cache.collect import explain, last_misses
 
@@ -332,8 +347,8 @@ def explain_misses(given: Given, wanted: str | None) -> None:
         return
     if not explanations:
         click.echo("the last build missed nothing")
-    for item in explanations:
-        for line in explanation_lines(item):
+    for item, more in explained(explanations, has_all or wanted is not None):
+        for line in explanation_lines(item, more):
             click.echo(printable(line))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,15 +52,29 @@ def fields_of(key: Key | None) -> dict[str, Any] | None:
     return dict(key.fields) if key else None
 
 
-def explanation_lines(item: Explanation) -> Iterator[str]:
-    """Why a key missed, for people."""
+def explained(items: Sequence[Explanation], has_all: bool) -> Iterator[tuple[Explanation, int]]:
+    """The misses to print, each with the number of those that it stands for besides its own: keys
+    of the same kind that differ in the same fields. With `has_all` each stands for itself."""
+    groups: dict[object, list[Explanation]] = {}
+    for place, item in enumerate(items):
+        fields = tuple(row.field for row in item.differing)
+        reason = place if has_all else (item.wanted.bucket, item.nearest is None, fields)
+        groups.setdefault(reason, []).append(item)
+    for first, *others in groups.values():
+        yield first, len(others)
+
+
+def explanation_lines(item: Explanation, more: int = 0) -> Iterator[str]:
+    """Why a key missed, for people, and how many others missed for the same reason."""
     yield f"{item.wanted.digest[:12]}  {summary(item.wanted)}"
     if item.nearest is None:
-        yield "  nothing like it was stored before"
-        return
-    yield f"  nearest stored: {item.nearest.digest[:12]}, which differs in"
-    for difference in item.differing:
-        yield f"    {difference.field}: {short(difference.stored)} → {short(difference.wanted)}"
+        yield "  no similar key was stored before"
+    else:
+        yield f"  nearest stored: {item.nearest.digest[:12]}, which differs in"
+        for difference in item.differing:
+            yield f"    {difference.field}: {short(difference.stored)} → {short(difference.wanted)}"
+    if more:
+        yield f"  and {more} more of this kind for the same reason: --all prints them"
 
 
 def short(value: object) -> str:

@@ -13,7 +13,7 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.cli.project import cache_folder, project_table, remote_layer, setting
-from aotc.aot.version import installed_version
+from aotc.aot.version import TESTED, installed_version, tested_text, untested
 from aotc.runtime import settings
 
 DISTRIBUTIONS = ("aotc", "click", "filelock", "torch", "triton", "numpy")
@@ -29,6 +29,7 @@ def command(as_json: bool) -> None:
         "devices": _devices(),
         "assemblers": _assemblers(),
         "versions": {name: installed_version(name) for name in DISTRIBUTIONS},
+        "tested": {name: tested_text(name) for name in TESTED},
         "cache": _cache(),
         "settings": _settings(),
         "advice": _advice(),
@@ -39,7 +40,7 @@ def command(as_json: bool) -> None:
     _print_map("machine", record["machine"])
     _print_map("devices", record["devices"])
     _print_map("assemblers", record["assemblers"])
-    _print_map("versions", record["versions"])
+    _print_map("versions", _with_tested(record["versions"], record["tested"]))
     _print_map("cache", record["cache"])
     click.echo("settings")
     print_table(
@@ -93,6 +94,15 @@ def _assemblers() -> dict[str, Any]:
     if not versions:
         return {"ptxas": "none: it comes with triton"}
     return {**versions, "targets": " ".join(name for name in known() if name != "cuda")}
+
+
+def _with_tested(versions: dict[str, str], tested: dict[str, str]) -> dict[str, str]:
+    """Each version, with the tested releases behind it where aotc depends on the release."""
+    width = max(len(version) for version in versions.values())
+    return {
+        name: f"{version:<{width}}  tested: {tested[name]}" if name in tested else version
+        for name, version in versions.items()
+    }
 
 
 def _cache() -> dict[str, Any]:
@@ -151,6 +161,7 @@ def _advice() -> list[str]:
     missing = [name for name in ("torch", "triton", "numpy") if not installed_version(name, "")]
     if missing:
         lines.append(f"`aotc build` needs {', '.join(missing)}: {INSTALL}")
+    lines += untested()
     if platform.machine() != "x86_64":
         lines.append("bundles for the CPU run on x86-64 only")
     return lines

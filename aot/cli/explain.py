@@ -18,6 +18,7 @@ from aotc.runtime.extensions import load
 # triton or numpy: errors are explained, and exit codes read, where only the runtime is installed.
 MODULES = (
     "aotc.runtime.errors",
+    "aotc.runtime.settings",
     "aotc.runtime.drivers.cuda.errors",
     "aotc.runtime.backends.errors",
     "aotc.runtime.bundle.image",
@@ -51,7 +52,7 @@ def _complete_codes(
 @click.argument("code", required=False, shell_complete=_complete_codes)
 @flags.as_json
 def command(code: str | None, as_json: bool) -> None:
-    """Say what an error CODE means; without a code, list them all."""
+    """Explain what an error CODE means; without a code, list them all."""
     classes = error_classes()
     if code is None:
         rows = [(name, kind.exit_code, _meaning(kind)) for name, kind in classes.items()]
@@ -68,9 +69,9 @@ def command(code: str | None, as_json: bool) -> None:
         return
     kind = classes[code]
     click.echo(f"{code} (exit {kind.exit_code})\n\n{inspect.getdoc(kind)}\n")
-    click.echo(f"message: {kind.template}")
+    click.echo(f"message: {as_printed(kind.template)}")
     if kind.hint:
-        click.echo(f"hint:    {kind.hint}")
+        click.echo(f"hint:    {as_printed(kind.hint)}")
 
 
 def error_classes() -> dict[str, Any]:
@@ -87,6 +88,11 @@ def error_classes() -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
+def as_printed(template: str) -> str:
+    """The template of a message or hint with its doubled braces as an error prints them."""
+    return template.replace("{{", "{").replace("}}", "}")
+
+
 def _meaning(kind: Any) -> str:
     return (inspect.getdoc(kind) or "").splitlines()[0]
 
@@ -97,6 +103,6 @@ def _record(code: str) -> dict[str, object]:
         "code": code,
         "exit_code": kind.exit_code,
         "meaning": inspect.getdoc(kind),
-        "template": kind.template,
-        "hint": kind.hint,
+        "template": as_printed(kind.template),
+        "hint": as_printed(kind.hint),
     }

@@ -44,7 +44,7 @@ specs = click.argument(
     "specs", nargs=-1, required=True, metavar="SPEC…", shell_complete=complete_files
 )
 tune_budget = click.option(
-    "--tune-budget", type=SECONDS, metavar="SECONDS", help="Measure no longer than this."
+    "--tune-budget", type=SECONDS, metavar="SECONDS", help="Stop measuring after this time."
 )
 
 targets = click.option(
@@ -148,5 +148,5 @@ imports = click.option(
     metavar="FILE.py|MODULE",
     expose_value=False,
     callback=_import_each,
-    help="Import this first, to register ops that torch runs for the bundle.",
+    help="Import this before loading, to register ops that torch runs for the bundle.",
 )

@@ -30,6 +30,7 @@ LAYOUTS_SHARE = (
     0.01  # of the weights' bytes, below which parameters in several layouts have no lines
 )
 SHOWN = ("targets", "torch_ops")  # parts of it that have places of their own
+SUMMED = "code_bytes"  # of the kernels in one line
 # Columns of the kernels' table → fields of a kernel.
 CPU_COLUMNS = {"code bytes": "code_bytes", "choice": "choice"}
 GPU_COLUMNS = {
@@ -299,7 +300,7 @@ def _print_weights(record: dict[str, Any]) -> None:
 
 def _print_tensors(kind: str, rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
-        shape = f"{row['dtype']}{row['shape']}"
+        shape = f"{row['dtype']}[{', '.join(map(str, row['shape']))}]"
         size = "" if row["bytes"] is None else f", {bytes_text(row['bytes'])}"
         click.echo(f"{kind:<8} {row['name']}: {shape}{size}")
 
@@ -313,13 +314,23 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
     _print_kernels(target, GPU_COLUMNS if is_gpu else CPU_COLUMNS)
     if target["groups"]:
         click.echo("\nfusion groups")
-        print_table(
-            ("  kernel", "kind", "fused operations", "reads and writes"),
-            [
-                (f"  {row['name']}", row["kind"], row["operations"], bytes_text(row["bytes"]))
-                for row in target["groups"]
-            ],
-        )
+        _print_groups(target["groups"])
+
+
+def _print_groups(groups: Sequence[dict[str, Any]]) -> None:
+    """The operations of each group; groups that differ only in their operands are one line."""
+    found: dict[tuple[str, ...], list[int]] = {}  # cells → bytes of each group
+    for row in groups:
+        cells = (f"  {row['name']}", row["kind"], row["operations"])
+        found.setdefault(cells, []).append(row["bytes"])
+    has_equal = len(found) < len(groups)
+    print_table(
+        ("  kernel", "kind", "fused operations", *(["groups"] * has_equal), "reads and writes"),
+        [
+            (*cells, *([len(nbytes)] * has_equal), bytes_text(sum(nbytes)))
+            for cells, nbytes in found.items()
+        ],
+    )
 
 
 def _print_entry(entry: dict[str, Any], is_named: bool, is_gpu: bool, with_kernels: bool) -> None:
@@ -353,7 +364,11 @@ def _steps(entry: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _print_kernels(target: dict[str, Any], columns: Mapping[str, str]) -> None:
-    """Figures of each kernel; `-` for what the bundle's extras would say, were they there."""
+    """Figures of each kernel; `-` for what the bundle's extras would say, were they there.
+
+    Kernels that differ only in their bytes of code are one line, with their number.
+    """
+    said = [name for name, field in columns.items() if field != SUMMED]
     entries = target["entries"]
     is_dynamic = any(len(entry["ranges"]) > 1 for entry in entries)
     known = {row["symbol"]: row for row in target["kernels"]}
@@ -364,16 +379,32 @@ def _print_kernels(target: dict[str, Any], columns: Mapping[str, str]) -> None:
             sizes = f"{name}{_sizes_text(each)}".strip() if is_dynamic else ""
             for symbol, count in each["launches"].items():
                 counts[sizes, symbol] = counts.get((sizes, symbol), 0) + count
-    rows = [
+    rows: dict[tuple[str, ...], list[tuple[int, Any]]] = {}  # cells → launches, code bytes
+    for (sizes, symbol), count in counts.items():
+        row = known[symbol]
+        cells = (row["name"], sizes, *(str(row.get(columns[each], "-")) for each in said))
+        rows.setdefault(cells, []).append((count, row.get(SUMMED)))
+    has_equal = len(rows) < len(counts)
+    has_bytes = SUMMED in columns.values()
+    print_table(
         (
-            f"  {known[symbol]['name']}",
-            *([sizes] * is_dynamic),
-            count,
-            *(str(known[symbol].get(name, "-")) for name in columns.values()),
-        )
-        for (sizes, symbol), count in counts.items()
-    ]
-    print_table(("  kernel", *(["sizes"] * is_dynamic), "launches", *columns), rows)
+            "  kernel", *(["sizes"] * is_dynamic), *(["kernels"] * has_equal), "launches",
+            *(["code bytes"] * has_bytes), *said,
+        ),
+        [
+            (
+                f"  {name}", *([sizes] * is_dynamic), *([len(equal)] * has_equal),
+                sum(count for count, _ in equal), *([_sum(equal)] * has_bytes), *values,
+            )
+            for (name, sizes, *values), equal in rows.items()
+        ],
+    )  # fmt: skip
+
+
+def _sum(equal: Sequence[tuple[int, Any]]) -> str:
+    """Bytes of code of kernels; `-` where the bundle does not say them."""
+    found = [nbytes for _, nbytes in equal if isinstance(nbytes, int)]
+    return str(sum(found)) if found else "-"
 
 
 def _sizes_text(row: dict[str, Any]) -> str:

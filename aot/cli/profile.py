@@ -36,16 +36,20 @@ HEADS = (
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--device", help="cpu or cuda; else the first target that runs here.")
 @click.option(
-    "--repetitions", default=20, type=flags.COUNT, show_default=True, help="Medians are of so many."
+    "--repetitions",
+    default=20,
+    type=flags.COUNT,
+    show_default=True,
+    help="Take medians of this many runs.",
 )
-@click.option("--launches", "each", is_flag=True, help="One line a launch, in their order.")
+@click.option("--launches", "each", is_flag=True, help="Print one line for each launch, in order.")
 @plot
 @click.option(
     "--trace",
     "trace_file",
     type=click.Path(path_type=Path),
     metavar="FILE.json",
-    help="Write a timeline there, for ui.perfetto.dev.",
+    help="Write a timeline for ui.perfetto.dev.",
 )
 @flags.entry
 @flags.digest

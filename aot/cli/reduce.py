@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import refuse_missing_file, require_build_extra
+from aotc.aot.cli.build import refuse_missing_file, refuse_unknown_targets, require_build_extra
 from aotc.aot.cli.printing import print_json
 from aotc.aot.cli.project import cache_folder, cache_layers, setting
 
@@ -52,6 +52,7 @@ def command(
     """
     refuse_missing_file(spec)
     require_build_extra("aotc reduce")
+    refuse_unknown_targets(targets)
     from aotc.aot.options import BuildOptions
     from aotc.aot.reduce.reduce import reduce
 
@@ -68,7 +69,9 @@ def command(
         return
     click.echo(f"reduced  {report.operations} of {report.total} operations, {report.path}")
     click.echo(f"fails    {report.failure.code}: {report.failure.message}")
-    values = "its values are beside it, as .pt" if report.has_values else "on random values too"
+    values = (
+        "stored beside it as .pt" if report.has_values else "random ones fail too, none are stored"
+    )
     click.echo(f"values   {values}")
     click.echo(f"builds   {report.builds}")
 
@@ -78,4 +81,4 @@ def _silent(tried: int, left: int) -> None:
 
 
 def _show(tried: int, left: int) -> None:
-    click.echo(f"{tried} parts built, {left} operations left", err=True)
+    click.echo(f"parts built: {tried}, operations left: {left}", err=True)

@@ -28,7 +28,8 @@ READ = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "-o",
-    "--out",
+    "--output",
+    "out",
     type=click.Path(path_type=Path),
     default="report.html",
     show_default=True,

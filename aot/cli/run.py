@@ -38,10 +38,32 @@ DEFAULT_TOLERANCE = 1e-4
 
 @click.command("run")
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--input", "inputs", multiple=True, metavar="NAME=@X.npy", help="Give an input.")
-@click.option("--output", "outputs", multiple=True, metavar="NAME=@Y.npy", help="Write an output.")
-@click.option("--expect", "expected", multiple=True, metavar="NAME=@R.npy", help="Compare one.")
-@click.option("--tolerance", type=flags.Amount(), help="For --expect, relative to max |expected|.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=@X.npy",
+    help="Read this input from a file; may be given repeatedly.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="NAME=@Y.npy",
+    help="Write this output to a file; may be given repeatedly.",
+)
+@click.option(
+    "--expect",
+    "expected",
+    multiple=True,
+    metavar="NAME=@R.npy",
+    help="Compare this output with a file's; may be given repeatedly.",
+)
+@click.option(
+    "--tolerance",
+    type=flags.Amount(),
+    help="Largest error of --expect, relative to max |expected|.",
+)
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
@@ -62,7 +84,7 @@ def command(
     digest: str | None,
     as_json: bool,
 ) -> int:
-    """Run BUNDLE once and show what came out. Exit 1 when an --expect is out of tolerance."""
+    """Run BUNDLE once and print its outputs. Exit 1 when one differs from its --expect."""
     if tolerance is not None and not expected:
         raise click.UsageError("'--tolerance' needs '--expect': nothing is compared without it")
     began_s = time.perf_counter()
@@ -142,8 +164,8 @@ def _assignments(option: str, texts: Sequence[str], specs: Sequence[TensorSpec])
     for text in texts:
         name, equals, path = text.partition("=")
         if not equals or not path or name not in known:
-            names = ", ".join(known)
-            form = f"NAME=@FILE.npy with one of the names {names}"
+            names = ", ".join(f"`{each}`" for each in known)
+            form = f"NAME=@FILE.npy, with NAME one of {names}"
             raise InputArgumentError(argument=f"{option} {text}", expected=form)
         if name in found:
             form = f"another name than `{name}`, which was given before"

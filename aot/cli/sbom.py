@@ -1,4 +1,4 @@
-"""`aotc sbom BUNDLE`: what made the bundle, as an SPDX document."""
+"""`aotc sbom BUNDLE`: the bundle's bill of materials, as an SPDX document."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from aotc.aot.distribution.sbom import bill_of_materials
 @click.command("sbom")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The file to write. Default: stdout.",
 )
 @flags.digest
 def command(bundle: Path, output: Path | None, digest: str | None) -> None:
-    """Print what made BUNDLE, a software bill of materials as SPDX 2.3 in JSON.
+    """Print a software bill of materials of BUNDLE, as SPDX 2.3 in JSON.
 
     It names the tools with their versions, the digest of the model's file and native libraries; the
     same bundle gives the same bytes.

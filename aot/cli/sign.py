@@ -25,7 +25,7 @@ from aotc.aot.cli.suggesting import FileThatExists
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the envelope there, not into the bundle.",
+    help="Write the envelope to this file, not into the bundle.",
 )
 @click.option("--force", is_flag=True, help="Replace an envelope of another bundle.")
 @flags.digest

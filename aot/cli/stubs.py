@@ -20,7 +20,7 @@ from aotc.runtime.bundle.opened import read_bundle
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE.py|FILE.pyi",
-    help="Write it there; a .pyi has the types only. Without it, it goes to stdout.",
+    help="The module to write; a .pyi has the types only. Default: stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @flags.digest
@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """Write a Python module in which the entry points of BUNDLE have real signatures.
 
-    Names are the model's, arguments and results nest as its do, dtypes and shapes stand in the
-    docstrings; type checkers and editors read it. Its `load` returns the program.
+    Names, and how arguments and results are nested, are those of the model; docstrings say dtypes
+    and shapes. Type checkers and editors read the module. Its `load` returns the program.
 
     \b
     import ranker

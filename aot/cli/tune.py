@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.aot.cli import flags
+from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, cache_layers, setting
-from aotc.aot.errors import BuildExtraMissing
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
 from aotc.aot.tasks.errors import TasksWritten
@@ -92,9 +91,7 @@ def command(
     if out is None:  # nothing will be written there
         out = given["tasks_to"] / "bundle"
     check_free(str(out), given["force"])
-    for name in NEEDED:
-        if importlib.util.find_spec(name) is None:
-            raise BuildExtraMissing(module=name, command="aotc tune")
+    require_build_extra("aotc tune", NEEDED)
     started_s = time.perf_counter()
     progress = progress_for(quiet)
     try:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import refuse_missing_file, require_build_extra, rewrites_of
+from aotc.aot.cli.build import (
+    refuse_missing_file,
+    refuse_unknown_targets,
+    require_build_extra,
+    rewrites_of,
+)
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, cache_layers, setting
@@ -53,6 +58,7 @@ def command(
     for spec in specs:
         refuse_missing_file(spec)
     require_build_extra("aotc warm")
+    refuse_unknown_targets(targets)
     from aotc.aot.options import BuildOptions
     from aotc.aot.warm import warm
 

@@ -22,7 +22,10 @@ Section = Mapping[str, Value]
 
 
 def signature(facts: BundleFacts) -> Iterator[tuple[str, Value]]:
-    """Inputs, outputs, structures, dynamic sizes and guards of each entry; states."""
+    """Inputs, outputs, structures, dynamic sizes and guards of each entry; states.
+
+    The formulas of sizes stand in the shapes of outputs and in the guards.
+    """
     for entry in facts.manifest.entries:
         for role, specs in (("input", entry.inputs), ("output", entry.outputs)):
             for place, spec in enumerate(specs):
@@ -34,8 +37,6 @@ def signature(facts: BundleFacts) -> Iterator[tuple[str, Value]]:
             yield f"{entry.name} size {dim.name}", f"{dim.low}..{dim.high}{where}{read}"
         for place, guard in enumerate(entry.guards):
             yield f"{entry.name} condition {place}", guard.text
-        for place, row in enumerate(entry.sizes):
-            yield f"{entry.name} formula {place}", str(row)
     for spec in facts.manifest.states:
         yield f"state {spec.name}", _type(spec)
     for size in facts.manifest.session_dims:

@@ -13,21 +13,21 @@ class BundleUnsound(BundleError):
 
 
 class SignatureOther(UserError):
-    """The bundle has an envelope that says something else than the one to be written."""
+    """The bundle has an envelope that says something other than the one to be written."""
 
     template = "`{path}` holds {found}, expected signatures of this bundle"
     hint = "pass `--force` to replace it and the signatures in it"
 
 
 class LayoutForeign(UserError):
-    """An image is to be written where something else than an OCI layout is."""
+    """An image is to be written where something other than an OCI layout is."""
 
     template = "`{path}` is {found}, expected an OCI image layout or nothing"
     hint = "choose another path"
 
 
 class ReferenceInvalid(UserError):
-    """A text is no reference of an image in a registry."""
+    """A text is not a reference of an image in a registry."""
 
     template = "reference `{found}`, expected {expected}"
     hint = "a folder on this disk is `oci-layout:FOLDER:TAG`"

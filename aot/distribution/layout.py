@@ -84,7 +84,7 @@ def _make_folders(path: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(place)
         if not stat.S_ISDIR(os.lstat(place).st_mode):
-            raise LayoutForeign(path=path, found=f"a folder whose `{name}` is no folder")
+            raise LayoutForeign(path=path, found=f"a folder whose `{name}` is not a folder")
 
 
 def _clean(path: str) -> None:
@@ -97,7 +97,7 @@ def _clean(path: str) -> None:
 
 
 def _index(path: str) -> dict[str, Any]:
-    """The index that is there, or an empty one; raises `LayoutForeign` for what is no layout."""
+    """The index that is there, or an empty one; raises `LayoutForeign` for what is not a layout."""
     place = os.path.join(path, "index.json")
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -67,19 +67,25 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
     return module.forward  # type: ignore[no-any-return]
 
 
-STRIDES = "aotc_strides"  # in a graph's `meta`: those of its arguments, None for any
+# In a graph's `meta`: strides of its arguments, and of its results where only these are laid; None
+# for any.
+STRIDES, RESULT_STRIDES = "aotc_strides", "aotc_result_strides"
 
 
 def _eager(module: GraphModule) -> tuple[Boxed, GraphModule | bytes | None]:
     placeholders = module.graph.find_nodes(op="placeholder")
     module.meta[STRIDES] = tuple(map(_traced_strides, placeholders))
+    if _is_attention(module):
+        (output,) = module.graph.find_nodes(op="output")
+        module.meta[RESULT_STRIDES] = tuple(map(_strides, output.args[0]))
     return op_by_op(module), module
 
 
 def op_by_op(module: GraphModule) -> Boxed:
     """A graph as torch runs it, on arguments in the strides that torch traced: what ops give lies
-    as these do, and graphs behind them were compiled for that."""
-    strides = module.meta.get(STRIDES)
+    as these do, and graphs behind them were compiled for that. Attention takes whatever has its
+    last dim dense, and mostly gives what was traced all the same; there the results are laid."""
+    strides, results = module.meta.get(STRIDES), module.meta.get(RESULT_STRIDES)
     if not strides or not any(strides):
         return boxed(module)
 
@@ -88,16 +94,33 @@ def op_by_op(module: GraphModule) -> Boxed:
         arguments.clear()
         return module(*given)
 
-    return call
+    def attend(arguments: list[Any]) -> Any:
+        given = [
+            value if _is_dense_at_its_end(value) else laid(value, row)
+            for value, row in zip(arguments, strides, strict=True)
+        ]
+        arguments.clear()
+        return [laid(*pair) for pair in zip(module(*given), results, strict=True)]
+
+    return attend if results else call
+
+
+def _is_dense_at_its_end(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 1 and value.stride(-1) == 1
 
 
 def _traced_strides(node: Node) -> tuple[int, ...] | None:
     """Strides of an argument that is only read, where they are known."""
-    value = node.meta.get("val")
+    return None if any(map(_changes, node.users)) else _strides(node)
+
+
+def _strides(node: Any) -> tuple[int, ...] | None:
+    """Strides of a node's tensor, where they are known."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         return None
     is_known = all(isinstance(each, int) for each in (*value.shape, *value.stride()))
-    return tuple(value.stride()) if is_known and not any(map(_changes, node.users)) else None
+    return tuple(value.stride()) if is_known else None
 
 
 def _changes(node: Node) -> bool:

@@ -274,7 +274,7 @@ def _calls(node: torch.fx.Node) -> tuple[list[_AtenCall], Any]:
     value = value_of(node)
     unknown = [each for each in node.all_input_nodes if value_of(each) is None]
     if unknown:
-        raise _Effect(f"takes `{unknown[0].name}`, which is no tensor")
+        raise _Effect(f"takes `{unknown[0].name}`, which is not a tensor")
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
     whole = WHOLE.get(node.target)
     if isinstance(node.target, torch._ops.OpOverload):
@@ -288,7 +288,7 @@ def _calls(node: torch.fx.Node) -> tuple[list[_AtenCall], Any]:
 
 
 def function_of(node: torch.fx.Node) -> Callable[..., Any]:
-    """What a node calls; raises `_Effect` where that is no plain function or method."""
+    """What a node calls; raises `_Effect` where that is not a plain function or method."""
     if node.op == "call_method":
         return _method(str(node.target))
     if node.op != "call_function" or isinstance(node.target, torch._ops.HigherOrderOperator):

@@ -145,7 +145,7 @@ def _placeholder(node: Node, numbers: Mapping[Node, int], memory: dict[int, int]
     """An argument: its layout, its place in autograd, and its source, which duplicates go by."""
     value = node.meta.get(EXAMPLE)
     if not isinstance(value, FakeTensor) or value.layout != torch.strided:
-        raise Unprintable("an argument that is no plain tensor")
+        raise Unprintable("an argument that is not a plain tensor")
     numbers_of_layout = (*value.shape, *value.stride(), value.storage_offset())
     storage = value.untyped_storage()
     if any(type(each) is not int for each in (*numbers_of_layout, storage.nbytes())):

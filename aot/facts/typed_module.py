@@ -200,7 +200,7 @@ class Writer:
         return self._class(part, name, below)
 
     def _class(self, part: Part, name: str, below: Sequence[str]) -> str:
-        """A class for a dict or a record; a plain dict where keys are no names."""
+        """A class for a dict or a record; a plain dict where keys are not names."""
         if not part.keys or not all(map(_is_name, part.keys)):
             return f"dict[str, {below[0] if len(set(below)) == 1 else 'Any'}]"
         is_generic = any("Array" in each for each in below)

@@ -42,14 +42,14 @@ class WeightsMissing(SpecError):
 class NotCausal(SpecError):
     """The model is none that generates token by token with a cache of keys and values."""
 
-    template = "`{name}` is no causal language model with a cache of keys and values: {detail}"
+    template = "`{name}` is not a causal language model with a cache of keys and values: {detail}"
     hint = "encoders and models of fixed length build from a spec with `example_inputs`"
 
 
 class NotSeq2Seq(SpecError):
     """The model is none that generates tokens behind an encoder."""
 
-    template = "`{name}` is no model of transformers with an encoder and a decoder of tokens"
+    template = "`{name}` is not a model of transformers that has an encoder and a decoder of tokens"
     hint = "decoders by themselves are those of `causal_lm` and `causal_step`"
 
 

@@ -50,7 +50,7 @@ def config_of(model: nn.Module) -> Any:
 
     name = type(model).__name__
     if not isinstance(model, transformers.PreTrainedModel):
-        raise NotCausal(name=name, detail="it is no model of transformers")
+        raise NotCausal(name=name, detail="it is not a model of transformers")
     if not model.can_generate() or model.get_output_embeddings() is None:
         raise NotCausal(name=name, detail="it does not generate")
     if model.config.is_encoder_decoder:

@@ -72,7 +72,7 @@ def sample(logits: Tensor, position: Tensor, sampling: Sampling) -> Tensor:
     weights = torch.where(weights >= least[:, None], weights, 0.0)
     running = weights.cumsum(-1)
     chosen = uniform(sampling.seed, position) * running[:, -1]
-    drawn = (running <= chosen[:, None]).sum(-1).clamp(max=vocabulary - 1)  # NaN is no token
+    drawn = (running <= chosen[:, None]).sum(-1).clamp(max=vocabulary - 1)  # NaN is not a token
     is_greedy = sampling.temperature < LOWEST_TEMPERATURE
     return torch.where(is_greedy, logits.argmax(-1), drawn)
 

@@ -120,7 +120,7 @@ def _made(module: ModuleType, path: str, name: str, arguments: Mapping[str, Any]
         _check_arguments(found, name, arguments)
         found = guarded(lambda: found(**arguments), path, f"`{_call(name, arguments)}` ran")
     elif arguments:
-        detail = f"`{name}` is no class and no `build_…` function, expected no arguments"
+        detail = f"`{name}` is not a class and no `build_…` function, expected no arguments"
         raise InitArgumentInvalid(option="--argument", text=next(iter(arguments)), detail=detail)
     if isinstance(found, nn.Module):
         return found.eval()

@@ -153,11 +153,11 @@ def extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
 def index_of_extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
     """i64 place of the first `argmax` or `argmin` over `axes`, which stay; that of the first NaN
     where there is one."""
-    keys = _ordered_bits(data, op == "argmax") if data.type.kind == "float" else data
+    keys = ordered_bits(data, op == "argmax") if data.type.kind == "float" else data
     return reduce(op, keys, axes)
 
 
-def _ordered_bits(data: Node, is_nan_greatest: bool) -> Node:
+def ordered_bits(data: Node, is_nan_greatest: bool) -> Node:
     """Floats as integers that compare as they do: 0.0 and -0.0 are equal, NaN is at an end.
 
     The bits of floats above zero are in order; those below zero are in the opposite one.

@@ -87,7 +87,9 @@ def _check_operand(place: StridedOperand, types: Types) -> None:
     steps = zip(shape, strides, strict=True)
     last = start + sum((extent - 1) * stride for extent, stride in steps)
     count = types[number].numel
-    require(0 <= start <= last < count, f"elements {start} to {last} of {count}")
+    # An extent may be 0 at a call, which then reads nothing: `last` may be less than `start`.
+    is_inside = start >= 0 and all(stride >= 0 for stride in strides) and last < count
+    require(is_inside, f"elements {start} to {last} of {count}")
 
 
 def infer_torch(types: Types, attrs: AttrMap) -> TensorType:

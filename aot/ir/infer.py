@@ -83,7 +83,7 @@ def bitcast(types: Types, attrs: AttrMap) -> TensorType:
     """Same shape, element type `dtype` of as many bytes; no bool."""
     (data,), dtype = types, _dtype(attrs)
     sizes = DTYPES[data.dtype].itemsize_bytes, DTYPES[dtype].itemsize_bytes
-    require(sizes[0] == sizes[1], f"elements of `{data.dtype}` are no `{dtype}` in size")
+    require(sizes[0] == sizes[1], f"elements of `{data.dtype}` do not have the size of `{dtype}`")
     require("bool" not in (data.kind, DTYPES[dtype].kind), "bits of a bool are not all of a byte")
     return data.with_dtype(dtype)
 
@@ -95,7 +95,7 @@ def cast(types: Types, attrs: AttrMap) -> TensorType:
 
 def check(types: Types, attrs: AttrMap) -> TensorType:
     """Integers of any type → an i64 for each."""
-    require(DTYPES[types[0].dtype].kind in ("int", "bool"), f"`{types[0].dtype}` is no integer")
+    require(DTYPES[types[0].dtype].kind in ("int", "bool"), f"`{types[0].dtype}` is not an integer")
     return types[0].with_dtype("i64")
 
 
@@ -151,7 +151,7 @@ def reshape(types: Types, attrs: AttrMap) -> TensorType:
 def permute(types: Types, attrs: AttrMap) -> TensorType:
     """Result dim i is operand dim `dims[i]`."""
     dims = attrs["dims"]
-    require(sorted(dims) == list(range(types[0].rank)), f"{dims} is no permutation")
+    require(sorted(dims) == list(range(types[0].rank)), f"{dims} is not a permutation")
     return types[0].with_shape(tuple(types[0].shape[dim] for dim in dims))
 
 
@@ -371,3 +371,37 @@ def order_rows(types: Types, attrs: AttrMap) -> TensorType:
     if isinstance(wanted, int) and isinstance(extent, int):
         require(0 <= wanted <= extent, f"{wanted} of {extent} elements")
     return TensorType("i32", (*data.shape[:-1], wanted))
+
+
+def count_digits(types: Types, attrs: AttrMap) -> TensorType:
+    """Integers `[rows, n]` and places i32 of the same shape → i32 `[rows, parts, 16]`."""
+    data, order = types
+    require(data.rank == 2 and data.kind == "int", f"{data} has no rows of integers")
+    require(order == TensorType("i32", data.shape), f"places {order} of {data}")
+    require(attrs["shift"] >= 0 and attrs["length"] > 0, "no digit or no part")
+    return TensorType("i32", (data.shape[0], -(-data.shape[1] // attrs["length"]), 16))
+
+
+def order_by_digit(types: Types, attrs: AttrMap) -> TensorType:
+    """As `count_digits`, and what that gives → places as they were given."""
+    data, order, counts = types
+    require(counts == count_digits((data, order), attrs), f"{counts} are not counts of digits")
+    return order
+
+
+def count_places(types: Types, attrs: AttrMap) -> TensorType:
+    """i32 `[outer, n]` and i32 `[outer, m]` → the first."""
+    counts, index = types
+    fits = counts.rank == index.rank == 2 and counts.shape[0] == index.shape[0]
+    require(fits, f"{index} does not fit {counts}")
+    require(counts.dtype == index.dtype == "i32", "counts or places are not i32")
+    return counts
+
+
+def sum_runs(types: Types, attrs: AttrMap) -> TensorType:
+    """i32 `[rows]`, i32 `[n + 1]` and `[outer, m, inner]` → `[outer, n, inner]`."""
+    rows, starts, source = types
+    fits = rows.rank == starts.rank == 1 and source.rank == 3
+    require(fits, f"rows {rows}, starts {starts}, source {source}")
+    require(rows.dtype == starts.dtype == "i32", "rows or starts are not i32")
+    return TensorType(source.dtype, (source.shape[0], starts.shape[0] - 1, source.shape[2]))

@@ -320,6 +320,17 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     # Places along the last axis of the first `wanted` elements in order; equal ones, as 0.0 and
     # -0.0, stay in the order in which they are, and NaN counts as greatest.
     OpDef("order_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
+    # One digit of a sort: four bits of integers `[rows, n]`, from bit `shift` on, in the order of
+    # places i32. How often each digit is in each part of a row, of `length` elements; and the
+    # places stably in the order of the digits, given these counts.
+    OpDef("count_digits", "memory", 2, infer.count_digits, ("length", "shift", "descending")),
+    OpDef("order_by_digit", "memory", 3, infer.order_by_digit, ("length", "shift", "descending")),
+    # Counts i32 `[outer, n]` and how many of the places i32 `[outer, m]` are each; those outside
+    # are left out.
+    OpDef("count_places", "memory", 2, infer.count_places),
+    # Sums of runs of rows: `[outer, m, inner]` at rows i32, of which run i begins at starts[i]
+    # and ends before starts[i + 1].
+    OpDef("sum_runs", "memory", 3, infer.sum_runs),
     # Running results along an axis, the first element's and on, or the last one's and back: `kind`
     # is sum, prod, max, min, log_sum (log Σ e^x), or max_place and min_place (of the last of
     # equals, and of every NaN).

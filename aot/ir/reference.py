@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -351,11 +352,54 @@ def order_rows(data: Array, wanted: int, descending: bool) -> Array:
     return order[..., :wanted]
 
 
+def _digits(data: Array, order: Array, shift: int, descending: bool) -> Array:
+    """Four bits of the numbers that stand as integers do, in an order of these."""
+    if data.dtype.kind == "i":
+        data = data ^ numpy.iinfo(data.dtype).min
+    digits = ((~data if descending else data) >> data.dtype.type(shift)) & data.dtype.type(15)
+    found: Array = numpy.take_along_axis(digits, order, -1)
+    return found
+
+
+def count_digits(data: Array, order: Array, length: int, shift: int, descending: bool) -> Array:
+    """How often each digit is in each part of each row."""
+    digits = _digits(data, order, shift, descending)
+    starts = range(0, data.shape[1], length)
+    parts = [digits[:, start : start + length, None] == numpy.arange(16) for start in starts]
+    return numpy.stack([part.sum(1, dtype=numpy.int32) for part in parts], 1)
+
+
+def order_by_digit(
+    data: Array, order: Array, counts: Array, length: int, shift: int, descending: bool
+) -> Array:
+    """Places stably in the order of their digits."""
+    del counts, length  # which only say where each part's elements go
+    digits = _digits(data, order, shift, descending)
+    return numpy.take_along_axis(order, numpy.argsort(digits, -1, kind="stable"), -1)
+
+
+def count_places(counts: Array, index: Array) -> Array:
+    """`counts` and how many places of a row are each number below its length."""
+    found = counts.copy()
+    for row, places in zip(found, index, strict=True):
+        inside = places[(places >= 0) & (places < len(row))]
+        row += numpy.bincount(inside, minlength=len(row)).astype(row.dtype)
+    return found
+
+
+def sum_runs(rows: Array, starts: Array, source: Array) -> Array:
+    """Sums over runs of rows."""
+    runs = pairwise(starts)
+    sums = [_wide(source[:, rows[low:high]]).sum(1) for low, high in runs]
+    return numpy.stack(sums, 1) if sums else source[:, :0]
+
+
 _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
-        attention, attention_backward, attention_log_sum_exp, convolution, erf, erfc, extent, fma,
-        gather, gelu, gelu_tanh, grouped_matmul, iota, matmul, matmul_packed, order_rows, pad,
-        philox, scalar, scan, scatter_rows, sigmoid, sign, take, window,
+        attention, attention_backward, attention_log_sum_exp, convolution, count_digits,
+        count_places, erf, erfc, extent, fma, gather, gelu, gelu_tanh, grouped_matmul, iota, matmul,
+        matmul_packed, order_by_digit, order_rows, pad, philox, scalar, scan, scatter_rows, sigmoid,
+        sign, sum_runs, take, window,
     )},
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
     "reciprocal": lambda x: (1 / x).astype(x.dtype),

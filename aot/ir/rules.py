@@ -222,7 +222,7 @@ def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
         if rule.guard is not None and not _call(rule.guard, known):
             return None
         result: Node | None = _call(rule.replace, known)
-    except UndecidedSize:  # what holds at some calls only is no equation
+    except UndecidedSize:  # what holds at some calls only is not an equation
         return None
     moves = bool(bindings) and not rule.is_exact
     if moves and result is not None and _bypasses_shared(node, result, bindings, context):

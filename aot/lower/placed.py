@@ -43,6 +43,14 @@ SCATTERED_BLOCK = 64  # elements of a program's block: small, so that every core
 SCATTERED_CHUNK = 1024  # places that a program looks at together, for those of its share
 LONGEST_TURN = 64  # rows that programs go over one after the other, each for a read and a write
 RESIDENT = 16  # programs of one warp on a multiprocessor of a GPU
+COUNTED_TILE = 2048  # places that a program counts at a time
+COUNTING_PROGRAMS = 2048  # on a GPU
+MOST_BINS = 1024  # places that a program of a GPU counts by itself
+RUN_BLOCK, RUN_LINES = (
+    128,
+    8,
+)  # elements of a program within an index, and rows that it adds at a time
+DIGITS_TILE = 1024  # elements whose digits a program looks at together
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
 ROWS_TILED, KEYS_TILED = 64, 256  # of a block that a processor's tiles multiply, at most
@@ -210,6 +218,87 @@ def _shares(rows: Extent, extent: Extent, programs: Extent, traits: TargetTraits
     return min(wanted, typical(extent), typical(rows))
 
 
+def count_places(node: Node, traits: TargetTraits) -> Called:
+    """A program counts a part of a row's places: few places by themselves, many in memory."""
+    (counts, index), _, _ = operands_of(node)
+    (outer, rows), extent = index.shape, counts.shape[1]
+    tile = COUNTED_TILE
+    parts = smallest(-(-rows // tile), max(1, COUNTING_PROGRAMS // max(1, outer)))
+    span = power_above(extent + 1)
+    numbers = {
+        "ROWS": rows,
+        "EXTENT": extent,
+        "SPAN": span if span <= MOST_BINS else 0,
+        "PARTS": parts,
+        "TILE": tile,
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (parts, outer, 1))]
+    reads = {"place": index}
+    return from_template(
+        SCATTER, "count_places", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=4
+    )
+
+
+def sum_runs(node: Node, traits: TargetTraits) -> Called:
+    """A program adds the rows of one place, a block of each."""
+    (rows, starts, source), _, _ = operands_of(node)
+    outer, length, inner = source.shape
+    extent, block = starts.shape[0] - 1, min(power_above(inner), RUN_BLOCK)
+    numbers = {
+        "EXTENT": extent,
+        "INNER": inner,
+        "LENGTH": length,
+        "LINES": RUN_LINES,
+        "BLOCK": block,
+        "ACCUMULATOR": f"tl.{_summed(node.dtype)}",
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (extent, -(-inner // block), outer))]
+    reads = {"row": rows, "start": starts, "source": source}
+    return from_template(
+        SCATTER, "sum_runs", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
+    )
+
+
+def _summed(dtype: str) -> str:
+    """Triton's name of the type that sums of rows have."""
+    row = DTYPES[dtype]
+    if row.kind == "float":
+        return "float64" if row.itemsize_bytes == 8 else "float32"
+    return "int64" if row.itemsize_bytes == 8 else "int32"
+
+
+def _digits(node: Node, function: str) -> Called:
+    """A program has a part of a row."""
+    (data, order, *counts), _, how = operands_of(node)
+    rows, count = data.shape
+    length = how["length"]
+    parts = -(-count // length)
+    numbers: dict[str, Any] = {
+        "N": count,
+        "PARTS": parts,
+        "LENGTH": length,
+        **({"SPAN": power_above(parts)} if counts else {}),
+        "SHIFT": how["shift"],
+        "IS_DESCENDING": how["descending"],
+        "TILE": min(DIGITS_TILE, length & -length),
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (parts, rows, 1))]
+    reads = {"data": data, "order": order, **({"counts": counts[0]} if counts else {})}
+    return from_template(
+        ORDER, function, {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=8
+    )
+
+
+def count_digits(node: Node, traits: TargetTraits) -> Called:
+    """How often each digit is in each part of a row."""
+    return _digits(node, "count_digits")
+
+
+def order_by_digit(node: Node, traits: TargetTraits) -> Called:
+    """Places stably in the order of one digit."""
+    return _digits(node, "order_by_digit")
+
+
 def copy(node: Node, traits: TargetTraits) -> Called:
     """A program copies a block of all elements."""
     (source,), _, _ = operands_of(node)
@@ -337,8 +426,10 @@ def _accumulator(kind: str, dtype: str) -> str:
     """Triton's name of the type that running values have: for sums that of eager torch."""
     row = DTYPES[dtype]
     if row.kind == "float":
-        is_wide = row.itemsize_bytes >= (4 if kind in ("sum", "prod", "log_sum") else 8)
-        return "float64" if is_wide else "float32"
+        # A sum of exponentials is relative to the largest of a block, of which the result may be a
+        # small part: 0 of a row that begins with 0 and goes on with 1.
+        least = {"log_sum": 2, "sum": 4, "prod": 4}.get(kind, 8)
+        return "float64" if row.itemsize_bytes >= least else "float32"
     return "int64" if row.itemsize_bytes == 8 else "int32"
 
 
@@ -349,6 +440,10 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         attention,
         attention_backward,
         scatter_rows,
+        count_places,
+        sum_runs,
+        count_digits,
+        order_by_digit,
         copy,
         grouped_matmul,
         order_rows,

@@ -38,7 +38,7 @@ ATTEMPTS = 16
 
 
 class OutputForeign(UserError):
-    """`--force` was given for a path that holds something else than a bundle."""
+    """`--force` was given for a path that holds something other than a bundle."""
 
     template = "output `{path}` is {found}, expected a bundle or an empty directory to replace"
     hint = "delete it yourself, or choose another path with `-o`"

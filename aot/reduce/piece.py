@@ -57,7 +57,7 @@ class _Writer:
     def copy(self, node: Node) -> bool:
         """Add an operation; one that takes a part of something left out becomes an input.
 
-        False where it reads something from outside that is no tensor.
+        False where it reads something from outside that is not a tensor.
         """
         if node.target is operator.getitem and node.args[0] not in self.kept:
             self.kept.discard(node)

@@ -130,6 +130,17 @@ def _rows(source: Node, axis: int, stored: Container[Node]) -> Placed:
     return found if len(outer) <= 2 and is_run else dense(source)
 
 
+def _count_places(node: Node) -> Node:
+    """Counted in a copy of what they change."""
+    data, index = node.inputs
+    before = make("copy", (data,), {"tag": node.op})
+    return on_memory([node], [dense(before), dense(index)], updates=((0, 0),))[0]
+
+
+def _all_dense(node: Node) -> Node:
+    return on_memory([node], [dense(operand) for operand in node.inputs])[0]
+
+
 def _grouped_matmul(node: Node) -> Node:
     left, right, ends = node.inputs
     return on_memory([node], [spread(left), spread(right), placed(ends)])[0]
@@ -152,6 +163,10 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "attention_log_sum_exp": _attention,
     "attention_backward": _attention_backward,
     "scatter_rows": _scatter_rows,
+    "count_places": _count_places,
+    "sum_runs": _all_dense,
+    "count_digits": _all_dense,
+    "order_by_digit": _all_dense,
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,
     "scan": _scan,

@@ -9,12 +9,13 @@ memory of their own take short rows alone this way.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.size import Extent, fixed, highest
 from aotc.aot.ir.types import DTYPES, Scalar
+from aotc.aot.rewrites import digits
 
 RUN = 256  # elements that are compared with each other; a rank costs as many comparisons
 # Elements of a dynamic dim that are sorted as one row: shorter rows are filled up to the most.
@@ -24,7 +25,8 @@ SHORT = 8  # elements whose ranks cost less than a kernel of its own
 
 def rank_rows(graph: Graph) -> tuple[Graph, int]:
     """`graph` without `order_rows`, and how many there were."""
-    return _ranked(graph, {node for node in graph.nodes() if node.op == "order_rows"})
+    wanted = {node for node in graph.nodes() if node.op == "order_rows"}
+    return _ranked(graph, wanted, {node for node in wanted if digits.serves(node, RUN)})
 
 
 def rank_short_rows(graph: Graph) -> tuple[Graph, int]:
@@ -33,12 +35,14 @@ def rank_short_rows(graph: Graph) -> tuple[Graph, int]:
     return _ranked(graph, {node for node in nodes if highest(node.inputs[0].shape[-1]) <= SHORT})
 
 
-def _ranked(graph: Graph, wanted: set[Node]) -> tuple[Graph, int]:
+def _ranked(graph: Graph, wanted: set[Node], by_digits: Container[Node] = ()) -> tuple[Graph, int]:
     """What gathers a row's elements by their order gets the values that were merged."""
     found: dict[Node, tuple[Node, Node]] = {}
 
     def rank(node: Node, made: Node) -> Node:
         with made_for(node.source):
+            if node in by_digits:
+                return digits.order_of(made.inputs[0], node.attr("wanted"), node.attr("descending"))
             if node in wanted:
                 found[node] = _select(made.inputs[0], node.attr("wanted"), node.attr("descending"))
                 return found[node][1]

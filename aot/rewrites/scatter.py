@@ -1,4 +1,9 @@
-"""Sums at few places, on a GPU: each place's sum over all rows, as a reduction of its own.
+"""Sums at places, on a GPU: equal numbers by counting, many rows in the order of their places, and
+at few places each place's sum over all rows, as a reduction of its own.
+
+Equal numbers are counted, and whole numbers add up to the same in any order. Many rows are put in
+the order of their places by digits, once for all that are added at these places; then each place
+has a program that goes over its rows.
 
 Programs of the kernel for `scatter_rows` have a share of the places each and go over the rows of
 their share in turn. With few places there are few programs, with many rows each. Comparing every
@@ -7,30 +12,132 @@ row with every place is more work, but all programs do it at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import ceil, prod
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
-from aotc.aot.ir.size import is_static, typical
+from aotc.aot.ir.size import Extent, fixed, is_static, typical
+from aotc.aot.rewrites.digits import sort_by_bits
 
 TURN_NS = 3000.0  # a row's read, sum and write, on an H200
 COMPARED_NS = 0.001  # a comparison, a choice and a sum there
 PROGRAMS = 2048  # that a GPU runs at once
 MOST_COMPARED = 1 << 30  # comparisons of one kernel, whose numbers have 32 bits
 INNER_BLOCK = 64  # elements within an index that a program has
+MANY_ROWS = 1 << 14  # from which on their order pays for its launches
+FEWEST_COUNTED = 1 << 12  # numbers that are counted
 
 
 def sum_few_places(graph: Graph) -> tuple[Graph, int]:
     """`graph` with sums over rows in place of rows added at few places, and how many there are."""
-    wanted = {node for node in graph.nodes() if node.op == "scatter_rows" and _is_better(node)}
+    wanted: dict[Node, Callable[[Node], Node]] = {}
+    for node in graph.nodes():
+        if node.op == "scatter_rows" and node.attr("adds"):
+            way = next((make_sums for fits, make_sums in _WAYS if fits(node)), None)
+            if way is not None:
+                wanted[node] = way
 
     def expand(node: Node, made: Node) -> Node:
         if node not in wanted:
             return made
         with made_for(node.source):
-            return _sums(made)
+            return wanted[node](made)
 
     return graph.rebuilt(expand), len(wanted)
+
+
+def _is_counted(node: Node) -> bool:
+    """Whether one number is added to whole rows, or where an index has single elements."""
+    data, index, source = node.inputs
+    axis = node.attr("axis")
+    if not is_static((*data.shape, *source.shape)):
+        return False
+    is_single = prod(data.shape[axis + 1 :]) == 1 and index.shape == source.shape
+    is_shared = index.type.numel == source.shape[axis]
+    return (
+        _literal(source) is not None
+        and (is_single or is_shared)
+        and typical(index.type.numel) >= FEWEST_COUNTED
+    )
+
+
+def _literal(source: Node) -> Node | None:
+    """The number that all elements are."""
+    while source.op in ("expand", "reshape"):
+        (source,) = source.inputs
+    return source if source.op == "scalar" else None
+
+
+def _counted(node: Node) -> Node:
+    """data + number · how many rows have the element's place"""
+    data, index, source = node.inputs
+    axis, extent = node.attr("axis"), data.shape[node.attr("axis")]
+    literal = _literal(source)
+    assert literal is not None
+    rows = source.shape[axis]
+    is_shared = index.type.numel == rows
+    outer = 1 if is_shared else prod(data.shape[:axis])
+    zeros = build.expand(build.cast(build.scalar(0, "i32"), "i32"), (outer, extent))
+    counts = make("count_places", (zeros, _places(index, (outer, rows), extent)))
+    lead = [1] * axis if is_shared else data.shape[:axis]
+    counts = build.reshape(counts, (*lead, extent, *[1] * (data.type.rank - axis - 1)))
+    return make("add", (data, make("mul", (build.cast(counts, data.dtype), literal))))
+
+
+def _places(index: Node, shape: Sequence[Extent], outside: Extent) -> Node:
+    """Places i32, and one number for all that lie outside."""
+    wide = build.cast(build.reshape(index, shape), "i64")
+    is_inside = (wide >= 0) & (wide < outside)
+    return build.cast(build.where(is_inside, wide, outside), "i32")
+
+
+def _is_ordered(node: Node) -> bool:
+    """Whether many rows are added, whose places all that lies outside of the axis shares."""
+    data, index, source = node.inputs
+    axis = node.attr("axis")
+    if not is_static((*data.shape, *source.shape)):
+        return False
+    rows = source.shape[axis]
+    is_shared = index.type.numel == rows and prod(data.shape[axis + 1 :]) > 1
+    return is_shared and rows // node.attr("distinct") >= MANY_ROWS and data.shape[axis] > 1
+
+
+def _ordered(node: Node) -> Node:
+    """data + the sums of the rows at each place, which stand beside each other"""
+    data, index, source = node.inputs
+    axis, extent = node.attr("axis"), fixed(data.shape[node.attr("axis")])
+    rows = fixed(source.shape[axis])
+    places = build.stored(_places(index, (1, rows), extent))
+    order = sort_by_bits(places, 0, extent.bit_length())
+    ordered = build.stored(make("gather", (places, order), {"axis": 1}))
+    starts = _first_not_below(ordered, extent + 1)
+    order = build.reshape(order, (rows,))
+    if source.op == "take" and source.attr("axis") == axis:  # rows of a table, looked up at once
+        table, looked_up = source.inputs
+        if looked_up.shape == (rows,):
+            order = make("gather", (build.cast(looked_up, "i32"), order), {"axis": 0})
+            source = table
+    lead, inner = prod(data.shape[:axis]), prod(data.shape[axis + 1 :])
+    lines = build.reshape(source, (lead, source.shape[axis], inner))
+    sums = make("sum_runs", (order, starts, lines))
+    return make("add", (data, build.reshape(sums, data.shape)))
+
+
+def _first_not_below(ordered: Node, count: int) -> Node:
+    """i32 `[count]`: where the first number not below 0, 1, … stands in `[1, n]`."""
+    extent = fixed(ordered.shape[1])
+    wanted = build.cast(build.counter(2, 1, count), "i32")
+    low = build.expand(build.cast(build.scalar(0, "i32"), "i32"), (1, count))
+    high = build.expand(build.cast(build.scalar(extent, "i32"), "i32"), (1, count))
+    for _ in range(extent.bit_length()):
+        middle = (low + high) // 2
+        at = build.minimum(middle, extent - 1)
+        is_below = make("gather", (ordered, at), {"axis": 1}) < wanted
+        is_open = low < high
+        low = build.where(is_open & is_below, middle + 1, low)
+        high = build.where(is_open & ~is_below, middle, high)
+    return build.reshape(low, (count,))
 
 
 def _is_better(node: Node) -> bool:
@@ -66,3 +173,7 @@ def _sum(node: Node, index: Node, source: Node) -> Node:
     is_own = build.equal(build.cast(places, "i64"), own)
     chosen = build.where(is_own, rows, build.cast(build.scalar(0, "i32"), data.dtype))
     return build.drop(build.reduce("sum", chosen, (axis + 1,)), (axis + 1,))
+
+
+# What is asked of each op in turn, and what is made of it.
+_WAYS = ((_is_counted, _counted), (_is_ordered, _ordered), (_is_better, _sums))

@@ -108,7 +108,7 @@ def _price(accesses: Iterable[Access], domain: Domain, traits: TargetTraits) -> 
             price = RUNS_PRICE
         price = 1.0 if domain.lanes.extent == 1 else price
         total += price * repeats
-    lanes = typical(domain.lanes.extent)
+    lanes = max(1, typical(domain.lanes.extent))
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
 
 

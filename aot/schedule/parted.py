@@ -46,9 +46,12 @@ class Parting:
         return cls(graph.users(), frozenset(graph.outputs), traits)
 
     def __call__(self, cluster: Cluster) -> Cluster:
-        """The cluster, or the first of its reductions alone where that is faster."""
+        """The cluster, or the first of its reductions alone where that is faster; neither stores
+        elements beside reductions then."""
         if not self.traits.is_gpu or cluster.kind != "row" or not self._is_slow(cluster):
             return cluster
+        if cluster.tip.type.numel != cluster.root_op.inputs[0].type.numel:
+            return replace(cluster, is_parted=True)  # what it reads is stored by another kernel
         reductions = self._first_reductions(cluster)
         members = _behind(reductions, cluster.members)
         tips = tuple(node for node in reductions if self._is_read(node, members))
@@ -57,8 +60,6 @@ class Parting:
     def _is_slow(self, cluster: Cluster) -> bool:
         """Whether few programs take longer than two kernels of many."""
         full = cluster.root_op.inputs[0].type
-        if cluster.tip.type.numel != full.numel:
-            return False
         count = max(DTYPES[cluster.tip.dtype].itemsize_bytes, 2) * 2 * typical(full.numel)
         together_ns = count * self.traits.byte_ns
         programs = _programs(cluster, _domain(cluster, self.traits))

@@ -30,7 +30,7 @@ class ClusterExtraMissing(TaskError):
 
 
 class ClusterUnreachable(TaskError):
-    """Nobody answers at the address of `--ray`, or it is no Ray cluster that this process fits."""
+    """No Ray cluster that this process fits answers at the address of `--ray`."""
 
     exit_code = 7
     template = "no Ray cluster at `{address}`: {detail}"

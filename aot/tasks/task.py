@@ -193,10 +193,10 @@ def describe(error: AotcError) -> tuple[str, dict[str, Any]]:
 
 
 def restore(kind: str, fields: dict[str, Any]) -> AotcError:
-    """The error that `describe` described; raises ValueError for what is no error of aotc's."""
+    """The error that `describe` described; raises ValueError for what is not an error of aotc's."""
     found = resolve(kind) if kind.startswith("aotc.") and "__" not in kind else None
     if not (isinstance(found, type) and issubclass(found, AotcError)):
-        raise ValueError(f"`{kind}` is no error of aotc's")
+        raise ValueError(f"`{kind}` is not an error of aotc's")
     return found(**fields)
 
 

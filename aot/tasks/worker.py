@@ -48,7 +48,7 @@ def write_message(stream: IO[bytes], data: bytes) -> None:
 def read_message(read: Callable[[int], bytes]) -> Any:
     """Receive one message, lists as tuples; `read` gives at most so many bytes, none at the end.
 
-    Raises EOFError when the other side is gone, and BundleError for what is no message.
+    Raises EOFError when the other side is gone, and BundleError for what is not a message.
     """
     (length,) = LENGTH.unpack(_exactly(read, LENGTH.size))
     if length > LIMITS.file_bytes:

@@ -129,7 +129,7 @@ def read_record(path: Path | None) -> dict[LineKey, Line]:
         return {}
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        detail = "it has bytes that are no text"
+        detail = "it has bytes that are not text"
         raise TuningRecordInvalid(path=str(path), line=line, detail=detail) from None
     except OSError as error:
         raise environment_fault("read", str(path), error) from error

@@ -39,7 +39,7 @@ def make_app(make_model, bundles=None):
         try:
             body = await request.json()
         except ValueError:
-            return JSONResponse({"error": "the body is no JSON"}, 400)
+            return JSONResponse({"error": "the body is not JSON"}, 400)
         model = models[0]
         if model.batcher is None:
             status, answer = await run_in_threadpool(model.answer, body)

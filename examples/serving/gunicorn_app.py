@@ -21,7 +21,7 @@ def app(environ, start_response):
             length = int(environ.get("CONTENT_LENGTH") or 0)
             status, answer = model.answer(json.loads(environ["wsgi.input"].read(length)))
         except ValueError:
-            status, answer = 400, {"error": "the body is no JSON"}
+            status, answer = 400, {"error": "the body is not JSON"}
         text = json.dumps(answer)
     elif path == "/ready":
         status = 200 if model.is_ready() else 503

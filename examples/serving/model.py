@@ -87,7 +87,7 @@ def refused(error):
     if isinstance(error, (BatcherClosed, ProgramClosed)):
         return 503, {"error": "the server ends"}
     if isinstance(error, (runtime.InputError, ValueError)):
-        return 400, {"error": str(error)}
+        return 400, {"error": getattr(error, "message", str(error))}  # the hint is for the builder
     if isinstance(error, Overloaded):
         return 503, {"error": "too many requests wait"}
     if isinstance(error, DeadlinePassed):
@@ -97,9 +97,9 @@ def refused(error):
 
 
 def arrays_of(body, inputs):
-    """Arrays by the inputs' names; raises ValueError for what is no JSON of that kind."""
+    """Arrays by the inputs' names; raises ValueError for what is not JSON of that kind."""
     if not isinstance(body, dict) or set(body) != {each.name for each in inputs}:
-        raise ValueError(f"expected an object of {', '.join(each.name for each in inputs)}")
+        raise ValueError(f"expected an object with {', '.join(each.name for each in inputs)}")
     return {each.name: _array_of(body[each.name], each) for each in inputs}
 
 

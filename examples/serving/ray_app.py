@@ -22,7 +22,7 @@ class Replica:
         try:
             body = await request.json()
         except ValueError:
-            return JSONResponse({"error": "the body is no JSON"}, 400)
+            return JSONResponse({"error": "the body is not JSON"}, 400)
         if self.model.batcher is None:
             status, answer = await asyncio.to_thread(self.model.answer, body)
         else:

@@ -1,7 +1,8 @@
 """Cross-entropy of logits and class numbers: one pass over the logits, and one for their gradient.
 
 The forward pass keeps the logarithm of each row's sum of exponentials; the gradient is computed
-from that and the logits, so no probabilities are kept.
+from that and the logits, so no probabilities are kept. A loss of all rows is added up by the same
+pass: each program leaves the sum of its rows, and one more adds these up.
 """
 
 from __future__ import annotations
@@ -19,79 +20,123 @@ from aotc.kernels.library.checks import check_device, check_floats, check_shape
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import contiguous_like, rows_of
 from aotc.kernels.library.registration import define, differentiate, widened
-from aotc.kernels.library.tiles import row_tile
+from aotc.kernels.library.softmax import running_start, running_step
+from aotc.kernels.library.tiles import power_of_two, row_tile
 
+MOST_AT_ONCE = 8192
+"""Elements of a row in one program of the gradient, which has no sums over a row."""
 REDUCTIONS = ("mean", "sum", "none")
 
 
 @triton.jit
 def cross_entropy_kernel(
-    x, target, losses, totals, count, length, inner, x_stride, ignored,
-    SMOOTHING: tl.constexpr, ACC: tl.constexpr, WHOLE: tl.constexpr,
+    x, target, losses, totals, partial, count, length, inner, x_stride, ignored,
+    SMOOTHING: tl.constexpr, REDUCED: tl.constexpr, ACC: tl.constexpr, WHOLE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    """REDUCED: `partial`, [2, programs], takes the sum of a program's losses and how many rows of
+    it are not ignored; else `losses` takes each row's."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = rows[:, None]
+    is_row = rows < count
+    starts = x + (rows // inner) * x_stride + rows % inner
     x += (row // inner) * x_stride + row % inner
     column = tl.arange(0, COLUMNS)[None, :]
     low = tl.full((), float("-inf"), ACC)
-    level = tl.zeros((ROWS, 1), ACC)
+    level = tl.zeros((ROWS,), ACC)
     if WHOLE:
         mask = (row < count) & (column < length)
         value = tl.load(x + column.to(tl.int64) * inner, mask=mask, other=float("-inf")).to(ACC)
-        top = tl.max(value, 1, keep_dims=True)
-        total = tl.sum(tl.exp(value - top), 1, keep_dims=True)
+        label = tl.load(target + rows, mask=is_row, other=0)
+        top = tl.max(value, 1)
+        total = tl.sum(tl.exp(value - top[:, None]), 1)
         if SMOOTHING > 0.0:
-            level = tl.sum(tl.where(mask, value, 0.0), 1, keep_dims=True)
+            level = tl.sum(tl.where(mask, value, 0.0), 1)
     else:
-        tops = tl.full((ROWS, COLUMNS), float("-inf"), ACC)
-        sums = tl.zeros((ROWS, COLUMNS), ACC)
+        label = tl.load(target + rows, mask=is_row, other=0)
+        tops, sums = running_start(x, ROWS, COLUMNS, ACC)
         levels = tl.zeros((ROWS, COLUMNS), ACC)
         for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + column < length)
             at = (start + column).to(tl.int64) * inner
             value = tl.load(x + at, mask=mask, other=float("-inf")).to(ACC)
-            highest = tl.maximum(tops, value)
-            base = tl.where(highest == low, 0.0, highest)  # -inf - -inf is NaN
-            sums = sums * tl.exp(tops - base) + tl.exp(value - base)
-            tops = highest
+            tops, sums = running_step(value, tops, sums)
             if SMOOTHING > 0.0:
                 levels += tl.where(mask, value, 0.0)
-        top = tl.max(tops, 1, keep_dims=True)
+        top = tl.max(tops, 1)
         top = tl.where(top == low, 0.0, top)
-        total = tl.sum(sums * tl.exp(tops - top), 1, keep_dims=True)
-        level = tl.sum(levels, 1, keep_dims=True)
+        total = tl.sum(sums * tl.exp(tops - top[:, None]), 1)
+        level = tl.sum(levels, 1)
     total = top + tl.log(total)
-    label = tl.load(target + row, mask=row < count, other=0)
+    # after the row, which is in the cache then: a load that waits for the label's would hold it up
     is_class = (label >= 0) & (label < length)
-    chosen = tl.load(x + label * inner, mask=(row < count) & is_class, other=float("nan")).to(ACC)
+    chosen = tl.load(starts + label * inner, mask=is_row & is_class, other=float("nan")).to(ACC)
     loss = total - chosen
     if SMOOTHING > 0.0:
         share = tl.full((), SMOOTHING, ACC)
         loss = (1.0 - share) * loss + share * (total - level / length)
-    tl.store(losses + row, tl.where(label == ignored, 0.0, loss), mask=row < count)
-    tl.store(totals + row, total, mask=row < count)
+    tl.store(totals + rows, total, mask=is_row)
+    loss = tl.where(label == ignored, 0.0, loss)
+    if REDUCED:
+        place = partial + tl.program_id(0)
+        tl.store(place, tl.sum(tl.where(is_row, loss, 0.0)))
+        kept = tl.where(is_row & (label != ignored), 1, 0)
+        tl.store(place + tl.num_programs(0), tl.sum(kept).to(ACC))
+    else:
+        tl.store(losses + rows, loss, mask=is_row)
+
+
+@triton.jit
+def loss_kernel(
+    partial, loss, share, programs, MEAN: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr
+):
+    """One loss of all rows, and what a row's loss counts in it."""
+    lane = tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK,), ACC)
+    kept = tl.zeros((BLOCK,), tl.int64)
+    for start in range(0, programs, BLOCK):
+        mask = start + lane < programs
+        sums += tl.load(partial + start + lane, mask=mask, other=0.0)
+        kept += tl.load(partial + programs + start + lane, mask=mask, other=0.0).to(tl.int64)
+    part = tl.full((), 1.0, ACC)
+    total = tl.sum(sums)
+    if MEAN:
+        count = tl.sum(kept).to(ACC)
+        part /= count
+        total /= count
+    tl.store(loss, total)
+    tl.store(share, part)
 
 
 @triton.jit
 def cross_entropy_backward_kernel(
-    gradient, x, target, totals, out, count, length, inner, x_stride, ignored,
-    SMOOTHING: tl.constexpr, ACC: tl.constexpr,
+    gradient, part, x, target, totals, out, count, length, inner, x_stride, ignored,
+    SMOOTHING: tl.constexpr, REDUCED: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    """REDUCED: one gradient, of a loss in which a row counts `part`."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = rows[:, None]
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    at = column.to(tl.int64) * inner
     mask = (row < count) & (column < length)
     value = tl.load(
-        x + (row // inner) * x_stride + row % inner + column * inner, mask=mask, other=0.0
-    ).to(ACC)
-    label = tl.load(target + row, mask=row < count, other=0)
-    total = tl.load(totals + row, mask=row < count, other=0.0)
-    g = tl.load(gradient + row, mask=row < count, other=0.0).to(ACC)
+        x + (row // inner) * x_stride + row % inner + at, mask=mask, other=0.0
+    ).to(ACC)  # fmt: skip
+    label = tl.load(target + rows, mask=rows < count, other=0)[:, None]
+    total = tl.load(totals + rows, mask=rows < count, other=0.0)[:, None]
+    if REDUCED:
+        g = tl.load(gradient).to(ACC) * tl.load(part)
+    else:
+        g = tl.load(gradient + rows, mask=rows < count, other=0.0).to(ACC)[:, None]
     share = tl.full((), SMOOTHING, ACC)
-    wanted = tl.where(column == label, 1.0 - share, 0.0) + share / length
-    result = tl.where(label == ignored, 0.0, g * (tl.exp(value - total) - wanted))
-    place = (row // inner) * length * inner + row % inner + column * inner
-    tl.store(out + place, result, mask=mask)
+    # a class number fits 32 bits; others, and those that are ignored, match no column
+    wanted = tl.where((label >= 0) & (label < length), label, -1).to(tl.int32)
+    result = tl.exp(value - total) - tl.where(column == wanted, 1.0 - share, 0.0)
+    if SMOOTHING > 0.0:
+        result -= share / length
+    result = tl.where(label == ignored, 0.0, g * result)
+    tl.store(out + (row // inner) * length * inner + row % inner + at, result, mask=mask)
 
 
 def cross_entropy(
@@ -114,14 +159,11 @@ def cross_entropy(
     _check(x, target, reduction, label_smoothing)
     batch = x if x.dim() > 1 else x.unsqueeze(0)
     labels = target if x.dim() > 1 else target.unsqueeze(0)
-    losses = _CROSS_ENTROPY(batch, labels, ignore_index, label_smoothing)[0]
     if reduction == "none":
-        result: Tensor = losses.reshape(target.shape)
-    else:
-        result = losses.sum()
-        if reduction == "mean":
-            result = result / (target != ignore_index).sum()
-    return result.to(x.dtype)
+        losses: Tensor = _CROSS_ENTROPY(batch, labels, ignore_index, label_smoothing)[0]
+        return losses.reshape(target.shape).to(x.dtype)
+    loss: Tensor = _LOSS(batch, labels, ignore_index, label_smoothing, reduction == "mean")[0]
+    return loss
 
 
 def _check(x: Tensor, target: Tensor, reduction: str, smoothing: float) -> None:
@@ -147,19 +189,45 @@ def _check(x: Tensor, target: Tensor, reduction: str, smoothing: float) -> None:
 
 
 def _run(x: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[Tensor, Tensor]:
+    losses, totals = _fake(x, target, ignored, smoothing)
+    if not x.shape[1]:
+        return losses.fill_(math.nan), totals
+    _over_rows(x, target, losses, totals, ignored, smoothing, is_reduced=False)
+    return losses, totals
+
+
+def _run_loss(
+    x: Tensor, target: Tensor, ignored: int, smoothing: float, is_mean: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    loss, totals, part = _fake_loss(x, target, ignored, smoothing, is_mean)
+    if not x.shape[1] and target.numel():
+        return loss.fill_(math.nan), totals, part.fill_(math.nan)
+    partial = _over_rows(x, target, totals, totals, ignored, smoothing, is_reduced=True)
+    programs = partial.shape[1]
+    launch(
+        loss_kernel, (1,), partial, loss, part, programs, MEAN=is_mean, ACC=accumulator(x),
+        BLOCK=min(4096, power_of_two(programs)), num_warps=8 if programs > 256 else 1,
+    )  # fmt: skip
+    return loss, totals, part
+
+
+def _over_rows(
+    x: Tensor, target: Tensor, losses: Tensor, totals: Tensor, ignored: int, smoothing: float,
+    *, is_reduced: bool,
+) -> Tensor:  # fmt: skip
+    """Launch the kernel of the forward pass; gives the sums of its programs."""
     if x.is_cpu:
         _check_classes(target, ignored, x.shape[1])
-    losses, totals = _fake(x, target, ignored, smoothing)
     rows = rows_of(x, 1)
-    if not rows.length:
-        return losses.fill_(math.nan), totals
     tile = row_tile(x.device, rows)
+    grid = tile.grid(rows)
+    partial = totals.new_empty((2, grid[0] if is_reduced else 0))
     launch(
-        cross_entropy_kernel, tile.grid(rows), rows.data, target.contiguous(), losses, totals,
+        cross_entropy_kernel, grid, rows.data, target.contiguous(), losses, totals, partial,
         rows.count, rows.length, rows.inner, rows.outer_stride, ignored,
-        SMOOTHING=smoothing, ACC=accumulator(x), **tile.constants,
+        SMOOTHING=smoothing, REDUCED=is_reduced, ACC=accumulator(x), **tile.constants,
     )  # fmt: skip
-    return losses, totals
+    return partial
 
 
 def _check_classes(target: Tensor, ignored: int, classes: int) -> None:
@@ -173,6 +241,13 @@ def _fake(x: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[Te
     return x.new_empty(target.shape, dtype=wide), x.new_empty(target.shape, dtype=wide)
 
 
+def _fake_loss(
+    x: Tensor, target: Tensor, ignored: int, smoothing: float, is_mean: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    totals = _fake(x, target, ignored, smoothing)[1]
+    return x.new_empty(()), totals, totals.new_empty(())
+
+
 def _meaning(x: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[Tensor, Tensor]:
     value, is_kept = widened(x), target != ignored
     total = torch.logsumexp(value, 1)
@@ -183,16 +258,41 @@ def _meaning(x: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple
     return torch.where(is_kept, loss, 0.0), total
 
 
+def _loss_meaning(
+    x: Tensor, target: Tensor, ignored: int, smoothing: float, is_mean: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    losses, totals = _meaning(x, target, ignored, smoothing)
+    loss, part = losses.sum(), totals.new_ones(())
+    if is_mean:
+        part = part / (target != ignored).sum()
+        loss = loss / (target != ignored).sum()
+    return loss.to(x.dtype), totals, part
+
+
 def _run_backward(
     gradient: Tensor, x: Tensor, target: Tensor, totals: Tensor, ignored: int, smoothing: float
 ) -> Tensor:
+    return _backward_over_rows(gradient, None, x, target, totals, ignored, smoothing)
+
+
+def _run_loss_backward(
+    gradient: Tensor, part: Tensor, x: Tensor, target: Tensor, totals: Tensor,
+    ignored: int, smoothing: float,
+) -> Tensor:  # fmt: skip
+    return _backward_over_rows(gradient, part, x, target, totals, ignored, smoothing)
+
+
+def _backward_over_rows(
+    gradient: Tensor, part: Tensor | None, x: Tensor, target: Tensor, totals: Tensor,
+    ignored: int, smoothing: float,
+) -> Tensor:  # fmt: skip
     out, rows = contiguous_like(x), rows_of(x, 1)
-    tile = row_tile(x.device, rows)
+    tile = row_tile(x.device, rows, MOST_AT_ONCE)
     launch(
         cross_entropy_backward_kernel, (*tile.grid(rows), triton.cdiv(rows.length, tile.columns)),
-        gradient.contiguous(), rows.data, target.contiguous(), totals.contiguous(), out,
+        gradient.contiguous(), part, rows.data, target.contiguous(), totals.contiguous(), out,
         rows.count, rows.length, rows.inner, rows.outer_stride, ignored,
-        SMOOTHING=smoothing, ACC=accumulator(x),
+        SMOOTHING=smoothing, REDUCED=part is not None, ACC=accumulator(x),
         ROWS=tile.rows, COLUMNS=tile.columns, num_warps=tile.num_warps,
     )  # fmt: skip
     return out
@@ -210,6 +310,14 @@ def _backward_meaning(
     return (g * value).to(x.dtype)
 
 
+def _loss_backward_meaning(
+    gradient: Tensor, part: Tensor, x: Tensor, target: Tensor, totals: Tensor,
+    ignored: int, smoothing: float,
+) -> Tensor:  # fmt: skip
+    each = (widened(gradient) * part).expand(totals.shape)
+    return _backward_meaning(each, x, target, totals, ignored, smoothing)
+
+
 _CROSS_ENTROPY = define(
     "cross_entropy(Tensor x, Tensor target, int ignore_index, float smoothing) -> (Tensor, Tensor)",
     run=_run,
@@ -222,6 +330,21 @@ _CROSS_ENTROPY_BACKWARD = define(
     run=_run_backward,
     fake=lambda gradient, x, *rest: contiguous_like(x),
     meaning=_backward_meaning,
+)
+
+_LOSS = define(
+    "cross_entropy_loss(Tensor x, Tensor target, int ignore_index, float smoothing, bool is_mean) "
+    "-> (Tensor, Tensor, Tensor)",
+    run=_run_loss,
+    fake=_fake_loss,
+    meaning=_loss_meaning,
+)
+_LOSS_BACKWARD = define(
+    "cross_entropy_loss_backward(Tensor gradient, Tensor part, Tensor x, Tensor target, "
+    "Tensor totals, int ignore_index, float smoothing) -> Tensor",
+    run=_run_loss_backward,
+    fake=lambda gradient, part, x, *rest: contiguous_like(x),
+    meaning=_loss_backward_meaning,
 )
 
 
@@ -240,3 +363,20 @@ def _backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
 
 
 differentiate(_CROSS_ENTROPY, _save, _backward)
+
+
+def _save_loss(ctx: Any, inputs: Any, output: Any) -> None:
+    x, target, ctx.ignored, ctx.smoothing, _ = inputs
+    ctx.save_for_backward(output[2], x, target, output[1])
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _loss_backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if gradient is None:
+        return (None,) * 5
+    of_x = _LOSS_BACKWARD(gradient, *ctx.saved_tensors, ctx.ignored, ctx.smoothing)
+    return of_x, None, None, None, None
+
+
+differentiate(_LOSS, _save_loss, _loss_backward)

@@ -181,6 +181,7 @@ _NORM_LINEAR = define(
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     x, gamma, beta, weight, bias, seed, ctx.eps, ctx.activation, ctx.p, _ = inputs
     ctx.has_bias, ctx.size = bias is not None, 0 if beta is None else beta.shape[0]
+    ctx.beta_dtype = None if beta is None else beta.dtype
     ctx.save_for_backward(x, gamma, beta, weight, seed, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -200,7 +201,17 @@ def _backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
         _Needed((True, ctx.needs_input_grad[3])), gradient, normed, weight, ctx.has_bias
     )
     of_x, of_gamma, of_beta = _NORM_BACKWARD(
-        of_normed, x, gamma, means, scales, rows, 1, 1, True, ctx.size
+        of_normed,
+        x,
+        gamma,
+        means,
+        scales,
+        rows,
+        1,
+        1,
+        True,
+        ctx.size,
+        ctx.beta_dtype == scales.dtype,
     )
     return (
         of_x, None if gamma is None else of_gamma, of_beta if ctx.size else None,

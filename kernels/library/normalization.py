@@ -23,15 +23,14 @@ from aotc.kernels.library.checks import check_floats, check_parameters, check_sh
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import Rows, contiguous_like, rows_of
 from aotc.kernels.library.registration import define, differentiate, widened
-from aotc.kernels.library.tiles import processors, row_tile
+from aotc.kernels.library.tiles import power_of_two, processors, row_tile, sums_tile
 
-MOST_FUSED = 8192
-"""Elements of a row up to which one kernel gives all three gradients: it holds five of each."""
 MOST_WHOLE_BACKWARD = 16384
 """Elements of a row that the gradient of the input holds: three of each."""
-_HELD_ELEMENTS = 16384  # of the tiles of one multiprocessor's programs, by its registers
-_COLUMN_BLOCK, _ROW_BLOCK = 128, 32  # of the sums over rows
-_ROWS_A_CHUNK = 512  # rows that one program adds up, at least
+_COLUMN_TILE = (16, 256, 8)
+"""Rows, columns and warps of a step of the sums over rows."""
+_SUM_TILE = (16, 128)
+"""Columns and parts of a step of the sums over parts."""
 
 
 @triton.jit
@@ -53,7 +52,8 @@ def norm_kernel(
     EPS: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
     ACC: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = rows[:, None]
     lane = tl.arange(0, COLUMNS)[None, :]
     x += row * x_stride
     y += row * length
@@ -61,39 +61,44 @@ def norm_kernel(
     if WHOLE:
         mask = (row < count) & (lane < length)
         value = tl.load(x + lane, mask=mask, other=0.0).to(ACC)
-        mean = tl.zeros((ROWS, 1), ACC)
+        mean = tl.zeros((ROWS,), ACC)
         if CENTERED:
-            mean = tl.sum(value, 1, keep_dims=True) / length
-            value = tl.where(mask, value - mean, 0.0)
-        scale = tl.sum(value * value, 1, keep_dims=True)
+            mean = tl.sum(value, 1) / length
+            value = tl.where(mask, value - mean[:, None], 0.0)
+        scale = tl.sum(value * value, 1)
     else:
-        sums = tl.zeros((ROWS, COLUMNS), ACC)
-        if CENTERED:
-            for start in range(0, length, COLUMNS):
-                mask = (row < count) & (start + lane < length)
-                sums += tl.load(
-                    x + start + lane, mask=mask, other=0.0, eviction_policy="evict_last"
-                ).to(ACC)
-        mean = tl.sum(sums, 1, keep_dims=True) / length
-        sums = tl.zeros((ROWS, COLUMNS), ACC)
+        # a mean and a sum of squared differences from it for each lane: Welford, 1962
+        mean_of_lane = tl.zeros((ROWS, COLUMNS), ACC)
+        squares = tl.zeros((ROWS, COLUMNS), ACC)
         for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + lane < length)
             value = tl.load(
                 x + start + lane, mask=mask, other=0.0, eviction_policy="evict_last"
             ).to(ACC)
-            value = tl.where(mask, value - mean, 0.0)
-            sums += value * value
-        scale = tl.sum(sums, 1, keep_dims=True)
+            if CENTERED:
+                step = tl.where(mask, value - mean_of_lane, 0.0)
+                mean_of_lane += step * (1.0 / (start // COLUMNS + 1).to(ACC))
+                squares += tl.where(mask, step * (value - mean_of_lane), 0.0)
+            else:
+                squares += value * value
+        mean = tl.zeros((ROWS,), ACC)
+        if CENTERED:
+            steps = tl.maximum((length - lane + COLUMNS - 1) // COLUMNS, 0).to(ACC)
+            mean = tl.sum(mean_of_lane * steps, 1) / length
+            away = mean_of_lane - mean[:, None]
+            squares += steps * away * away
+        scale = tl.sum(squares, 1)
     scale = 1.0 / tl.sqrt(scale / length + tl.full((), EPS, ACC))
-    tl.store(scales + row, scale, mask=row < count)
+    tl.store(scales + rows, scale, mask=rows < count)
     if CENTERED:
-        tl.store(means + row, mean, mask=row < count)
+        tl.store(means + rows, mean, mask=rows < count)
     for start in range(0, 1 if WHOLE else length, COLUMNS):
         column = start + lane
         mask = (row < count) & (column < length)
         if not WHOLE:
-            value = tl.load(x + column, mask=mask, eviction_policy="evict_first").to(ACC) - mean
-        result = value * scale
+            value = tl.load(x + column, mask=mask, eviction_policy="evict_first").to(ACC)
+            value -= mean[:, None]
+        result = value * scale[:, None]
         channel = first + channel_of(column, spatial, inverse, CHANNEL)
         if HAS_WEIGHT:
             result *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
@@ -104,98 +109,206 @@ def norm_kernel(
 
 @triton.jit
 def norm_backward_kernel(
-    gradient, x, weight, means, scales, out, partial,
+    gradient, x, weight, means, scales, out,
     count, length, gradient_stride, x_stride, groups, group_channels, spatial, inverse,
-    CHANNEL: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
-    FUSED: tl.constexpr, ACC: tl.constexpr,
+    CHANNEL: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, ACC: tl.constexpr,
     WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """FUSED: rows are shared out among few programs, which add up the weights' gradients."""
+    """The gradient of the input alone."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = rows[:, None]
     lane = tl.arange(0, COLUMNS)[None, :]
-    weights = tl.zeros((ROWS, COLUMNS), ACC)
-    biases = tl.zeros((ROWS, COLUMNS), ACC)
-    programs = tl.num_programs(0)
-    for tile in range(tl.program_id(0), tl.cdiv(count, ROWS), programs):
-        row = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-        first = (row % groups) * group_channels
-        mean = tl.zeros((ROWS, 1), ACC)
-        if CENTERED:
-            mean = tl.load(means + row, mask=row < count, other=0.0)
-        scale = tl.load(scales + row, mask=row < count, other=0.0)
-        along = tl.zeros((ROWS, COLUMNS), ACC)
-        level = tl.zeros((ROWS, COLUMNS), ACC)
-        g, value = along, along
-        for start in range(0, 1 if WHOLE else length, COLUMNS):
-            column = start + lane
-            mask = (row < count) & (column < length)
-            g = tl.load(gradient + row * gradient_stride + column, mask=mask, other=0.0).to(ACC)
-            value = tl.load(x + row * x_stride + column, mask=mask, other=0.0).to(ACC)
-            value = tl.where(mask, (value - mean) * scale, 0.0)
-            if FUSED:
-                weights += g * value
-                biases += g
+    gradient += row * gradient_stride
+    x += row * x_stride
+    out += row * length
+    first = (row % groups) * group_channels
+    mean = tl.zeros((ROWS, 1), ACC)
+    if CENTERED:
+        mean = tl.load(means + rows, mask=rows < count, other=0.0)[:, None]
+    scale = tl.load(scales + rows, mask=rows < count, other=0.0)[:, None]
+    along = tl.zeros((ROWS, COLUMNS), ACC)
+    level = tl.zeros((ROWS, COLUMNS), ACC)
+    g, value = along, along
+    for start in range(0, 1 if WHOLE else length, COLUMNS):
+        column = start + lane
+        mask = (row < count) & (column < length)
+        g = tl.load(
+            gradient + column, mask=mask, other=0.0,
+            eviction_policy="" if WHOLE else "evict_last",
+        ).to(ACC)  # fmt: skip
+        value = tl.load(
+            x + column, mask=mask, other=0.0, eviction_policy="" if WHOLE else "evict_last"
+        ).to(ACC)
+        value = tl.where(mask, (value - mean) * scale, 0.0)
+        if HAS_WEIGHT:
+            channel = first + channel_of(column, spatial, inverse, CHANNEL)
+            g *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
+        along += g * value
+        level += g
+    share = (tl.sum(along, 1) / length)[:, None]
+    base = tl.zeros((ROWS, 1), ACC)
+    if CENTERED:
+        base = (tl.sum(level, 1) / length)[:, None]
+    for start in range(0, 1 if WHOLE else length, COLUMNS):
+        column = start + lane
+        mask = (row < count) & (column < length)
+        if not WHOLE:
+            g = tl.load(
+                gradient + column, mask=mask, other=0.0, eviction_policy="evict_first"
+            ).to(ACC)  # fmt: skip
+            value = tl.load(x + column, mask=mask, other=0.0, eviction_policy="evict_first").to(ACC)
+            value = (value - mean) * scale
             if HAS_WEIGHT:
                 channel = first + channel_of(column, spatial, inverse, CHANNEL)
                 g *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
-            along += g * value
-            level += g
-        share = tl.sum(along, 1, keep_dims=True) / length
-        base = tl.zeros((ROWS, 1), ACC)
+        tl.store(out + column, (g - base - value * share) * scale, mask=mask)
+
+
+@triton.jit
+def norm_gradients_kernel(
+    gradient, x, weight, means, scales, out, partial, count, length, gradient_stride, x_stride,
+    CENTERED: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr, AHEAD: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """All gradients of norms over the last dims: rows are shared out among few programs, each adds
+    up the weights' gradients of its rows.
+
+    AHEAD: whether it loads its next rows before it works on those it has.
+    """
+    lane = tl.arange(0, COLUMNS)[None, :]
+    is_inside = lane < length
+    factor = tl.load(weight + lane, mask=is_inside, other=0.0)
+    weights = tl.zeros((ROWS, COLUMNS), ACC)
+    biases = tl.zeros((ROWS, COLUMNS), ACC)
+    programs = tl.num_programs(0)
+    if AHEAD:
+        row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+        mask = (row < count) & is_inside
+        next_g = tl.load(gradient + row * gradient_stride + lane, mask=mask, other=0.0)
+        next_value = tl.load(x + row * x_stride + lane, mask=mask, other=0.0)
+    for tile in range(tl.program_id(0), tl.cdiv(count, ROWS), programs):
+        rows = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        row = rows[:, None]
+        mask = (row < count) & is_inside
+        if AHEAD:
+            g, value = next_g.to(ACC), next_value.to(ACC)
+            after = row + ROWS * programs
+            is_there = (after < count) & is_inside
+            next_g = tl.load(gradient + after * gradient_stride + lane, mask=is_there, other=0.0)
+            next_value = tl.load(x + after * x_stride + lane, mask=is_there, other=0.0)
+        else:
+            g = tl.load(gradient + row * gradient_stride + lane, mask=mask, other=0.0).to(ACC)
+            value = tl.load(x + row * x_stride + lane, mask=mask, other=0.0).to(ACC)
+        scale = tl.load(scales + rows, mask=rows < count, other=0.0)[:, None]
         if CENTERED:
-            base = tl.sum(level, 1, keep_dims=True) / length
-        for start in range(0, 1 if WHOLE else length, COLUMNS):
-            column = start + lane
-            mask = (row < count) & (column < length)
-            if not WHOLE:
-                g = tl.load(gradient + row * gradient_stride + column, mask=mask, other=0.0).to(ACC)
-                value = tl.load(x + row * x_stride + column, mask=mask, other=0.0).to(ACC)
-                value = (value - mean) * scale
-                if HAS_WEIGHT:
-                    channel = first + channel_of(column, spatial, inverse, CHANNEL)
-                    g *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
-            tl.store(out + row * length + column, (g - base - value * share) * scale, mask=mask)
-    if FUSED:
-        column = tl.arange(0, COLUMNS)
-        place = partial + tl.program_id(0) * length + column
-        tl.store(place, tl.sum(weights, 0), mask=column < length)
+            mean = tl.load(means + rows, mask=rows < count, other=0.0)[:, None]
+            value = tl.where(mask, value - mean, 0.0)
+        value *= scale
+        weights += g * value
         if HAS_BIAS:
-            tl.store(place + programs * length, tl.sum(biases, 0), mask=column < length)
+            biases += g
+        g *= factor.to(ACC)
+        result = g - value * (tl.sum(g * value, 1) / length)[:, None]
+        if CENTERED:
+            result -= (tl.sum(g, 1) / length)[:, None]
+        tl.store(out + row * length + lane, result * scale, mask=mask)
+    column = tl.arange(0, COLUMNS)
+    place = partial + tl.program_id(0) * length + column
+    tl.store(place, tl.sum(weights, 0), mask=column < length)
+    if HAS_BIAS:
+        tl.store(place + programs * length, tl.sum(biases, 0), mask=column < length)
+
+
+@triton.jit
+def column_sums_kernel(
+    gradient, x, means, scales, partial, count, length, gradient_stride, x_stride, chunk,
+    groups, group_columns, GROUPED: tl.constexpr,
+    CENTERED: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the weights and biases of a block of columns, over `chunk` rows of all groups.
+
+    GROUPED: whether each `group_columns` of a row have statistics of their own.
+    """
+    lane = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    column = lane[None, :]
+    weights = tl.zeros((ROWS, COLUMNS), ACC)
+    biases = tl.zeros((ROWS, COLUMNS), ACC)
+    begin = tl.program_id(1) * chunk
+    end = tl.minimum(begin + chunk, count)
+    for start in range(begin, end, ROWS):
+        rows = start.to(tl.int64) + tl.arange(0, ROWS)
+        row = rows[:, None]
+        mask = (row < end) & (column < length)
+        g = tl.load(gradient + row * gradient_stride + column, mask=mask, other=0.0).to(ACC)
+        value = tl.load(x + row * x_stride + column, mask=mask, other=0.0).to(ACC)
+        if GROUPED:
+            group = row * groups + column // group_columns
+            scale = tl.load(scales + group, mask=mask, other=0.0)
+            if CENTERED:
+                value -= tl.load(means + group, mask=mask, other=0.0)
+        else:
+            scale = tl.load(scales + rows, mask=rows < end, other=0.0)[:, None]
+            if CENTERED:
+                value -= tl.load(means + rows, mask=rows < end, other=0.0)[:, None]
+        weights += g * value * scale
+        biases += g
+    place = partial + tl.program_id(1).to(tl.int64) * length + lane
+    tl.store(place, tl.sum(weights, 0), mask=lane < length)
+    if HAS_BIAS:
+        tl.store(place + tl.num_programs(1) * length, tl.sum(biases, 0), mask=lane < length)
 
 
 @triton.jit
 def channel_sums_kernel(
     gradient, x, means, scales, partial, batch, channels, groups, group_channels, spatial, chunk,
-    CENTERED: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr,
-    OUTER: tl.constexpr, CHANNELS: tl.constexpr, INNER: tl.constexpr,
+    CENTERED: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr, POSITIONS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the weights and biases of a block of channels, over `chunk` of the batch."""
-    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :, None]
-    outer = tl.arange(0, OUTER)[:, None, None]
-    inner = tl.arange(0, INNER)[None, None, :]
-    weights = tl.zeros((OUTER, CHANNELS, INNER), ACC)
-    biases = tl.zeros((OUTER, CHANNELS, INNER), ACC)
+    """Gradients of the weight and bias of one channel, over `chunk` of the batch."""
+    channel = tl.program_id(0)
+    lane = tl.arange(0, POSITIONS)
+    weights = tl.zeros((POSITIONS,), ACC)
+    biases = tl.zeros((POSITIONS,), ACC)
     begin = tl.program_id(1) * chunk
-    for n in range(begin, tl.minimum(begin + chunk, batch), OUTER):
-        item = (n + outer).to(tl.int64)
-        is_inside = (item < batch) & (item < begin + chunk) & (channel < channels)
-        row = item * groups + channel // group_channels
-        mean = tl.zeros((OUTER, CHANNELS, 1), ACC)
+    for item in range(begin, tl.minimum(begin + chunk, batch)):
+        row = item.to(tl.int64) * groups + channel // group_channels
+        mean = tl.zeros((), ACC)
         if CENTERED:
-            mean = tl.load(means + row, mask=is_inside, other=0.0)
-        scale = tl.load(scales + row, mask=is_inside, other=0.0)
-        for start in range(0, spatial, INNER):
-            at = (item * channels + channel) * spatial + start + inner
-            mask = is_inside & (start + inner < spatial)
-            g = tl.load(gradient + at, mask=mask, other=0.0).to(ACC)
-            value = tl.load(x + at, mask=mask, other=0.0).to(ACC)
-            weights += tl.where(mask, g * (value - mean) * scale, 0.0)
+            mean = tl.load(means + row)
+        scale = tl.load(scales + row)
+        first = (item.to(tl.int64) * channels + channel) * spatial
+        for start in range(0, spatial, POSITIONS):
+            mask = start + lane < spatial
+            g = tl.load(gradient + first + start + lane, mask=mask, other=0.0).to(ACC)
+            value = tl.load(x + first + start + lane, mask=mask, other=0.0).to(ACC)
+            weights += g * (value - mean) * scale
             biases += g
-    column = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    place = partial + tl.program_id(1).to(tl.int64) * channels + column
-    tl.store(place, tl.sum(tl.sum(weights, 2), 0), mask=column < channels)
+    place = partial + tl.program_id(1).to(tl.int64) * channels + channel
+    tl.store(place, tl.sum(weights, 0))
     if HAS_BIAS:
-        place += tl.num_programs(1) * channels
-        tl.store(place, tl.sum(tl.sum(biases, 2), 0), mask=column < channels)
+        tl.store(place + tl.num_programs(1) * channels, tl.sum(biases, 0))
+
+
+@triton.jit
+def sum_parts_kernel(
+    partial, of_weight, of_bias, parts, length,
+    HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr,
+    PARTS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The sums over parts of `partial`, [2, parts, length]: of the weights and of the biases."""
+    lane = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    which = tl.program_id(1)
+    partial += which.to(tl.int64) * parts * length
+    sums = tl.zeros((PARTS, COLUMNS), ACC)
+    for start in range(0, parts, PARTS):
+        part = start + tl.arange(0, PARTS)[:, None]
+        mask = (part < parts) & (lane[None, :] < length)
+        sums += tl.load(partial + part.to(tl.int64) * length + lane[None, :], mask=mask, other=0.0)
+    total = tl.sum(sums, 0)
+    if HAS_WEIGHT:
+        tl.store(of_weight + lane, total, mask=(lane < length) & (which == 0))
+    if HAS_BIAS:
+        tl.store(of_bias + lane, total, mask=(lane < length) & (which == 1))
 
 
 def layer_norm(
@@ -363,72 +476,113 @@ def _by_channels(x: Tensor, rows: int, groups: int, spatial: int) -> tuple[int, 
 
 def _run_backward(
     gradient: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor,
-    rows: int, groups: int, spatial: int, is_centered: bool, bias_size: int,
+    rows: int, groups: int, spatial: int, is_centered: bool, bias_size: int, is_wide_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    out, of_weight, of_bias = _fake_backward(
-        gradient, x, weight, means, scales, rows, groups, spatial, is_centered, bias_size
-    )
-    if not x.numel():
-        return out, of_weight.zero_(), of_bias.zero_()
-    given, flat, has_bias = _flat(gradient, rows), _flat(x, rows), bias_size > 0
-    channels = _by_channels(x, rows, groups, spatial)[1]
-    is_fused = weight is not None and groups == spatial == 1 and flat.length <= MOST_FUSED
-    tile = row_tile(x.device, flat, MOST_FUSED if is_fused else MOST_WHOLE_BACKWARD)
-    (programs,) = tile.grid(flat)
-    if is_fused:
-        at_a_time = max(1, _HELD_ELEMENTS // (tile.rows * tile.columns))
-        programs = min(programs, at_a_time * processors(x.device))
-    partial = scales.new_empty((2, programs, channels if is_fused else 0))
-    launch(
-        norm_backward_kernel, (programs,), given.data, flat.data,
-        None if weight is None else weight.contiguous(), means, scales, out, partial,
-        flat.count, flat.length, given.outer_stride, flat.outer_stride,
-        *_channels(flat, groups, spatial), CHANNEL=_channel(flat, spatial),
-        CENTERED=is_centered, HAS_WEIGHT=weight is not None, HAS_BIAS=has_bias, FUSED=is_fused,
-        ACC=accumulator(x), **tile.constants,
+    made = _fake_backward(
+        gradient, x, weight, means, scales,
+        rows, groups, spatial, is_centered, bias_size, is_wide_bias,
     )  # fmt: skip
-    if not is_fused and (weight is not None or has_bias):
-        partial = _channel_sums(
-            gradient, x, means, scales, rows, groups, spatial, is_centered, has_bias
-        )
-    if weight is not None:
-        of_weight = partial[0].sum(0).reshape(weight.shape)
-    return out, of_weight, partial[1].sum(0) if has_bias else of_bias
+    if not x.numel():
+        return made[0], made[1].zero_(), made[2].zero_()
+    given, flat, has_bias = _flat(gradient, rows), _flat(x, rows), bias_size > 0
+    weight = None if weight is None else weight.contiguous()
+    same = {"CENTERED": is_centered, "ACC": accumulator(x)}
+    partial = None
+    if weight is not None and groups == spatial == 1:
+        partial = _fused(given, flat, weight, means, scales, made[0], has_bias, same)
+    if partial is None:
+        tile = row_tile(x.device, flat, MOST_WHOLE_BACKWARD)
+        launch(
+            norm_backward_kernel, tile.grid(flat), given.data, flat.data, weight, means, scales,
+            made[0], flat.count, flat.length, given.outer_stride, flat.outer_stride,
+            *_channels(flat, groups, spatial), CHANNEL=_channel(flat, spatial),
+            HAS_WEIGHT=weight is not None, **same, **tile.constants,
+        )  # fmt: skip
+        if weight is None and not has_bias:
+            return made
+        sums = _column_sums if spatial == 1 else _channel_sums
+        partial = sums(given, flat, means, scales, groups, spatial, has_bias, same)
+    _, parts, channels = partial.shape
+    block, part_block = _SUM_TILE
+    launch(
+        sum_parts_kernel, (triton.cdiv(channels, block), 1 + has_bias), partial, made[1], made[2],
+        parts, channels, HAS_WEIGHT=weight is not None, HAS_BIAS=has_bias, ACC=accumulator(x),
+        PARTS=part_block, COLUMNS=block, num_warps=4,
+    )  # fmt: skip
+    return made
+
+
+def _fused(
+    gradient: Rows, x: Rows, weight: Tensor, means: Tensor, scales: Tensor, out: Tensor,
+    has_bias: bool, same: dict[str, Any],
+) -> Tensor | None:  # fmt: skip
+    """Launch what gives the gradient of the input and, [2, parts, columns], those of the weights
+    and the biases, to be added up over the parts; None where rows are too long for that."""
+    found = sums_tile(x.data.device, x, 1 + has_bias)
+    if found is None:
+        return None
+    tile, row = found
+    programs = min(tile.grid(x)[0], row.at_a_time * processors(x.data.device))
+    partial = scales.new_empty((2, programs, x.length))
+    launch(
+        norm_gradients_kernel, (programs,), gradient.data, x.data, weight, means, scales, out,
+        partial, x.count, x.length, gradient.outer_stride, x.outer_stride, HAS_BIAS=has_bias,
+        AHEAD=row.reads_ahead, ROWS=tile.rows, COLUMNS=tile.columns, num_warps=tile.num_warps,
+        **same,
+    )  # fmt: skip
+    return partial
+
+
+def _column_sums(
+    gradient: Rows, x: Rows, means: Tensor, scales: Tensor, groups: int, spatial: int,
+    has_bias: bool, same: dict[str, Any],
+) -> Tensor:  # fmt: skip
+    """The gradients of weights and biases of each column, [2, parts, columns]."""
+    rows, columns, num_warps = _COLUMN_TILE
+    if groups > 1:  # rows of all groups, side by side
+        gradient, x = (rows_of(each.data.reshape(x.count // groups, -1), 1)
+                       for each in (gradient, x))  # fmt: skip
+    blocks = triton.cdiv(x.length, columns)
+    parts = min(triton.cdiv(x.count, rows), 1 + 8 * processors(x.data.device) // blocks)
+    partial = scales.new_empty((2, parts, x.length))
+    launch(
+        column_sums_kernel, (blocks, parts), gradient.data, x.data, means, scales, partial,
+        x.count, x.length, gradient.outer_stride, x.outer_stride, triton.cdiv(x.count, parts),
+        groups, x.length // groups, GROUPED=groups > 1,
+        HAS_BIAS=has_bias, ROWS=rows, COLUMNS=columns, num_warps=num_warps, **same,
+    )  # fmt: skip
+    return partial
 
 
 def _channel_sums(
-    gradient: Tensor, x: Tensor, means: Tensor, scales: Tensor,
-    rows: int, groups: int, spatial: int, is_centered: bool, has_bias: bool,
+    gradient: Rows, x: Rows, means: Tensor, scales: Tensor, groups: int, spatial: int,
+    has_bias: bool, same: dict[str, Any],
 ) -> Tensor:  # fmt: skip
-    """Gradients of weights and biases, [2, parts, channels], to be added up over the parts."""
-    batch, channels, _ = _by_channels(x, rows, groups, spatial)
-    blocks = triton.cdiv(channels, _COLUMN_BLOCK) if spatial == 1 else channels
-    parts = min(triton.cdiv(batch, _ROWS_A_CHUNK), 1 + 4 * processors(x.device) // max(1, blocks))
-    parts = max(1, parts if spatial == 1 else min(batch, 1 + 8 * processors(x.device) // blocks))
-    partial = scales.new_zeros((2, parts, channels))
-    is_flat = spatial == 1
+    """The gradients of weights and biases of each channel, [2, parts, channels]."""
+    batch, channels = x.count // groups, x.length // spatial * groups
+    parts = min(batch, 1 + 8 * processors(x.data.device) // channels)
+    partial = scales.new_empty((2, parts, channels))
     launch(
-        channel_sums_kernel, (blocks, parts if x.numel() else 0),
-        gradient.contiguous(), x.contiguous(), means, scales, partial,
-        batch, channels, groups, max(1, channels // groups), spatial, triton.cdiv(batch, parts),
-        CENTERED=is_centered, HAS_BIAS=has_bias, ACC=accumulator(x),
-        OUTER=_ROW_BLOCK if is_flat else 1, CHANNELS=_COLUMN_BLOCK if is_flat else 1,
-        INNER=1 if is_flat else min(2048, triton.next_power_of_2(spatial)), num_warps=8,
+        channel_sums_kernel, (channels, parts),
+        gradient.data.contiguous(), x.data.contiguous(), means, scales, partial,
+        batch, channels, groups, channels // groups, spatial, triton.cdiv(batch, parts),
+        HAS_BIAS=has_bias, POSITIONS=min(2048, power_of_two(spatial)), num_warps=4, **same,
     )  # fmt: skip
     return partial
 
 
 def _fake_backward(
     gradient: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor,
-    rows: int, groups: int, spatial: int, is_centered: bool, bias_size: int,
+    rows: int, groups: int, spatial: int, is_centered: bool, bias_size: int, is_wide_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    of_weight = scales.new_empty((0,) if weight is None else weight.shape)
-    return contiguous_like(x), of_weight, scales.new_empty((bias_size,))
+    of_weight = scales.new_empty((0,)) if weight is None else contiguous_like(weight)
+    of_bias = (scales if is_wide_bias else x).new_empty((bias_size,))
+    return contiguous_like(x), of_weight, of_bias
 
 
 def _backward_meaning(
     gradient: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor,
-    rows: int, groups: int, spatial: int, is_centered: bool, bias_size: int,
+    rows: int, groups: int, spatial: int, is_centered: bool, bias_size: int, is_wide_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     shape, scale = _by_channels(x, rows, groups, spatial), scales.reshape(rows, 1)
     value = widened(x).reshape(rows, _length(x, rows))
@@ -436,8 +590,9 @@ def _backward_meaning(
     g = widened(gradient).reshape(shape)
     weights = scales.new_empty((0,))
     if weight is not None:
-        weights = (g * value.reshape(shape)).sum((0, 2)).reshape(weight.shape)
+        weights = (g * value.reshape(shape)).sum((0, 2)).reshape(weight.shape).to(weight.dtype)
     biases = g.sum((0, 2)) if bias_size else scales.new_empty((0,))
+    biases = biases.to(scales.dtype if is_wide_bias else x.dtype)
     g = (g if weight is None else g * widened(weight).reshape(-1, 1)).reshape(value.shape)
     rest = g - value * (g * value).mean(1, keepdim=True)
     rest = rest - g.mean(1, keepdim=True) if is_centered else rest
@@ -453,8 +608,8 @@ _NORM = define(
 )
 _NORM_BACKWARD = define(
     "norm_backward(Tensor gradient, Tensor x, Tensor? weight, Tensor means, Tensor scales, "
-    "SymInt rows, SymInt groups, SymInt spatial, bool is_centered, SymInt bias_size) "
-    "-> (Tensor, Tensor, Tensor)",
+    "SymInt rows, SymInt groups, SymInt spatial, bool is_centered, SymInt bias_size, "
+    "bool is_wide_bias) -> (Tensor, Tensor, Tensor)",
     run=_run_backward,
     fake=_fake_backward,
     meaning=_backward_meaning,
@@ -475,12 +630,12 @@ def _backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Any, ...]:
     x, weight, means, scales = ctx.saved_tensors
     of_x, of_weight, of_bias = _NORM_BACKWARD(
         gradient, x, weight, means, scales, ctx.rows, ctx.groups, ctx.spatial, ctx.is_centered,
-        math.prod(ctx.bias_shape or (0,)),
+        math.prod(ctx.bias_shape or (0,)), ctx.bias_dtype == scales.dtype,
     )  # fmt: skip
     return (
         of_x,
-        None if weight is None else of_weight.to(weight.dtype),
-        None if ctx.bias_shape is None else of_bias.to(ctx.bias_dtype).reshape(ctx.bias_shape),
+        None if weight is None else of_weight,
+        None if ctx.bias_shape is None else of_bias.reshape(ctx.bias_shape),
         *(None,) * 5,
     )
 

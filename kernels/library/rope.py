@@ -11,27 +11,34 @@ from torch import Tensor
 
 from aotc.aot.errors import KernelDtypeUnsupported, KernelShapeInvalid
 from aotc.kernels.library.checks import FLOATS, check_device, check_floats
+from aotc.kernels.library.devices import is_gpu
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import contiguous_like
 from aotc.kernels.library.registration import define, differentiate, widened
-from aotc.kernels.library.tiles import POINTWISE, power_of_two
+from aotc.kernels.library.tiles import POINTWISE, power_of_two, processors
+
+_GPU_TILE = (1024, 4)
+"""Pairs and warps of a program's step on a GPU: each thread loads 16 bytes of both halves."""
+_MOST_HEADS = 8
+"""Heads that a program turns by the angles it has loaded; these are wider than what they turn."""
+_PROGRAMS_A_PROCESSOR = 16
 
 
 @triton.jit
 def rope_kernel(
-    x, cos, sin, out, count, heads, positions, width, half,
+    x, cos, sin, out, heads, positions, width, half, blocks, groups,
     batch_stride, head_stride, position_stride, angle_stride,
     INTERLEAVED: tl.constexpr, INVERSE: tl.constexpr, ACC: tl.constexpr,
-    ROWS: tl.constexpr, HALF: tl.constexpr, REST: tl.constexpr,
+    HEADS: tl.constexpr, ROWS: tl.constexpr, HALF: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    position = row % positions
-    head = (row // positions) % heads
-    batch = row // (positions * heads)
-    x += batch * batch_stride + head * head_stride + position * position_stride
-    out += row * width
+    """Some positions of `HEADS` heads."""
+    block = tl.program_id(0) % blocks
+    group = tl.program_id(0) // blocks
+    batch = (group // groups).to(tl.int64)
+    begin = group % groups * HEADS
+    position = (block * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     lane = tl.arange(0, HALF)[None, :]
-    mask = (row < count) & (lane < half)
+    mask = (position < positions) & (lane < half)
     angle = batch * angle_stride + position * half + lane
     c = tl.load(cos + angle, mask=mask, other=0.0).to(ACC)
     s = tl.load(sin + angle, mask=mask, other=0.0).to(ACC)
@@ -39,14 +46,19 @@ def rope_kernel(
         s = -s
     first = lane * 2 if INTERLEAVED else lane
     second = first + 1 if INTERLEAVED else first + half
-    left = tl.load(x + first, mask=mask).to(ACC)
-    right = tl.load(x + second, mask=mask).to(ACC)
-    tl.store(out + first, left * c - right * s, mask=mask)
-    tl.store(out + second, right * c + left * s, mask=mask)
-    if REST > 0:
-        column = 2 * half + tl.arange(0, REST)[None, :]
-        mask = (row < count) & (column < width)
-        tl.store(out + column, tl.load(x + column, mask=mask), mask=mask)
+    x += batch * batch_stride + position * position_stride
+    out += batch * heads * positions * width + position * width
+    for head in range(begin, tl.minimum(begin + HEADS, heads)):
+        given = x + head.to(tl.int64) * head_stride
+        made = out + head.to(tl.int64) * positions * width
+        left = tl.load(given + first, mask=mask).to(ACC)
+        right = tl.load(given + second, mask=mask).to(ACC)
+        tl.store(made + first, left * c - right * s, mask=mask)
+        tl.store(made + second, right * c + left * s, mask=mask)
+        if REST > 0:
+            column = 2 * half + tl.arange(0, REST)[None, :]
+            is_rest = (position < positions) & (column < width)
+            tl.store(made + column, tl.load(given + column, mask=is_rest), mask=is_rest)
 
 
 def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
@@ -94,15 +106,20 @@ def _run(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, inverse: bool) 
     batch, heads, positions, width = x.shape
     half = cos.shape[-1]
     x = x if width < 2 or x.stride(3) == 1 else x.contiguous()
-    elements, num_warps = POINTWISE[x.device.type]
+    elements, num_warps = _GPU_TILE if is_gpu(x.device) else POINTWISE[x.device.type]
     lanes, rest = power_of_two(half), width - 2 * half
-    rows = min(power_of_two(batch * heads * positions), max(1, elements // 2 // lanes))
-    count = batch * heads * positions if width else 0
+    rows = min(power_of_two(positions), max(1, elements // lanes))
+    blocks = triton.cdiv(positions, rows)
+    wanted = _PROGRAMS_A_PROCESSOR * processors(x.device)
+    together = max(1, min(_MOST_HEADS, heads, blocks * batch * heads // wanted))
+    groups = triton.cdiv(heads, together)
     launch(
-        rope_kernel, (triton.cdiv(count, rows),), x, cos.contiguous(), sin.contiguous(), out,
-        count, heads, positions, width, half, x.stride(0), x.stride(1), x.stride(2),
+        rope_kernel, (blocks * batch * groups if width else 0,),
+        x, cos.contiguous(), sin.contiguous(), out,
+        heads, positions, width, half, blocks, groups, x.stride(0), x.stride(1), x.stride(2),
         positions * half if cos.dim() == 3 else 0,
-        INTERLEAVED=interleaved, INVERSE=inverse, ACC=accumulator(x), ROWS=rows, HALF=lanes,
+        INTERLEAVED=interleaved, INVERSE=inverse, ACC=accumulator(x),
+        HEADS=together, ROWS=rows, HALF=lanes,
         REST=power_of_two(rest) if rest else 0, num_warps=num_warps,
     )  # fmt: skip
     return out

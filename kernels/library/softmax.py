@@ -21,6 +21,26 @@ from aotc.kernels.library.tiles import row_tile
 
 
 @triton.jit
+def running_start(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ACC: tl.constexpr):
+    """Maxima, and sums of exponentials below them, of no elements: for each 16 bytes of a tile of
+    what `x` points to, which one thread loads."""
+    GROUP: tl.constexpr = 128 // x.dtype.element_ty.primitive_bitwidth
+    tops = tl.full((ROWS, COLUMNS // GROUP), float("-inf"), ACC)
+    return tops, tl.zeros((ROWS, COLUMNS // GROUP), ACC)
+
+
+@triton.jit
+def running_step(value, tops, sums):
+    """The same with one more tile: one exponential an element, and one a group for what was."""
+    GROUP: tl.constexpr = value.shape[1] // tops.shape[1]
+    low = tl.full((), float("-inf"), value.dtype)
+    value = tl.reshape(value, (tops.shape[0], tops.shape[1], GROUP))
+    highest = tl.maximum(tops, tl.max(value, 2))
+    base = tl.where(highest == low, 0.0, highest)  # -inf - -inf is NaN
+    return highest, sums * tl.exp(tops - base) + tl.sum(tl.exp(value - base[:, :, None]), 2)
+
+
+@triton.jit
 def softmax_kernel(
     x, y, count, length, inner, x_stride, y_stride,
     LOG: tl.constexpr, ACC: tl.constexpr, WHOLE: tl.constexpr,
@@ -38,30 +58,27 @@ def softmax_kernel(
         shifted = value - tl.max(value, 1, keep_dims=True)
         power = tl.exp(shifted)
         total = tl.sum(power, 1, keep_dims=True)
-        result = shifted - tl.log(total) if LOG else power / total
+        result = shifted - tl.log(total) if LOG else power * (1.0 / total)
         tl.store(y + at, result, mask=mask)
     else:
-        tops = tl.full((ROWS, COLUMNS), float("-inf"), ACC)
-        sums = tl.zeros((ROWS, COLUMNS), ACC)
+        tops, sums = running_start(x, ROWS, COLUMNS, ACC)
         for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + column < length)
             at = (start + column).to(tl.int64) * inner
             value = tl.load(
                 x + at, mask=mask, other=float("-inf"), eviction_policy="evict_last"
             ).to(ACC)
-            highest = tl.maximum(tops, value)
-            base = tl.where(highest == low, 0.0, highest)  # -inf - -inf is NaN
-            sums = sums * tl.exp(tops - base) + tl.exp(value - base)
-            tops = highest
+            tops, sums = running_step(value, tops, sums)
         top = tl.max(tops, 1, keep_dims=True)
         base = tl.where(top == low, 0.0, top)
         total = tl.sum(sums * tl.exp(tops - base), 1, keep_dims=True)
+        part, level = 1.0 / total, tl.log(total)
         for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + column < length)
             at = (start + column).to(tl.int64) * inner
             value = tl.load(x + at, mask=mask, eviction_policy="evict_first").to(ACC)
             shifted = value - base
-            result = shifted - tl.log(total) if LOG else tl.exp(shifted) / total
+            result = shifted - level if LOG else tl.exp(shifted) * part
             tl.store(y + at, result, mask=mask)
 
 
@@ -145,7 +162,7 @@ def _run_backward(gradient: Tensor, y: Tensor, dim: int, is_log: bool) -> Tensor
     given, rows, out = rows_of(gradient, dim), rows_of(y, dim), rows_of(result, dim)
     if given.inner != rows.inner:
         given = rows_of(gradient.contiguous(), dim)
-    tile = row_tile(y.device, rows)
+    tile = row_tile(y.device, rows, steps_at_once=2)
     launch(
         softmax_backward_kernel, tile.grid(rows), given.data, rows.data, result,
         rows.count, rows.length, rows.inner,

@@ -5,8 +5,13 @@ A key is an element's bits as an unsigned number that stands as the element does
 (Knuth, The Art of Computer Programming 3, 5.2.5). Where few of a row's elements are wanted, the
 last key among them is found first, bit by bit: the greatest number that fewer keys are below of.
 
-A program has rows of its own, one after the other, and memory for two copies of one. It goes over
-elements one by one, so it is for processors whose programs are threads.
+`order_rows` and `take_least`: a program has rows of its own, one after the other, and memory for
+two copies of one. It goes over elements one by one, so it is for processors whose programs are
+threads.
+
+`count_digits` and `order_by_digit`, for GPUs, are one digit of a sort each. A row has PARTS
+programs of LENGTH elements each: the first kernel counts the digits of each part, and in the second
+every program knows by these counts where its elements of each digit go.
 """
 
 from __future__ import annotations
@@ -255,3 +260,93 @@ def take_least(
             place = tl.min(tl.where(is_left & (keys == least), lanes, SPAN), 0)
             tl.store(out_ptr + row.to(tl.int64) * WANTED + at, place)
             is_left = is_left & (lanes != place)
+
+
+@triton.jit
+def _digit_at(
+    data_ptr, order_ptr, row, at, N, SHIFT: tl.constexpr, IS_DESCENDING: tl.constexpr
+):  # fmt: skip
+    """Places that an order has at some of its elements, and 4 bits of the keys there; past the end
+    of the row a digit that there is not."""
+    BITS: tl.constexpr = data_ptr.dtype.element_ty.primitive_bitwidth
+    KEY: tl.constexpr = tl.uint64 if BITS == 64 else tl.uint32
+    place = tl.load(order_ptr + row * N + at, mask=at < N, other=0)
+    key = _key_of(tl.load(data_ptr + row * N + place, mask=at < N), IS_DESCENDING, KEY)
+    digit = ((key >> SHIFT) & 15).to(tl.int32)
+    return place, tl.where(at < N, digit, 16)
+
+
+@triton.jit
+def _ones(digit, GROUP: tl.constexpr):
+    """1 in the 16 bits of a digit among the four of its group, so that one sum counts all four."""
+    one = tl.full(digit.shape, 1, tl.int64) << ((digit & 3) * 16).to(tl.int64)
+    return tl.where((digit >> 2) == GROUP, one, 0)
+
+
+@triton.jit
+def _fields(counts, digit, GROUP: tl.constexpr):
+    """The counts of digits of a group, and 0 for others."""
+    found = (counts >> ((digit & 3) * 16).to(tl.int64)) & 0xFFFF
+    return tl.where((digit >> 2) == GROUP, found, 0).to(tl.int32)
+
+
+@triton.jit
+def count_digits(
+    out_ptr,  # [ROWS, PARTS, 16] i32
+    data_ptr,  # [ROWS, N]
+    order_ptr,  # [ROWS, N] i32, places in a row of the data
+    N: tl.constexpr,
+    PARTS: tl.constexpr,
+    LENGTH: tl.constexpr,
+    SHIFT: tl.constexpr,
+    IS_DESCENDING: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    part = tl.program_id(0)
+    row = tl.program_id(1).to(tl.int64)
+    digits = tl.arange(0, 16)
+    counts = tl.zeros((16,), tl.int32)
+    for first in range(0, LENGTH, TILE):
+        at = part * LENGTH + first + tl.arange(0, TILE)
+        _, digit = _digit_at(data_ptr, order_ptr, row, at, N, SHIFT, IS_DESCENDING)
+        for group in tl.static_range(4):
+            total = tl.sum(_ones(digit, group), 0)
+            counts += _fields(total, digits, group)
+    tl.store(out_ptr + (row * PARTS + part) * 16 + digits, counts)
+
+
+@triton.jit
+def order_by_digit(
+    out_ptr,  # [ROWS, N] i32
+    data_ptr,  # as `count_digits` has them
+    order_ptr,
+    counts_ptr,  # what it found
+    N: tl.constexpr,
+    PARTS: tl.constexpr,
+    LENGTH: tl.constexpr,
+    SPAN: tl.constexpr,  # the power of two not below PARTS
+    SHIFT: tl.constexpr,
+    IS_DESCENDING: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    part = tl.program_id(0)
+    row = tl.program_id(1).to(tl.int64)
+    digits = tl.arange(0, 16)
+    parts = tl.arange(0, SPAN)
+    counts_ptr += row * PARTS * 16
+    counted = tl.load(
+        counts_ptr + parts[:, None] * 16 + digits[None, :], mask=(parts < PARTS)[:, None], other=0
+    )
+    total = tl.sum(counted, 0)
+    start = tl.cumsum(total, 0) - total
+    start += tl.sum(tl.where((parts < part)[:, None], counted, 0), 0)
+    for first in range(0, LENGTH, TILE):
+        at = part * LENGTH + first + tl.arange(0, TILE)
+        place, digit = _digit_at(data_ptr, order_ptr, row, at, N, SHIFT, IS_DESCENDING)
+        to = tl.gather(start, digit & 15, 0) - 1
+        for group in tl.static_range(4):
+            ones = _ones(digit, group)
+            running = tl.cumsum(ones, 0)
+            to += _fields(running, digit, group)
+            start += _fields(tl.sum(ones, 0), digits, group)
+        tl.store(out_ptr + row * N + to, place, mask=at < N)

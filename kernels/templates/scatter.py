@@ -7,6 +7,11 @@ that differ in m % DISTINCT never have one place. Places outside of the tensor a
 `scatter`: a program has one `outer`, one m % DISTINCT and BLOCK of `inner` to itself, and goes over
 the rows. `scatter_shares`: it has a share of the places besides, and looks at the places of CHUNK
 rows at once for those of its share.
+
+`count_places`: how many rows have each place; whole numbers, so that any order gives the same.
+
+`sum_runs`: where the rows of each place stand beside each other in a list, a program has a place
+and BLOCK of `inner`, and adds LINES rows at a time.
 """
 
 from __future__ import annotations
@@ -111,3 +116,71 @@ def scatter_shares(
             # The next row may name the same place.
             tl.debug_barrier()
             key = tl.min(tl.where(keys > key, keys, NONE), axis=0)
+
+
+@triton.jit
+def count_places(
+    out_ptr,  # [OUTER, EXTENT] i32, updated
+    place_ptr,  # [OUTER, ROWS] i32
+    ROWS: tl.constexpr,
+    EXTENT: tl.constexpr,
+    SPAN: tl.constexpr,  # the power of two above EXTENT, or 0 where places are counted in memory
+    PARTS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    TILES: tl.constexpr = (ROWS + TILE * PARTS - 1) // (TILE * PARTS)
+    outer = tl.program_id(1).to(tl.int64)
+    place_ptr += outer * ROWS
+    out_ptr += outer * EXTENT
+    if SPAN:
+        counts = tl.zeros((SPAN,), tl.int32)
+        for tile in range(TILES):
+            at = (tl.program_id(0) * TILES + tile) * TILE + tl.arange(0, TILE)
+            place = tl.load(place_ptr + at, mask=at < ROWS, other=-1)
+            # Numbers beyond the bins mean nothing, so what is left out is in the last one.
+            is_inside = (place >= 0) & (place < EXTENT)
+            counts += tl.histogram(tl.where(is_inside, place, EXTENT), SPAN)
+        places = tl.arange(0, SPAN)
+        is_counted = (places < EXTENT) & (counts > 0)
+        tl.atomic_add(out_ptr + places, counts, mask=is_counted, sem="relaxed")
+    else:
+        for tile in range(TILES):
+            at = (tl.program_id(0) * TILES + tile) * TILE + tl.arange(0, TILE)
+            place = tl.load(place_ptr + at, mask=at < ROWS, other=-1)
+            is_inside = (place >= 0) & (place < EXTENT)
+            one = tl.full((TILE,), 1, tl.int32)
+            tl.atomic_add(out_ptr + place, one, mask=is_inside, sem="relaxed")
+
+
+@triton.jit
+def sum_runs(
+    out_ptr,  # [OUTER, EXTENT, INNER]
+    row_ptr,  # [ROWS] i32, rows of the source
+    start_ptr,  # [EXTENT + 1] i32, where the rows of each place begin among them
+    source_ptr,  # [OUTER, LENGTH, INNER]
+    EXTENT: tl.constexpr,
+    INNER: tl.constexpr,
+    LENGTH: tl.constexpr,
+    LINES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+):
+    place = tl.program_id(0)
+    outer = tl.program_id(2).to(tl.int64)
+    inner = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    source_ptr += outer * LENGTH * INNER
+    line = tl.arange(0, LINES)
+    start = tl.load(start_ptr + place)
+    end = tl.load(start_ptr + place + 1)
+    total = tl.zeros((BLOCK,), ACCUMULATOR)
+    for first in range(start, end, LINES):
+        is_there = first + line < end
+        row = tl.load(row_ptr + first + line, mask=is_there, other=0).to(tl.int64)
+        value = tl.load(
+            source_ptr + row[:, None] * INNER + inner[None, :],
+            mask=is_there[:, None] & (inner < INNER)[None, :],
+            other=0,
+        )
+        total += tl.sum(value.to(ACCUMULATOR), 0)
+    target = out_ptr + (outer * EXTENT + place) * INNER + inner
+    tl.store(target, total.to(out_ptr.dtype.element_ty), mask=inner < INNER)

@@ -304,7 +304,7 @@ KINDS: dict[type, Kind] = {}
 
 
 def kind_of(port: Port, value: Any) -> Kind:
-    """The kind of an argument by its type; raises `InputUnreadable` for what is no array."""
+    """The kind of an argument by its type; raises `InputUnreadable` for what is not an array."""
     kind = KINDS.get(type(value))
     if kind is None:
         kind = KINDS[type(value)] = _classify(port, value)

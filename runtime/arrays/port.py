@@ -75,7 +75,7 @@ class Port:
         return InputUnreadable(role=self.role, name=self.name, found=found, expected=expected)
 
     def no_array(self, value: Any) -> InputUnreadable:
-        """The error for an argument that is no array at all."""
+        """The error for an argument that is not an array at all."""
         expected = f"an array {self.dtype}{list(self.shape)}"
         return self.unreadable(f"a `{type(value).__name__}`", expected)
 

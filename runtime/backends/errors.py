@@ -36,7 +36,7 @@ class BackendUnloadable(BackendError):
 
 
 class BackendSymbolMissing(BackendError):
-    """The library does not export the entry point, so that it is no back end."""
+    """The library does not export the entry point, so that it is not a back end."""
 
     code = "backend-symbol"
     exit_code = 5

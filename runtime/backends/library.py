@@ -61,7 +61,7 @@ class NativeLibrary:
                  "version")  # fmt: skip
 
     def __init__(self, handle: Any, path: str) -> None:
-        """Read the table; raises the errors of a library that is no back end of this ABI."""
+        """Read the table; raises the errors of a library that is not a back end of this ABI."""
         self._handle = handle  # keeps the library loaded
         self.path = path
         self._table = table = _table(handle, path)

@@ -40,7 +40,7 @@ def unframe(data: bytes, path: str, schema: Schema) -> Any:
     A newer minor version may have fields that `schema` lacks; they are left out, since whatever
     must not be ignored is a feature. A newer major version is refused.
 
-    The order of the checks tells apart what is no bundle, what is too new, what is cut off and
+    The order of the checks tells apart what is not a bundle, what is too new, what is cut off and
     what was altered. Raises `NotABundle`, `FormatTooNew`, `FormatTooOld`, `BundleTruncated`,
     `BundleSizeMismatch`, `BundleAltered`, and what `decode` raises.
     """

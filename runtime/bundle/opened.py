@@ -15,8 +15,8 @@ from ..errors import (
     DigestMismatch,
     MemoryFull,
     NotABundle,
-    SettingInvalid,
 )
+from ..settings import ArgumentInvalid
 from .manifest import LIMITS, MANIFEST_NAME, Extras, Manifest, digest_of
 from .opening import open_bundle
 
@@ -43,7 +43,7 @@ class Bundle:
         """Open the bundle at `path`, and refuse it unless it has the digest, where one is given.
 
         name: what messages call it, where that is not the path. Raises `BundleError`s,
-        `IncompatibleError`s, `EnvironmentFault` and, for a digest that is none, `SettingInvalid`.
+        `IncompatibleError`s, `EnvironmentFault` and, for a digest that is none, `ArgumentInvalid`.
         """
         expected = None if digest is None else _digits(digest)
         self._extras: Extras | None = None
@@ -126,9 +126,10 @@ def read_bundle(
 
 
 def _digits(digest: str) -> str:
-    """The hex digits of a digest as people write it; raises `SettingInvalid`."""
+    """The hex digits of a digest as people write it; raises `ArgumentInvalid`."""
     digits = digest.removeprefix("sha256:").lower()
     if len(digits) != 64 or not DIGITS.issuperset(digits):
         expected = "`sha256:` and 64 hex digits"
-        raise SettingInvalid(name="digest", found=digest, origin="argument", expected=expected)
+        remedy = "`aotc build` and `aotc inspect` print the digest of a bundle"
+        raise ArgumentInvalid(name="digest", found=digest, expected=expected, remedy=remedy)
     return digits

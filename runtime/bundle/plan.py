@@ -298,7 +298,7 @@ class Plan(Record):
         """Check what depends on the rest of the bundle.
 
         counts: how many inputs and outputs each entry has; weights: names of the tensors;
-        image_bytes: size of the target's library, None where it is no row of images. Raises
+        image_bytes: size of the target's library, None where it is not a row of images. Raises
         `BundleMalformed`.
 
         Of each variant the plan for its smallest sizes stands for all: which memory a launch names

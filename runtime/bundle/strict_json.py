@@ -19,7 +19,7 @@ STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class NotStrict(ValueError):
-    """The data is no JSON, or JSON that readers may understand in two ways; says what was found."""
+    """The data is not JSON, or JSON that can be read in two ways; says what was found."""
 
 
 def parse(data: bytes, has_floats: bool = False) -> Any:

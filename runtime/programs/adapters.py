@@ -90,7 +90,7 @@ def read_adapter(path: str | os.PathLike[str], scale: float) -> dict[str, Change
         is_product = len(a.shape) == len(b.shape) == 2 and a.shape[0] == b.shape[1]
         if not is_product or not a.shape[0]:
             shapes = f"{module} (A {list(a.shape)}, B {list(b.shape)})"
-            raise _mismatch(folder, "sizes that are no product", [shapes])
+            raise _mismatch(folder, "sizes that are not those of a product", [shapes])
         rank, inner, rows = *a.shape, b.shape[0]
         factor = scale * alpha / (rank**0.5 if is_rooted else rank)
         left = Factor(b, (rows, rank), (rank, 1), factor)
@@ -115,7 +115,7 @@ def _pairs(folder: str, found: Given) -> dict[str, tuple[GivenTensor, GivenTenso
         parts.setdefault(module, {})[PARTS[end]] = tensor
     others += [module for module, pair in parts.items() if len(pair) != 2]
     if others or not parts:
-        raise _mismatch(folder, "tensors that are no pairs `lora_A`, `lora_B` of floats", others)
+        raise _mismatch(folder, "tensors that are not pairs `lora_A`, `lora_B` of floats", others)
     return {module: (pair["a"], pair["b"]) for module, pair in parts.items()}
 
 

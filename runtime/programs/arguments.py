@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..bundle.manifest import TensorSpec
     from ..bundle.structure import Part
 
-ABSENT = object()  # no argument at all, which is something else than None
+ABSENT = object()  # no argument at all, which is something other than None
 
 
 def arrange(

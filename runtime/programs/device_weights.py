@@ -10,6 +10,7 @@ once to f32, and the sum with the weight once to its type.
 from __future__ import annotations
 
 import struct
+from _bisect import bisect_right
 
 from ..arrays.dtypes import DTYPES
 from ..bundle.placement import PLACEMENT_NAME, as_rows
@@ -117,10 +118,14 @@ class DeviceSums:
             for _, change, _, _ in self._work
             for factor in (change.left, change.right)
         }
-        found = self._allocate(tensors, "an adapter")
-        self._executable.copy_in(
-            [(found[address], address, nbytes) for address, nbytes in tensors.items()]
-        )
+        runs = _joined(tensors)
+        blocks = self._allocate(runs, "an adapter")
+        self._executable.copy_in([(blocks[begin], begin, nbytes) for begin, nbytes in runs.items()])
+        begins = sorted(runs)
+        found = {}
+        for address in tensors:
+            begin = begins[bisect_right(begins, address) - 1]
+            found[address] = blocks[begin] + address - begin
         return found
 
     def _function(self, code: SumCode, library: bytes) -> Any:
@@ -167,6 +172,20 @@ class DeviceSums:
             self._gpu.free(block)
         self._modules.clear()
         self._blocks.clear()
+
+
+def _joined(tensors: Mapping[int, int]) -> dict[int, int]:
+    """Tensors, bytes by address, as runs of those that lie beside each other in the file, so that
+    one copy brings many; each begins at a multiple of `ALIGNMENT_BYTES` in its run."""
+    runs: dict[int, int] = {}
+    begin = 0
+    for address, nbytes in sorted(tensors.items()):
+        end = begin + runs.get(begin, 0)
+        is_behind = bool(runs) and end <= address < end + ALIGNMENT_BYTES
+        if not is_behind or (address - begin) % ALIGNMENT_BYTES:
+            begin = address
+        runs[begin] = address + nbytes - begin
+    return runs
 
 
 def rows_of(

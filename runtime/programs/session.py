@@ -258,7 +258,7 @@ class Session:
         close_each(instances)
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
-        """The shape of an argument; raises `InputUnreadable` for what is no array."""
+        """The shape of an argument; raises `InputUnreadable` for what is not an array."""
         shape = getattr(value, "shape", None)
         if shape is None:
             port = self._entry.ports[0][index]

@@ -215,7 +215,7 @@ def read_tensors(mapped: MappedFile, path: str) -> dict[str, GivenTensor]:
     except NotStrict as error:
         raise refuse(f"a header with {error}", "the header of a safetensors file") from None
     if not isinstance(rows, dict):
-        raise refuse("a header that is no object", "the header of a safetensors file")
+        raise refuse("a header that is not an object", "the header of a safetensors file")
     tensors = {}
     for name, row in rows.items():
         if name == "__metadata__":
@@ -240,7 +240,7 @@ def _broken_row(row: Any, data_bytes: int) -> str:
         return "no dtype, shape and data_offsets"
     shape, offsets = row["shape"], row["data_offsets"]
     if not isinstance(row["dtype"], str):
-        return "a dtype that is no text"
+        return "a dtype that is not text"
     if not isinstance(shape, list) or len(shape) > 64 or not all(map(_is_extent, shape)):
         return "a shape that is none"
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_extent, offsets)):

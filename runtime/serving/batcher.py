@@ -384,7 +384,7 @@ def _check_seconds(name: str, value: Any, is_zero_allowed: bool = False) -> None
 
 
 def _shape_of(value: Any, port: Port) -> tuple[int, ...]:
-    """The shape of an argument; raises `InputUnreadable` for what is no array."""
+    """The shape of an argument; raises `InputUnreadable` for what is not an array."""
     shape = getattr(value, "shape", None)
     if shape is None:
         kind_of(port, value)

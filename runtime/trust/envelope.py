@@ -99,7 +99,7 @@ def _base64(row: dict[str, Any], name: str, path: str) -> bytes:
     try:
         data = base64.b64decode(standard, validate=True)
     except (binascii.Error, ValueError):
-        raise _malformed(path, f"`{name}` that is no base64", "base64 with padding") from None
+        raise _malformed(path, f"`{name}` that is not base64", "base64 with padding") from None
     if base64.b64encode(data).decode() != standard:
         raise _malformed(path, f"`{name}` with bits after its end", "canonical base64")
     return data

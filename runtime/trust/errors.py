@@ -20,9 +20,9 @@ class SignatureMissing(SignatureError):
 
 
 class SignatureMalformed(SignatureError):
-    """The file of signatures is no DSSE envelope, or larger than one may be."""
+    """The file of signatures is not a DSSE envelope, or larger than one may be."""
 
-    template = "`{path}` is no DSSE envelope: {found}, expected {expected}"
+    template = "`{path}` is not a DSSE envelope: {found}, expected {expected}"
 
 
 class SignatureUntrusted(SignatureError):
@@ -39,7 +39,7 @@ class SignatureInvalid(SignatureError):
 
 
 class SignaturePayloadType(SignatureError):
-    """A trusted key signed something else than an in-toto statement."""
+    """A trusted key signed something other than an in-toto statement."""
 
     template = "`{path}` signs a payload of type {found}, expected `{expected}`"
 
@@ -88,7 +88,7 @@ class TrustedKeysMissing(AotcError):
 
 
 class RevocationListInvalid(AotcError):
-    """A line of the list of revoked digests is no digest."""
+    """A line of the list of revoked digests is not a digest."""
 
     exit_code = 2
     template = "`{path}`: {where} is {found}, expected {expected}"

@@ -7,9 +7,9 @@ never taken for one that needs none.
 
 from __future__ import annotations
 
-from ..errors import BundleFileMissing, SettingInvalid
+from ..errors import BundleFileMissing
 from ..record import Record
-from ..settings import read
+from ..settings import ArgumentInvalid, read
 from .envelope import LIMIT_BYTES, read_envelope
 from .errors import (
     SignatureInvalid,
@@ -55,7 +55,8 @@ def policy(
     if isinstance(given, (str, bytes)) or len(given) > KEYS_LIMIT:
         found = type(given).__name__ if isinstance(given, (str, bytes)) else f"{len(given)} keys"
         expected = f"a list of at most {KEYS_LIMIT} keys"
-        raise SettingInvalid(name="trusted_keys", found=found, origin="argument", expected=expected)
+        remedy = "put a single key into a list; `revoked` ends trust in bundles one by one"
+        raise ArgumentInvalid(name="trusted_keys", found=found, expected=expected, remedy=remedy)
     if not given and trusted_keys is not None:
         raise TrustedKeysMissing(origin="`trusted_keys` is an empty list")
     if not given and read("AOTC_REQUIRE_SIGNATURE").value:

@@ -120,9 +120,9 @@ def test_new_with_a_name_that_cannot_be(says, name, tmp_path, monkeypatch):
 
 
 def test_new_does_not_write_into_a_folder(says, tmp_path):
-    code, _, err = says("new", "mine", "--out", tmp_path)
+    code, _, err = says("new", "mine", "--output", tmp_path)
     assert code == 2
-    assert "exists, expected a folder to make" in err
+    assert "exists already" in err
 
 
 def make(folder, *arguments):
@@ -137,7 +137,7 @@ def make(folder, *arguments):
 
 def test_new_makes_and_passes_its_test(says, tmp_path):
     folder = tmp_path / "my_library"
-    code, out, _ = says("new", "my_library", "--out", folder)
+    code, out, _ = says("new", "my_library", "--output", folder)
     assert code == 0
     assert "make test" in out
     make(folder)

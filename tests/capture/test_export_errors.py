@@ -98,7 +98,12 @@ SIZES = {
         "Dim('rows', min=3, max=64)`)",
         "Dim.AUTO",
     ),
-    "a layer": (Recurrent(), X[None], "it needs `rows = 4`; `rnn` is a GRU)", "recurrent-models"),
+    "a layer": (
+        Recurrent(),
+        X[None],
+        "it needs `rows = 4`; `rnn` is of class GRU)",
+        "recurrent-models",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Transposed convolutions of drawn strides, margins and groups: one plain convolution each."""
+"""Transposed convolutions of drawn strides, margins and groups: convolutions of their phases."""
 
 from __future__ import annotations
 
@@ -38,9 +38,15 @@ def _drawn(seed):
     return rank, (data, weight), (None, stride, padding, extra, groups)
 
 
+@pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("seed", range(24))
-def test_results_are_torchs(seed):
+def test_results_are_torchs(seed, special):
+    """Numbers that are not finite reach those elements that see them, and no others."""
     rank, tensors, how = _drawn(seed)
+    if special:
+        chosen = torch.rand(tensors[0].shape, generator=torch.Generator().manual_seed(seed))
+        tensors[0][chosen < 0.1] = float("inf")
+        tensors[0][chosen > 0.9] = float("nan")
     convolve = CONVOLUTIONS[rank]
     captured = capture(spec_of(lambda data, weight: convolve(data, weight, *how), tensors))
     (found,) = interpret(captured.graph, [each.numpy() for each in tensors])
@@ -49,9 +55,17 @@ def test_results_are_torchs(seed):
 
 
 def test_no_zeros_are_multiplied():
-    """A kernel of 4 at a step of 2 is a convolution of 2 for each of its four phases."""
-    data, weight = torch.randn(1, 3, 8, 8), torch.randn(3, 5, 4, 4)
+    """A kernel of 4 at a step of 2 is a convolution of 2 for all of its four phases; of a kernel of
+    3 the phases have other numbers of offsets."""
+    assert _filters(4) == [(20, 3, 2, 2)]
+    assert _filters(3) == [(5, 3, 1, 1), (5, 3, 1, 2), (5, 3, 2, 1), (5, 3, 2, 2)]
+
+
+def _filters(size):
+    """Shapes of the filters, in order, at a step of 2."""
+    data, weight = torch.randn(1, 3, 8, 8), torch.randn(3, 5, size, size)
     function = CONVOLUTIONS[2]
     captured = capture(spec_of(lambda x, w: function(x, w, None, 2, 1), (data, weight)))
-    (node,) = (node for node in captured.graph.nodes() if node.op == "convolution")
-    assert [each.shape for each in node.inputs] == [(1, 3, 8, 8), (20, 3, 2, 2)]
+    nodes = [node for node in captured.graph.nodes() if node.op == "convolution"]
+    assert all(node.inputs[0].shape == (1, 3, 8, 8) for node in nodes)
+    return sorted(node.inputs[1].shape for node in nodes)

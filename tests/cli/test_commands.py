@@ -2,17 +2,23 @@
 
 import ast
 import json
+import re
 import shutil
 import struct
 import subprocess
 import sys
+import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
 
+from aotc.aot import version
 from aotc.aot.cli.program import COMMANDS
 from aotc.aot.host_array import read_npy
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+
+ROOT = Path(__file__).parents[2]
 
 READING = {
     "inspect": ("inspect", "{bundle}"),
@@ -97,7 +103,7 @@ def test_a_build_without_the_extra_says_which_line_is_missing():
         (("explain", "nonsense"), 2, "no error has the code `nonsense`"),
         (("build", "nothing.py", "-o", "{out}"), 2, "nothing.py"),
         (("run", "{bundle}", "--device", "cuda"), 2, "expected one of: cpu"),
-        (("run", "{bundle}", "--input", "y=@x.npy"), 2, "with one of the names x"),
+        (("run", "{bundle}", "--input", "y=@x.npy"), 2, "with NAME one of `x`"),
         (("run", "{bundle}", "--input", "x=@/nonexistent.npy"), 2, "cannot read"),
         (("cache", "--cache-dir", "/dev/null", "size"), 7, "is not a folder"),
     ],
@@ -255,6 +261,120 @@ def test_doctor_prints_each_setting_with_its_origin(aotc, cache):
     assert rows["AOTC_TUNE"]["origin"] == "default"
 
 
+REPEATED = '''
+import torch
+
+
+class Steps(torch.nn.Module):
+    """The same layer for one step after the other, as torch.export leaves a recurrent one."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.RNNCell(8, 16)
+
+    def forward(self, frames):
+        state = frames.new_zeros(frames.shape[0], 16)
+        for step in range(frames.shape[1]):
+            state = self.cell(frames[:, step], state)
+        return state
+
+
+model = Steps()
+example_inputs = (torch.randn(2, 6, 8),)
+dynamic_shapes = ({0: torch.export.Dim("batch", max=4)},)
+'''
+
+
+def test_inspect_prints_one_line_for_kernels_and_groups_that_repeat(aotc, tmp_path, cache):
+    spec, out = tmp_path / "steps.py", tmp_path / "steps"
+    spec.write_text(REPEATED)
+    assert aotc("build", spec, "-o", out, "--quiet")[0] == 0
+    _, text, _ = aotc("inspect", out)
+    (target,) = json.loads(aotc("inspect", out, "--json")[1])["targets"]
+    assert "input    frames: f32[batch, 6, 8]" in text.splitlines()
+    kernels, groups = text.partition("fusion groups")[::2]
+    ranges = target["entries"][0]["ranges"]
+    rows = [line.split() for line in kernels.splitlines() if line.startswith("  ")]
+    at = rows[0].index("launches")
+    assert rows[0][at - 1] == "kernels"
+    # The sizes in the second column are three words: `batch = 1..4`.
+    shown = [(int(row[at + 1]), int(row[at + 2]), int(row[at + 3])) for row in rows[1:]]
+    assert len(shown) < len([symbol for each in ranges for symbol in each["launches"]])
+    assert sum(count for count, _, _ in shown) == sum(len(each["launches"]) for each in ranges)
+    assert sum(calls for _, calls, _ in shown) == sum(
+        sum(each["launches"].values()) for each in ranges
+    )
+    code_bytes = {row["symbol"]: row["code_bytes"] for row in target["kernels"]}
+    assert sum(nbytes for _, _, nbytes in shown) == sum(
+        code_bytes[symbol] for each in ranges for symbol in each["launches"]
+    )
+    lines = groups.splitlines()[2:]
+    assert len(lines) == len(set(lines)) < len(target["groups"])
+
+
+def test_releases_are_tested_within_the_bounds_of_the_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    named = dict(re.match(r"([a-z]+)(.*)", row).groups() for row in extras["build"])
+    for name, ((major, minor), (last_major, last_minor)) in version.TESTED.items():
+        assert named[name] == f">={major}.{minor},<{last_major}.{last_minor + 1}"
+
+
+@pytest.mark.parametrize(
+    ("torch", "triton", "untested"),
+    [
+        ("2.15.0+cpu", "3.6.0", ["torch 2.15.0+cpu"]),
+        ("2.10.1", "4.0.0", ["torch 2.10.1", "triton 4.0.0"]),
+        ("2.13.0a0+git3a5c2f8", "3.9.0", []),
+        ("2.11.0", "", []),
+    ],
+)
+def test_releases_that_are_not_tested_are_named_once(
+    aotc, tmp_path, monkeypatch, torch, triton, untested
+):
+    installed = {"torch": torch, "triton": triton}
+    monkeypatch.setattr(version, "installed_version", lambda name, otherwise: installed[name])
+    record = json.loads(aotc("doctor", "--json")[1])
+    assert record["tested"] == {name: version.tested_text(name) for name in version.TESTED}
+    advice = [line for line in record["advice"] if "is tested with" in line]
+    assert [line.partition(" is installed")[0] for line in advice] == untested
+    assert f"tested: {version.tested_text('torch')}" in aotc("doctor")[1]
+    (tmp_path / "empty.py").touch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, errors = aotc("build", tmp_path / "empty.py", "-o", tmp_path / "out")
+    assert code == 2
+    assert re.findall(r"warning: (.+) is installed", errors) == untested
+
+
+def test_an_unknown_target_is_refused_before_torch_is_imported(tmp_path):
+    (tmp_path / "spec.py").write_text("raise SystemExit('imported')")
+    for command in ("build", "warm", "reduce"):
+        words = [command, str(tmp_path / "spec.py"), "--target", "gpu"]
+        words += [] if command == "warm" else ["-o", str(tmp_path / "out")]
+        out = fresh(
+            "import sys; from aotc.aot.cli.program import run; "
+            f"print(run({words!r}), 'torch' in sys.modules)"
+        )
+        assert out.split() == ["2", "False"], command
+
+
+def test_a_digest_of_another_form_is_an_argument(aotc, bundle):
+    code, _, errors = aotc("verify", bundle, "--digest", "sha256:12")
+    assert code == 2
+    assert "`digest` is 'sha256:12', expected `sha256:` and 64 hex digits" in errors
+    assert "doctor" not in errors
+
+
+def test_explain_prints_braces_as_the_error_does(aotc):
+    assert '{"cache.keys": {2: length}}' in aotc("explain", "spec-states-invalid")[1]
+    _, text, _ = aotc("explain", "--json")
+    assert not [
+        row for row in json.loads(text)["codes"] if "{{" in f"{row['template']}{row['hint']}"
+    ]
+
+
 def test_cache_commands_list_explain_and_clear(aotc, build, tmp_path, monkeypatch):
     monkeypatch.delenv("AOTC_CACHE_DIR")
     folder = tmp_path / "cache"
@@ -264,10 +384,16 @@ def test_cache_commands_list_explain_and_clear(aotc, build, tmp_path, monkeypatc
     entries = json.loads(aotc(*use, "ls", "--json")[1])["entries"]
     kernels = [entry for entry in entries if "source" in entry["fields"]]
     assert len(kernels) == report["kernels"] + report["weights_kernels"]
-    assert "nothing like it" in aotc(*use, "explain")[1]
+    assert "no similar key was stored" in aotc(*use, "explain")[1]
     build(tmp_path / "v3", "--target", "cpu-x86-64-v3", cache_dir=folder)
     misses = json.loads(aotc(*use, "explain", "--json")[1])["misses"]
     assert misses
+    every, shown = (aotc(*use, "explain", *more)[1] for more in (["--all"], []))
+    heads = [re.findall(r"^([0-9a-f]{12})  ", text, re.MULTILINE) for text in (every, shown)]
+    assert heads[0] == [miss["digest"][:12] for miss in misses]
+    more = sum(map(int, re.findall(r"and (\d+) more of this kind", shown)))
+    assert len(heads[1]) + more == len(misses)
+    assert more > 0
     for miss in misses:
         assert "architecture" in {row["field"] for row in miss["differing"]}
     assert "entries deleted" in aotc(*use, "clear")[1]

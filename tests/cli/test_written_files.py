@@ -150,7 +150,7 @@ def test_a_png_names_its_extra_where_it_is_missing(call, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, errors = call("profile", tmp_path / "times.png")
     assert code == 7
-    assert "`matplotlib` is not installed" in errors
+    assert "`matplotlib`, which writes PNG files, is not installed" in errors
     assert 'pip install "aotc[plot]"' in errors
     assert "times.svg" in errors
     assert not list(tmp_path.iterdir())

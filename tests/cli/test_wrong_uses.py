@@ -42,7 +42,7 @@ WORDS = {
     "backends check": ("file.txt",),
     "backends include-dir": (),
     "backends ls": (),
-    "backends new": ("fresh", "--out", "fresh"),
+    "backends new": ("fresh", "--output", "fresh"),
     "doctor": (),
     "explain": (),
     "completion": ("bash",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import operator
 
 import pytest
 import torch
@@ -12,8 +13,8 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn import functional
 
-from aotc.aot.dynamo import aotc
-from aotc.aot.dynamo.fallback import leave
+from aotc.aot.dynamo import aotc, fallback
+from aotc.aot.dynamo.fallback import laid, leave
 from aotc.aot.dynamo.programs import counters
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
@@ -205,3 +206,27 @@ def test_ops_that_torch_runs_get_arguments_in_the_strides_that_it_traced():
         torch.testing.assert_close(call([value])[0], value + 1)
     assert seen == [(4, 12, 1)] * 2
     assert kept is not None
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (0, 1, 2, 3), (3, 0, 1, 2)])
+def test_attention_takes_arguments_as_they_lie_and_gives_what_was_traced(order, monkeypatch):
+    """Dense heads are not copied into the gaps of the view that torch traced."""
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    traced = torch.randn(2, 5, 3, 4, 8).permute(2, 0, 3, 1, 4).unbind(0)  # [2, 4, 5, 8] each
+    graph = torch.fx.Graph()
+    nodes = [graph.placeholder(f"x{number}") for number in range(3)]
+    for node, value in zip(nodes, traced, strict=True):
+        node.meta["val"] = value
+    found = graph.call_function(attention, tuple(nodes))
+    first = graph.call_function(operator.getitem, (found, 0))
+    first.meta["val"] = attention(*traced)[0].contiguous()
+    graph.output((first,))
+    copies = []
+    monkeypatch.setattr(fallback, "laid", lambda *pair: copies.append(laid(*pair)) or copies[-1])
+    call, _ = leave(torch.fx.GraphModule({}, graph), traced, "eager", ["a reason"])
+    back = [order.index(dim) for dim in range(4)]
+    given = [value.permute(order).contiguous().permute(back) for value in traced]
+    (result,) = call(list(given))
+    torch.testing.assert_close(result, attention(*traced)[0])
+    assert result.stride() == first.meta["val"].stride()
+    assert len(copies) == (1 if order[-1] == 3 else 4)

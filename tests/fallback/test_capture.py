@@ -134,7 +134,7 @@ def test_a_call_is_a_group_of_its_own_between_kernels():
 REFUSED = {
     "it changes its arguments": lambda x: (y := x + 1, changing(y))[0],
     "its shape depends on data": lambda x: torch.unique(x),
-    "it is no op of torch's registry": lambda x: torch.cond(
+    "it is not an op of torch's registry": lambda x: torch.cond(
         x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,)
     ),
     "it has effects beside its results": lambda x: reported(x),

@@ -99,6 +99,40 @@ def elements_written_at_places():
     return _placed(op("mul", written, 2.0))
 
 
+@case("sm_90", kernel=1)
+def places_that_are_counted():
+    """In a copy of what they change, the kernel before."""
+    counts, index = operand("counts", 3, 40, dtype="i32"), operand("index", 3, 5000, dtype="i32")
+    return _placed(op("count_places", counts, index))
+
+
+@case("sm_90")
+def sums_of_runs_of_rows():
+    rows, starts = operand("rows", 900, dtype="i32"), operand("starts", 31, dtype="i32")
+    return _placed(op("sum_runs", rows, starts, operand("source", 2, 70, 200, dtype="bf16")))
+
+
+def _digit():
+    """Keys, an order of them and what both kernels of a digit are given."""
+    keys, order = operand("keys", 2, 5000), operand("order", 2, 5000, dtype="i32")
+    how = {"length": 2048, "shift": 8, "descending": True}
+    return b.ordered_bits(keys, True), order, how
+
+
+@case("sm_90", kernel=1)
+def digits_of_keys_counted():
+    """Keys are whole numbers that stand as floats do, the kernel before."""
+    keys, order, how = _digit()
+    return _placed(op("count_digits", keys, order, **how))
+
+
+@case("sm_90", kernel=1)
+def places_in_the_order_of_a_digit():
+    keys, order, how = _digit()
+    counts = operand("counts", 2, 3, 16, dtype="i32")
+    return _placed(op("order_by_digit", keys, order, counts, **how))
+
+
 @case("cpu")
 def copy_into_a_state():
     return [state_copy(operand("data", 5, 1000))]

@@ -176,7 +176,7 @@ def test_bad_requests_are_typed(tmp_path):
     )
 
     llama = make("llama")
-    with pytest.raises(NotCausal, match="no model of transformers"):
+    with pytest.raises(NotCausal, match="not a model of transformers"):
         causal_lm(torch.nn.Linear(2, 2), max_length=8)
     with pytest.raises(SizesInvalid, match="max_prompt 9"):
         causal_lm(llama, max_length=8, max_prompt=9)

@@ -62,7 +62,7 @@ ILLEGAL = [
     ("sum", (tensor("x", 4),), {"axis": 1}, "attributes are"),
     ("add", (tensor("x", 4),), {}, "1 operands, expected 2"),
     ("reshape", (tensor("x", 4),), {"shape": (5,)}, "do not fit"),
-    ("permute", (tensor("x", 4, 5),), {"dims": (0, 0)}, "no permutation"),
+    ("permute", (tensor("x", 4, 5),), {"dims": (0, 0)}, "is not a permutation"),
     ("slice", (tensor("x", 4),), {"axis": 0, "start": 2, "stop": 9, "step": 1}, "extent"),
     ("matmul", (tensor("x", 4, 5), tensor("y", 4, 5)), {}, "K is 5 and 4"),
     ("concat", (tensor("x", 4, 5), tensor("y", 4, 6)), {"axis": 0}, "other dims differ"),

@@ -148,6 +148,7 @@ WIDTHS = [(torch.bfloat16, 128)] + [
 ]  # fmt: skip
 
 
+@pytest.mark.cpu_only("it has launches on the CPU compile for a GPU")
 @pytest.mark.parametrize(("dtype", "width"), WIDTHS)
 def test_whole_tiles_compile_for_a_gpu(monkeypatch, dtype, width):
     """With at most the shared memory that all GPUs have since sm_80."""

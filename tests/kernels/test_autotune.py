@@ -21,6 +21,8 @@ from aotc.kernels import autotuning  # noqa: E402
 CONFIGS = [triton.Config({"BLOCK": size}, num_warps=1) for size in (16, 32, 64)]
 MEASURED = []
 
+pytestmark = pytest.mark.cpu_only("it makes the CPU the active driver of Triton")
+
 
 def bench(call, quantiles):
     """As a benchmark: runs the kernel, and says that BLOCK = 32 is the fastest."""

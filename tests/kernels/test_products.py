@@ -78,12 +78,16 @@ def test_wrong_arguments_are_named():
         kernels.linear(x, weight, activation="tanh")
     with pytest.raises(KernelShapeInvalid, match=r"`norm_bias` has shape \[2\]"):
         kernels.layer_norm_linear(x, None, torch.ones(2), weight)
-    with pytest.raises(KernelTargetInvalid, match="a target is 4"):
-        kernels.linear_cross_entropy(x, weight, torch.tensor([0, 4]))
     with pytest.raises(KernelShapeInvalid, match=r"`target` has shape \[3\]"):
         kernels.linear_cross_entropy(x, weight, torch.tensor([0, 1, 2]))
     with pytest.raises(ValueError, match="`p` is 2"):
         kernels.layer_norm_linear_gelu_dropout(x, None, None, weight, p=2)
+
+
+@pytest.mark.cpu_only("on a GPU data are not looked at")
+def test_wrong_targets_are_named():
+    with pytest.raises(KernelTargetInvalid, match="a target is 4"):
+        kernels.linear_cross_entropy(torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 4]))
 
 
 def test_fused_dropout_drops_what_dropout_drops():
@@ -132,6 +136,7 @@ def largest_allocation(function):
     return max(each.nbytes() for each in events if each.name() == "[memory]")
 
 
+@pytest.mark.cpu_only("it reads the profile of the CPU's memory")
 def test_logits_are_never_in_memory(monkeypatch):
     """A counter of the largest allocation, forward and backward; that of the unfused one counts."""
     rows, depth, classes = 512, 16, 8192
@@ -158,6 +163,7 @@ TARGET = GPUTarget("cuda", 90, 32)
 NIGHTLY = [pytest.param(each, marks=pytest.mark.nightly) for each in (torch.float32, torch.float64)]
 
 
+@pytest.mark.cpu_only("it has launches on the CPU compile for a GPU")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, *NIGHTLY])
 def test_whole_tiles_compile_for_a_gpu(monkeypatch, dtype):
     """Of what a GPU has since sm_80: shared memory, and units for products of 16-bit floats."""

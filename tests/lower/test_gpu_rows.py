@@ -58,6 +58,12 @@ def _powers_beside_their_shares():
     return [op("div", powers, b.reduce("sum", powers, [0])), powers]
 
 
+def _elements_beside_their_column_sums():
+    """A gradient that is stored, and its sums over long columns: a batch norm's way back."""
+    x = op("gelu", operand("x", 90000, 40))
+    return [b.reduce("sum", x, [0]), b.reduce("sum", op("mul", x, x), [0]), x]
+
+
 def _groups_of_channels():
     """A norm of groups of channels that are the last axis in memory."""
     planes = b.permute(operand("x", 1, 64, 96, 24, dtype="bf16"), (0, 3, 1, 2))
@@ -69,6 +75,7 @@ def _groups_of_channels():
 ROWS = {
     "columns_of_one_matrix": _columns_of_one_matrix,
     "powers_beside_their_shares": _powers_beside_their_shares,
+    "elements_beside_their_column_sums": _elements_beside_their_column_sums,
     "groups_of_channels": _groups_of_channels,
     "softmax_of_a_long_row": lambda: [softmax(operand("x", 3, 20011), 1)],
     "softmax_of_long_halves": lambda: [softmax(operand("x", 2, 32768, dtype="bf16"), 1)],
@@ -137,6 +144,14 @@ def test_a_standardized_row_is_read_once_for_its_mean_and_variance():
     (group,) = schedule(graph, TRAITS).groups
     ((moments,),) = statistics(levels_of(group))
     assert isinstance(moments, Moments)
+
+
+def test_sums_of_few_columns_store_nothing_else():
+    """A kernel of both has a program for each block of columns, which is two of them here."""
+    graph = graph_of(_elements_beside_their_column_sums())
+    groups = [group for group in schedule(graph, TRAITS).groups if group.kind == "row"]
+    assert groups
+    assert all(root.node.type.numel == 40 for group in groups for root in group.roots)
 
 
 @pytest.mark.parametrize("name", GPU_CASES)

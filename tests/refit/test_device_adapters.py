@@ -15,6 +15,7 @@ from aotc import runtime
 from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
 from aotc.runtime.bundle.placement import PLACEMENT_NAME, Placement
+from aotc.runtime.programs.device_weights import _joined
 
 SPEC = """
 import torch
@@ -228,3 +229,18 @@ def test_a_call_of_the_driver_that_fails_changes_nothing(program, cuda, tmp_path
     with pytest.raises(DriverFault):
         program.apply_lora(tmp_path / "one")
     assert on_device(program) == own
+
+
+@pytest.mark.parametrize(
+    ("tensors", "runs"),
+    [
+        ({4096: 512, 4608: 256, 4864: 64}, {4096: 832}),  # beside each other
+        ({4864: 64, 4096: 512, 4608: 256}, {4096: 832}),  # in whatever order
+        ({4096: 500, 4608: 100}, {4096: 612}),  # a gap up to the next multiple
+        ({4096: 512, 5120: 256}, {4096: 512, 5120: 256}),  # a wide gap
+        ({4096: 500, 4596: 100}, {4096: 500, 4596: 100}),  # begins at no multiple of the run's
+        ({4100: 256, 4356: 8}, {4100: 264}),
+    ],
+)
+def test_factors_that_lie_together_are_copied_together(tensors, runs):
+    assert _joined(tensors) == runs

@@ -58,7 +58,7 @@ def test_an_answer_names_no_class_but_errors_of_ours():
     error = KernelFailed(kernel="k", detail="d", source="s")
     assert str(restore(*describe(error))) == str(error)
     for kind in ("os:system", "aotc.aot.tasks.workers:Workers", "builtins:ValueError"):
-        with pytest.raises(ValueError, match="no error of aotc's"):
+        with pytest.raises(ValueError, match="is not an error of aotc's"):
             restore(kind, {})
 
 

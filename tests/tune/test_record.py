@@ -92,7 +92,7 @@ def test_files_that_are_no_records_are_refused(tmp_path, monkeypatch):
     (tmp_path / "large").write_text(HEAD + "\n")
     monkeypatch.setattr("aotc.aot.tune.record.LIMIT_BYTES", 8)
     for name, message in (
-        ("bytes", "bytes:2: it has bytes that are no text"),
+        ("bytes", "bytes:2: it has bytes that are not text"),
         ("fifo", "fifo:1: it is no plain file"),
         ("large", "large:1: it has 23 bytes, expected at most 8"),
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, spread, wide
 from aotc.aot.ir import build
@@ -94,7 +95,8 @@ def convolved(
     """The convolution, or the transposed one with `extra` elements at the end of each axis."""
     if is_transposed:
         rank = len(steps)
-        if max(steps) > 1 and set(gaps) == {1} and data.type.kind == "float":
+        is_known = all(isinstance(size, int) for size in weight.shape[2:])
+        if max(steps) > 1 and set(gaps) == {1} and is_known and data.type.kind == "float":
             return _by_phases(data, weight, steps, margins, extra, groups)
         data, weight = _transposed(data, weight, steps, margins, gaps, extra, groups)
         steps, margins = (1,) * rank, (0,) * rank
@@ -160,6 +162,22 @@ def _transposed(
     return data, make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
 
 
+class _Phases(NamedTuple):
+    """Phases of an axis that have the same number of offsets: r, …, r + count - 1 of r < stride."""
+
+    first: int
+    count: int
+    offsets: int
+
+
+def _phases(size: int, step: int) -> list[_Phases]:
+    """The phases of a kernel of `size` offsets: r has the offsets r, r + step, … below `size`."""
+    most = -(-size // step)
+    full = size - step * (most - 1)
+    found = [_Phases(0, full, most), _Phases(full, step - full, most - 1)]
+    return [each for each in found if each.count]
+
+
 def _by_phases(
     data: Node,
     weight: Node,
@@ -168,44 +186,80 @@ def _by_phases(
     extra: Sequence[Extent],
     groups: int,
 ) -> Node:
-    """A transposed convolution as one of all its phases beside each other, without zeros between
-    elements (arXiv:1609.05158): y[q·s + r] = Σ_t x[q - t] · w[r + s·t] for r < s."""
+    """A transposed convolution as one of its phases beside each other, without zeros between
+    elements (arXiv:1609.05158): y[q·s + r] = Σ_t x[q - t] · w[r + s·t] for r < s.
+
+    Phases with fewer offsets are a convolution of their own: with zeros for those that are not
+    there an infinity of x would make y NaN.
+    """
     rank = len(stride)
-    lengths = tuple(-(-size // step) for size, step in zip(weight.shape[2:], stride, strict=True))
-    filters = _phase_filters(weight, stride, lengths, groups)
-    attrs = {"stride": (1,) * rank, "dilation": (1,) * rank, "groups": groups}
-    found = make(
-        "convolution", (data, filters), {**attrs, "padding": tuple(t - 1 for t in lengths)}
-    )
-    last = build.permute(found, (0, *range(2, 2 + rank), 1))
-    samples, *positions, channels = last.shape
-    each = channels // math.prod(stride) // groups
-    apart = build.reshape(last, (samples, *positions, groups, *stride, each))
+    kernel = weight.shape[2:]
+    spans = [_phases(size, step) for size, step in zip(kernel, stride, strict=True)]
+    longest = [each[0].offsets for each in spans]
+
+    def joined(axis: int, chosen: tuple[_Phases, ...]) -> Node:
+        """`[samples, *positions, groups, *phases, outputs]`, of all phases from this axis on."""
+        if axis == rank:
+            return _of_phases(data, weight, stride, longest, chosen, groups)
+        parts = [joined(axis + 1, (*chosen, span)) for span in spans[axis] if span.offsets]
+        found = build.concat(parts, 2 + rank + axis) if len(parts) > 1 else parts[0]
+        empty = sum(span.count for span in spans[axis] if not span.offsets)
+        return bordered(found, 2 + rank + axis, 0, empty)
+
+    apart = joined(0, ())
     pairs = [place for axis in range(rank) for place in (1 + axis, 2 + rank + axis)]
     beside = build.permute(apart, (0, *pairs, 1 + rank, 2 + 2 * rank))
+    positions = apart.shape[1 : 1 + rank]
     full = [extent * step for extent, step in zip(positions, stride, strict=True)]
-    whole = build.reshape(beside, (samples, *full, groups * each))
+    whole = build.reshape(beside, (data.shape[0], *full, groups * weight.shape[1]))
     for axis in range(rank):
-        size, margin = weight.shape[2 + axis], padding[axis]
+        size, margin = kernel[axis], padding[axis]
         wanted = (data.shape[2 + axis] - 1) * stride[axis] - 2 * margin + size + extra[axis]
         whole = bordered(whole, 1 + axis, -margin, wanted - (full[axis] - margin))
     return build.permute(whole, (0, 1 + rank, *range(1, 1 + rank)))
 
 
-def _phase_filters(
-    weight: Node, stride: tuple[int, ...], lengths: tuple[int, ...], groups: int
+def _of_phases(
+    data: Node,
+    weight: Node,
+    stride: tuple[int, ...],
+    longest: Sequence[int],
+    chosen: tuple[_Phases, ...],
+    groups: int,
 ) -> Node:
-    """`[inputs, outputs, *kernel]` → `[groups · phases · outputs, inputs a group, *lengths]`, the
-    last kernel offset first; outputs are those of a group."""
+    """`[samples, *positions, groups, *phases, outputs]` of the chosen phases of each axis, at the
+    positions that `longest` offsets reach."""
+    rank = len(stride)
+    filters = _phase_filters(weight, stride, chosen, groups)
+    attrs = {"stride": (1,) * rank, "dilation": (1,) * rank, "groups": groups}
+    attrs["padding"] = tuple(each.offsets - 1 for each in chosen)
+    found = make("convolution", (data, filters), attrs)
+    for axis, offsets in enumerate(longest):
+        found = bordered(found, 2 + axis, 0, offsets - chosen[axis].offsets)
+    last = build.permute(found, (0, *range(2, 2 + rank), 1))
+    counts = tuple(each.count for each in chosen)
+    return build.reshape(last, (*last.shape[:-1], groups, *counts, weight.shape[1]))
+
+
+def _phase_filters(
+    weight: Node, stride: tuple[int, ...], chosen: tuple[_Phases, ...], groups: int
+) -> Node:
+    """`[inputs, outputs, *kernel]` → `[groups · phases · outputs, inputs a group, *offsets]` of the
+    chosen phases, the last kernel offset first; outputs are those of a group."""
     rank = len(stride)
     inputs, each, *kernel = weight.shape
+    lengths = [-(-size // step) for size, step in zip(kernel, stride, strict=True)]
     missing = [t * s - size for t, s, size in zip(lengths, stride, kernel, strict=True)]
     padded = build.pad(weight, [0] * (2 + rank), [0, 0, *missing], 0)
     split = [extent for pair in zip(lengths, stride, strict=True) for extent in pair]
     apart = build.reshape(padded, (groups, inputs // groups, each, *split))
+    for axis, (first, count, offsets) in enumerate(chosen):
+        apart = build.slice_axis(apart, 3 + 2 * axis, 0, offsets)
+        apart = build.slice_axis(apart, 4 + 2 * axis, first, first + count)
     order = (0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
-    count = groups * math.prod(stride) * each
-    filters = build.reshape(build.permute(apart, order), (count, inputs // groups, *lengths))
+    rows = groups * math.prod(span.count for span in chosen) * each
+    offsets = tuple(span.offsets for span in chosen)
+    filters = build.reshape(build.permute(apart, order), (rows, inputs // groups, *offsets))
     return make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
 
 
@@ -377,7 +431,7 @@ class _Grid:
         return found
 
     def _seen(self, data: Node) -> Node:
-        """The data with zeros where no position sees it: rows that are no positions read it, and 0
+        """The data with zeros where no position sees it: rows that are not positions read it, and 0
         times what is not finite is not 0.
 
         What positions see by one kernel offset, such rows still read by another: where it is not

@@ -29,7 +29,7 @@ _TILES = (
     (256, 64, 8),
     (256, 128, 8),
 )
-_SPLITS = (1, 2, 3, 4)
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 FEWEST_STEPS = 4  # of a part of a split tile
 # Corrections to the roofline, fitted to the sweep of 2026-11-21 (benchmarks/gpu/convolution.py):
 # addresses and borders cost by the row, and a short pipeline shows the latency of its loads.

@@ -133,7 +133,7 @@ CODE_TILES: tuple[Tile, ...] = tuple(
         (128, 64, 8, 6),
     )
 )
-SPLITS = (2, 3, 4, 6, 8, 16)
+SPLITS = (2, 3, 4, 6, 8, 16, 32, 64)
 # Columns, depth, warps, stages of a program without tensor cores.
 GEMV_ALONG_DEPTH: tuple[tuple[int, int, int, int], ...] = (
     (1, 512, 1, 1),

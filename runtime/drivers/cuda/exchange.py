@@ -347,7 +347,7 @@ STAGED: dict[Kind, DeviceKind] = {
 
 
 def device_kind_of(port: Port, value: Any) -> DeviceKind:
-    """The kind of an argument by its type; raises `InputUnreadable` for what is no array."""
+    """The kind of an argument by its type; raises `InputUnreadable` for what is not an array."""
     kind = DEVICE_KINDS.get(type(value))
     if kind is None:
         kind = DEVICE_KINDS[type(value)] = _classify(port, value)

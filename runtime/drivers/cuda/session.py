@@ -135,7 +135,7 @@ class CudaSession:
         return _caller(self, device, graph, patches, is_first=len(self._graphs) == 1)
 
     def _between(self, step: TorchCall | NativeLaunch) -> Callable[..., None]:
-        """A run of a step that is no kernel, on the stream of the call."""
+        """A run of a step that is not a kernel, on the stream of the call."""
         code: Any = self._code
         if isinstance(step, NativeLaunch):
             native = code.natives.bound(step, ("cuda", code.device))

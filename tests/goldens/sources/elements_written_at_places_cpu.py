@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: scatter, _places, scatter_shares.
+# As in the template: scatter, _places, scatter_shares, count_places, sum_runs.
 
 
 @triton.jit

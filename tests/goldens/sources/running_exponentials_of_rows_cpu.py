@@ -24,6 +24,6 @@ def kernel(
         KIND='log_sum',
         IDENTITY=float("-inf"),
         IS_REVERSED=False,
-        ACCUMULATOR=tl.float32,
+        ACCUMULATOR=tl.float64,
         BLOCK=256,
     )

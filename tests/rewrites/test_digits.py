@@ -1,0 +1,180 @@
+"""Sorts by digits, counted places, sums of runs: the rewritten graph has the same meaning, and the
+kernels for a GPU give it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.reference import interpret
+from aotc.aot.rewrites import digits, order, scatter
+from aotc.aot.rewrites.memory import place_ops
+from aotc.aot.targets.cuda.machines import GPUS
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "lower"))
+
+from schedule_runner import Job
+
+pytestmark = pytest.mark.triton
+TRAITS = GPUS[90]
+NUMPY = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+}
+
+
+def _input(name, dtype, *shape):
+    return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
+
+
+def _run(job, graph, arrays, tmp_path):
+    places, expected = [], []
+    for each, given in zip(graph, arrays, strict=True):
+        placed, _ = place_ops(each)
+        places.append(job.add(placed, given, 0, TRAITS))
+        expected.append(interpret(each, given))
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    return [
+        [buffers[stored].reshape(shape) for stored, shape in place] for place in places
+    ], expected
+
+
+def _numbers(dtype, shape, seed):
+    random = numpy.random.default_rng(seed)
+    if dtype[0] != "f":
+        info = numpy.iinfo(NUMPY[dtype])
+        found = random.integers(info.min, info.max, shape, NUMPY[dtype], endpoint=True)
+        found[:, ::3] = found[:, :1]
+        return found
+    found = random.standard_normal(shape).round(1)
+    found[0, :: max(1, shape[1] // 5)] = numpy.nan
+    found[-1, 0], found[-1, -1] = -numpy.inf, numpy.inf
+    found[:, shape[1] // 2] = -0.0
+    return found.astype(NUMPY[dtype])
+
+
+def _sorted(x, wanted, descending):
+    row = make("order_rows", (x,), {"wanted": wanted, "descending": descending})
+    return Graph((x,), (row,), ("x",), ("order",), {})
+
+
+SORTS = [
+    ("f32", 2, 2500, 2500, True), ("f32", 3, 700, 5, False), ("f16", 2, 1030, 1030, True),
+    ("i32", 1, 5000, 4000, False), ("i64", 2, 260, 7, True), ("u8", 3, 1500, 1500, False),
+    ("f32", 1, 1, 1, False),
+]  # fmt: skip
+
+
+def test_places_in_order_of_every_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(digits, "serves", lambda node, run: True)
+    monkeypatch.setattr(digits, "PROGRAMS", 4)  # parts of several tiles
+    job, graphs, arrays, wanted = Job(), [], [], []
+    for at, (dtype, rows, extent, count, descending) in enumerate(SORTS):
+        graph = _sorted(_input("x", dtype, rows, extent), count, descending)
+        numbers = _numbers(dtype, (rows, extent), at)
+        found, times = order.rank_rows(graph)
+        assert times == 1
+        assert "order_by_digit" in {node.op for node in found.nodes()}
+        graphs.append(found)
+        arrays.append([numbers])
+        wanted.append(interpret(graph, [numbers])[0])
+    results, meanings = _run(job, graphs, arrays, tmp_path)
+    for case, (result,), (meaning,), expected in zip(SORTS, results, meanings, wanted, strict=True):
+        numpy.testing.assert_array_equal(meaning, expected, err_msg=str(case))
+        numpy.testing.assert_array_equal(result, expected, err_msg=str(case))
+
+
+# Data, axis, rows, whether each element has its own place, source: a number, rows or a lookup.
+SCATTERS = [
+    ((3, 19), 1, 5000, True, "number", "f32"), ((3000,), 0, 4096, False, "number", "i64"),
+    ((5, 7), 0, 4097, False, "number", "f32"), ((2, 1500), 1, 4100, True, "number", "f64"),
+    ((300, 70), 0, 16500, False, "rows", "f32"), ((2, 40, 3), 1, 16400, False, "rows", "i32"),
+    ((257, 130), 0, 16384, False, "lookup", "f32"), ((2, 9), 0, 16384, False, "rows", "f64"),
+]  # fmt: skip
+
+
+def _scattered(shape, axis, rows, is_own, what, dtype):
+    source_shape = (*shape[:axis], rows, *shape[axis + 1 :])
+    index_shape = (
+        source_shape if is_own else [rows if at == axis else 1 for at in range(len(shape))]
+    )
+    data, index = _input("data", dtype, *shape), _input("index", "i64", *index_shape)
+    inputs = [data, index]
+    if what == "number":
+        source = build.expand(build.scalar(3, dtype), source_shape)
+    elif what == "rows":
+        source = _input("source", dtype, *source_shape)
+        inputs.append(source)
+    else:
+        table, looked_up = _input("table", dtype, 50, *shape[1:]), _input("rows", "i64", rows)
+        source = make("take", (table, looked_up), {"axis": axis})
+        inputs += [table, looked_up]
+    how = {"axis": axis, "adds": True, "distinct": 1}
+    names = tuple(node.attr("name") for node in inputs)
+    row = make("scatter_rows", (data, index, source), how)
+    return Graph(tuple(inputs), (row,), names, ("out",), {})
+
+
+def test_rows_at_places_are_counted_or_summed_in_order(tmp_path):
+    job, graphs, arrays, wanted = Job(), [], [], []
+    for at, case in enumerate(SCATTERS):
+        graph, random = _scattered(*case), numpy.random.default_rng(at)
+        given = []
+        for node in graph.inputs:
+            if node.attr("name") == "index":
+                given.append(random.integers(-2, case[0][case[1]] + 2, node.shape))
+            elif node.attr("name") == "rows":
+                given.append(random.integers(0, 50, node.shape))
+            else:  # sums of whole numbers are exact, whatever their order
+                given.append(random.integers(-99, 99, node.shape).astype(NUMPY[node.dtype]))
+        found, count = scatter.sum_few_places(graph)
+        assert count == 1
+        ops = {node.op for node in found.nodes()}
+        assert ("count_places" if case[4] == "number" else "sum_runs") in ops
+        assert "take" not in ops
+        graphs.append(found)
+        arrays.append(given)
+        wanted.append(interpret(graph, given)[0])
+    results, meanings = _run(job, graphs, arrays, tmp_path)
+    for case, (result,), (meaning,), expected in zip(
+        SCATTERS, results, meanings, wanted, strict=True
+    ):
+        numpy.testing.assert_array_equal(meaning, expected, err_msg=str(case))
+        numpy.testing.assert_array_equal(result, expected, err_msg=str(case))
+
+
+def test_nan_and_infinity_stay_at_their_places(tmp_path):
+    graph = _scattered((6, 4), 0, 16384, False, "rows", "f32")
+    found, _ = scatter.sum_few_places(graph)
+    index = numpy.arange(16384).reshape(-1, 1) % 5
+    source = numpy.ones((16384, 4), "float32")
+    source[5, 0], source[6, 1], source[12, 2], source[17, 2] = (
+        numpy.nan,
+        numpy.inf,
+        -numpy.inf,
+        numpy.inf,
+    )
+    given = [numpy.zeros((6, 4), "float32"), index, source]
+    ((result,),), _ = _run(Job(), [found], [given], tmp_path)
+    with numpy.errstate(invalid="ignore"):
+        (expected,) = interpret(graph, given)
+    numpy.testing.assert_array_equal(result, expected)
+
+
+def test_few_elements_stay_ranks_and_few_rows_in_turn():
+    assert not digits.serves(_sorted(_input("x", "f32", 2, 300), 5, False).outputs[0], order.RUN)
+    assert digits.serves(_sorted(_input("x", "f32", 32, 50257), 50257, True).outputs[0], order.RUN)
+    few = _scattered((700, 70), 0, 600, False, "rows", "f32")
+    assert not {"sum_runs", "count_places"} & {
+        node.op for node in scatter.sum_few_places(few)[0].nodes()
+    }
