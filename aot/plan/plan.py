@@ -14,12 +14,12 @@ from aotc.aot.plan.arena import Lifetime, aligned, assign_offsets, assign_slots
 from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Operand, assign_buffers
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle import plan as runtime
+from aotc.runtime.bundle.launch_plan import VARIANT
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
     KERNEL,
     STATE_SLOT,
-    VARIANT,
     Image,
     Kernel,
     Plan,

@@ -4,26 +4,31 @@ numbers may be formulas."""
 from __future__ import annotations
 
 from ..record import Record, field
+from .extent import Extent
 from .native_plan import NativeLaunch
 from .plan_parts import (
     ARENA_LIMIT_BYTES,
     BYTES,
     CHECKS_LIMIT,
     ENTRIES_LIMIT,
+    GRID,
+    MAPS,
+    MEMORY,
     RANGES,
     STEPS_LIMIT,
     Buffer,
     Check,
     Launch,
 )
-from .schema import Integer, List, Union
+from .schema import Fields, Integer, List, Union
 from .torch_calls import TorchCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from .plan_parts import Kernel, Parameter, StateSlot
+    from .plan_parts import Argument, Kernel, Map, Parameter, StateSlot
+    from .schema import Numbering
 
     Step = Launch | TorchCall | NativeLaunch
 
@@ -40,6 +45,9 @@ class Variant(Record):
     steps: tuple[Step, ...] = field(List(STEP, limit=STEPS_LIMIT))
     zeroed_bytes: int = field(Integer(0, ARENA_LIMIT_BYTES))
     entry: int = field(Integer(0, ENTRIES_LIMIT - 1), default=0)  # which of the bundle's
+
+
+VARIANT = Fields(Variant)
 
 
 class LaunchPlan(Record):
@@ -92,3 +100,79 @@ def named_memory(
     for state in states:
         if state.initial is not None:
             yield "weight", state.initial
+
+
+class Shared:
+    """What the launches of a variant are made of at a call's sizes, each part made once: models
+    repeat layers, so most launches share the use of their kernel, and the places of memory."""
+
+    __slots__ = ("_kernels", "_number", "_places", "_uses")
+
+    def __init__(self, kernels: Sequence[Kernel], number: Numbering) -> None:
+        """number: from the numbers of a plan to their values at the call's sizes."""
+        self._kernels, self._number = kernels, number
+        self._places: dict[tuple[str, int], Argument] = {}
+        self._uses: dict[tuple[int, int], _UseAt] = {}
+
+    def use(self, launch: Launch) -> _UseAt:
+        """What a launch has of its kernel's use; raises `Refused`."""
+        key = launch.kernel, launch.use
+        found = self._uses.get(key)
+        if found is None:
+            use, number = self._kernels[launch.kernel].uses[launch.use], self._number
+            is_empty = 0 in map(number, use.grid)
+            grid = use.grid if is_empty else GRID.at(use.grid, number)  # 0 would be refused
+            maps = use.maps if is_empty else MAPS.at(use.maps, number)
+            found = self._uses[key] = _UseAt(
+                grid,
+                maps,
+                tuple([(kind, number(value)) for kind, value in use.parameters]),
+                is_empty,
+                grid is use.grid and maps is use.maps,
+            )
+        return found
+
+    def steps(self, steps: Iterable[Step]) -> list[Step]:
+        """The steps, without the launches that fill a tensor without elements; raises
+        `Refused`."""
+        found: list[Step] = []
+        for step in steps:
+            if not isinstance(step, Launch):
+                found.append(STEP.at(step, self._number))
+                continue
+            use = self.use(step)
+            if not use.is_empty:
+                args = tuple(map(self._place, step.args))
+                is_same = use.is_same and args == step.args
+                made = step if is_same else Launch(step.kernel, use.grid, args, use.maps, step.use)
+                found.append(made)
+        return found
+
+    def _place(self, place: Argument) -> Argument:
+        """A place of memory, or a number that is passed, at the call's sizes."""
+        space, value = place
+        if not isinstance(value, Extent):
+            return place
+        key = space, value.index
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = MEMORY.at(place, self._number)
+        return found
+
+
+class _UseAt:
+    """A use of a kernel at a call's sizes; is_empty: it has no programs; is_same: grid and maps
+    are the same at all sizes."""
+
+    __slots__ = ("grid", "is_empty", "is_same", "maps", "parameters")
+
+    def __init__(
+        self,
+        grid: tuple[int, int, int],
+        maps: tuple[Map, ...],
+        parameters: tuple[Parameter, ...],
+        is_empty: bool,
+        is_same: bool,
+    ) -> None:
+        self.grid, self.maps, self.parameters = grid, maps, parameters
+        self.is_empty, self.is_same = is_empty, is_same

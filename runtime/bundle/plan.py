@@ -24,9 +24,9 @@ from ..errors import BundleMalformed, PlanFeatureUnknown, SizeInvalid
 from ..record import Record, field
 from .canonical import Limits, decode, encode
 from .extent import DIMS_LIMIT, ROWS, Number, broken_rows, count_of, evaluate, highest, reader
+from .launch_plan import VARIANT, Shared, named_memory
 from .launch_plan import LaunchPlan as LaunchPlan
 from .launch_plan import Variant as Variant
-from .launch_plan import named_memory
 from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_parts import CHECK_BYTES as CHECK_BYTES
 from .plan_parts import ELEMENTS_LIMIT as ELEMENTS_LIMIT
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
     from .extent import Row
     from .launch_plan import Step
-    from .plan_parts import Parameter
     from .schema import Broken, Numbering
     from .signature import Dim, TensorSpec
 
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 PLAN_ABI = 3
 CODE_END = "sizes"  # the last of what the file of the library has the digest of
 VARIANTS_LIMIT = 512
-VARIANT, KERNEL, STATE_SLOT = Fields(Variant), Fields(Kernel), Fields(StateSlot)
+KERNEL, STATE_SLOT = Fields(Kernel), Fields(StateSlot)
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
 
 
@@ -234,19 +233,14 @@ class Plan(Record):
         return plan
 
     def _launch_plan(self, index: int, number: Numbering) -> LaunchPlan:
-        variant = self.variants[index]
+        variant, shared = self.variants[index], Shared(self.kernels, number)
         if self.sizes or self.dims:
-            # A launch that fills a tensor without elements has no programs.
-            steps = [row for row in variant.steps if not _is_empty(row, number)]
             try:
-                variant = VARIANT.at(variant.replace(steps=steps), number)
-            except Refused as error:
-                raise error.inside(f"variants[{index}]").error(self.path) from None
-        known: dict[tuple[int, int], tuple[Parameter, ...]] = {}
-        for step in variant.steps:
-            if isinstance(step, Launch) and (step.kernel, step.use) not in known:
-                rows = self.kernels[step.kernel].uses[step.use].parameters
-                known[step.kernel, step.use] = tuple([(kind, number(row)) for kind, row in rows])
+                steps = shared.steps(variant.steps)
+                variant = VARIANT.at(variant.replace(steps=()), number).replace(steps=steps)
+            except Refused:
+                variant = self._variant_at(index, number)
+        launches = [row for row in variant.steps if isinstance(row, Launch)]
         return LaunchPlan(
             variant.arena_bytes,
             self.scratch_bytes,
@@ -256,8 +250,18 @@ class Plan(Record):
             variant.zeroed_bytes,
             self.states_at(number),
             variant.checks,
-            tuple([known[row.kernel, row.use] for row in variant.steps if isinstance(row, Launch)]),
+            tuple([shared.use(row).parameters for row in launches]),
         )
+
+    def _variant_at(self, index: int, number: Numbering) -> Variant:
+        """A variant at a call's sizes, part by part; raises `BundleMalformed` with the place."""
+        variant = self.variants[index]
+        steps = [row for row in variant.steps if not _is_empty(row, number)]
+        try:
+            found: Variant = VARIANT.at(variant.replace(steps=steps), number)
+        except Refused as error:
+            raise error.inside(f"variants[{index}]").error(self.path) from None
+        return found
 
     def states_at(self, number: Numbering) -> tuple[StateSlot, ...]:
         """The states where formulas have these values."""

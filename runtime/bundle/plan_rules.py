@@ -120,8 +120,11 @@ def check_reach(plan: LaunchPlan, sizes: Mapping[Memory, int], path: str) -> Non
 
 def _beyond(plan: LaunchPlan, sizes: Mapping[Memory, int]) -> Broken:
     spans = Spans((row.offset, row.offset + row.nbytes) for row in plan.buffers)
+    known: set[Any] = set()  # repeated layers give the same memory to the same parameters
     for launch, parameters in zip(plan.launches, plan.parameters, strict=True):
-        for memory, (kind, nbytes) in zip(launch.args, parameters, strict=True):
+        pairs = set(zip(launch.args, parameters, strict=True)) - known
+        known |= pairs
+        for memory, (kind, nbytes) in pairs:
             space, value = memory
             if kind == "int":
                 continue
@@ -216,32 +219,47 @@ def _broken_relations(plan: LaunchPlan) -> Broken:
             found = f"{row.nbytes} bytes at {row.offset}"
             expected = f"a multiple of {ALIGNMENT_BYTES} that ends within {arena_bytes} bytes"
             yield f"buffers[{index}]", found, expected
-    starts = {row.offset for row in buffers}
     spans = Spans((row.offset, row.offset + row.nbytes) for row in buffers)
+    inside: set[Any] = {row.offset for row in buffers}  # offsets known to lie inside a buffer
+    known: set[int] = set()  # maps whose own numbers hold, by `id`: launches of a use share them
     for index, step in enumerate(plan.steps):
         field = f"steps[{index}]"
         if isinstance(step, TorchCall):
             yield from broken_call(step, field, spans)
-            continue
-        if isinstance(step, NativeLaunch):
+        elif isinstance(step, NativeLaunch):
             yield from broken_native(step, field, spans)
-            continue
-        x, y, z = step.grid
-        if x * y * z > PROGRAMS_LIMIT:
-            yield f"{field}.grid", f"{x * y * z} programs", f"at most {PROGRAMS_LIMIT}"
-        for position, (space, value) in enumerate(step.args):
-            if space == "arena" and value not in starts and not spans.holds(int(value), 1):
+        else:
+            yield from _broken_places(step, field, spans, inside)
+            for position, each in enumerate(step.maps):
+                yield from _broken_map(f"{field}.maps[{position}]", each, step.args, known)
+
+
+def _broken_places(step: Launch, field: str, spans: Spans, inside: set[Any]) -> Broken:
+    """More programs than a launch can have, and places in the arena outside of its buffers; those
+    that lie in one are added to `inside`."""
+    x, y, z = step.grid
+    if x * y * z > PROGRAMS_LIMIT:
+        yield f"{field}.grid", f"{x * y * z} programs", f"at most {PROGRAMS_LIMIT}"
+    for position, (space, value) in enumerate(step.args):
+        if space == "arena" and value not in inside:
+            if not spans.holds(int(value), 1):
                 where = f"{field}.args[{position}]"
                 yield where, f"arena offset {value}", "an offset inside a buffer"
-        for position, each in enumerate(step.maps):
-            yield from _broken_map(f"{field}.maps[{position}]", each, step.args)
+            inside.add(value)
 
 
-def _broken_map(field: str, row: Map, arguments: Sequence[Any]) -> Broken:
+def _broken_map(field: str, row: Map, arguments: Sequence[Any], known: set[int]) -> Broken:
     """What the device would not take, or would read from elsewhere."""
-    itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
     if row.argument >= len(arguments) or arguments[row.argument][0] in ("check", "int"):
         yield f"{field}.argument", row.argument, "the number of an argument that is memory"
+    if id(row) not in known:
+        known.add(id(row))
+        yield from _broken_layout(field, row)
+
+
+def _broken_layout(field: str, row: Map) -> Broken:
+    """A map whose own numbers do not fit each other."""
+    itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
     if len(row.strides) != rank or len(row.box) != rank:
         yield field, f"{len(row.strides)} strides, a box of {len(row.box)}", f"{rank} of each"
         return

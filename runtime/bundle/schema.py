@@ -453,8 +453,6 @@ class Fields(Schema):
         return tree
 
     def at(self, value: Any, number: Numbering) -> Any:
-        if not self._ats:
-            return value
         changed = {}
         name = ""
         try:
@@ -467,9 +465,9 @@ class Fields(Schema):
             raise error.inside(name) from None
         if not changed:
             return value
-        found = {name: getattr(value, name) for name in self.fields}
-        found.update(changed)
-        return self._of(found)
+        if len(changed) < len(self.fields):
+            changed = {name: changed.get(name, getattr(value, name)) for name in self.fields}
+        return self._of(changed)
 
 
 class Union(Schema):

@@ -148,3 +148,29 @@ def test_a_view_is_the_states_memory_and_outlives_the_session(executable, fake_c
     assert len(fake_cuda.live()) > 0, "a consumer may still have it"
     capsules.clear()
     assert fake_cuda.live() == {}
+
+
+ORDERS = ["zzz", "fzz", "zfz", "zzf", "z-z", "-fz", "ff", "z-fzz-", "zf-z"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_neighbours_that_begin_as_zeros_are_filled_at_once(fake_cuda, order):
+    """z: zeros; f: what a weight holds; -: a state without elements."""
+    rows = {"z": StateSlot(COUNT), "f": StateSlot(COUNT, "first"), "-": StateSlot(0)}
+    image, plan = adding_plan()
+    plan = plan.replace(states=tuple(rows[each] for each in order), steps=())
+    host = Host(FIRST)
+    executable = Executable(
+        image, plan, {"first": (host.address, COUNT)}, (COUNT,), (COUNT,), 0
+    )  # fmt: skip
+    before = fake_cuda.calls["cuMemsetD8Async"]
+    session = executable.session()
+    stretches = [each for each in order.replace("-", "").split("f") if each]
+    assert fake_cuda.calls["cuMemsetD8Async"] - before == len(stretches)
+    expected = {"z": bytes(COUNT), "f": FIRST}
+    for index, each in enumerate(order):
+        if each != "-":
+            assert held(session, index) == expected[each]
+    session.close()
+    executable.close()
+    assert fake_cuda.live() == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plan_trees import with_uses
 
-from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
+from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate, reader
 from aotc.runtime.bundle.manifest import Entry, Manifest, Target, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Dim, FixedSizeMismatch, Guard, Signature
@@ -72,6 +72,41 @@ def test_what_has_no_formula_is_one_object_at_all_sizes():
     assert one.steps[0] is other.steps[0]
     assert (one.steps[1].grid, other.steps[1].grid) == ((5, 1, 1), (7, 1, 1))
     assert one.steps[1].args[0] is other.steps[1].args[0]
+
+
+def test_launches_of_one_use_share_what_is_made_of_it():
+    row = {"argument": 0, "dtype": "f32", "start": 0, "shape": [[0], 8], "strides": [8, 1]}
+    maps = [row | {"box": [8, 8], "swizzle_bytes": 0}]
+    first = step(args=[["arena", 0], ["int", [0]]], maps=maps)
+    read = tree(
+        features=["dynamic-shapes", "tensor-maps"],
+        variant={"steps": [first, step(args=[["arena", 0], ["int", [0]]], maps=maps)]},
+    )
+    for launch_ in read["variants"][0]["steps"]:
+        launch_["use"] = 0
+    del read["kernels"][0]["uses"][1]
+    plan = Plan.from_map(read).at([7])
+    one, other = plan.launches
+    assert one.maps is other.maps
+    assert one.maps[0].shape == (7, 8)
+    assert one.args[1] is other.args[1]
+    assert plan.parameters == ((("write", 0), ("int", 7)),) * 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_a_plan_at_sizes_is_that_of_its_parts(size):
+    rows = [*ROWS[:4], ["number", -1, 0], ["add", 0, 5]]
+    steps = [
+        step(args=[["arena", 0], ["int", [0]]]),
+        step(grid=[[6], 2, 1], args=[["output", 0], ["arena", [0]]]),
+        step(grid=[3, 1, 1], args=[["weight", "w"], ["int", 5]]),
+    ]
+    plan = Plan.from_map(tree(sizes=rows, variant={"steps": steps}))
+    number = reader(evaluate(plan.sizes, [size]))
+    expected = plan._variant_at(0, number)
+    found = plan.at([size])
+    assert (found.steps, found.buffers) == (expected.steps, expected.buffers)
+    assert found.arena_bytes == expected.arena_bytes
 
 
 def test_a_launch_without_programs_is_left_out():

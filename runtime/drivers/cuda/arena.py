@@ -303,18 +303,29 @@ class DeviceStates:
 
     def _fill(self) -> None:
         stream = self._staging.stream
+        for start, end in self._zeros():
+            self._device.fill(start, 0, end - start, stream)
         for slot, address in zip(self._slots, self.addresses, strict=True):
-            if not slot.nbytes:
+            if slot.initial is None or not slot.nbytes:
                 continue
-            if slot.initial is None:
-                self._device.fill(address, 0, slot.nbytes, stream)
-            else:
-                own_bytes = slot.initial_bytes or slot.nbytes
-                first_bytes = min(own_bytes, slot.nbytes)
-                self._device.copy(address, self._weights[slot.initial], first_bytes, stream)
-                for start, nbytes in doublings(own_bytes, slot.nbytes):
-                    self._device.copy(address + start, address, nbytes, stream)
+            own_bytes = slot.initial_bytes or slot.nbytes
+            first_bytes = min(own_bytes, slot.nbytes)
+            self._device.copy(address, self._weights[slot.initial], first_bytes, stream)
+            for start, nbytes in doublings(own_bytes, slot.nbytes):
+                self._device.copy(address + start, address, nbytes, stream)
         self._staging.synchronize()
+
+    def _zeros(self) -> list[tuple[int, int]]:
+        """(start, end) of the memory of states that begin as zeros, and of what lies between two
+        of them."""
+        found: list[tuple[int, int]] = []
+        is_open = False  # whether the state before begins as zeros too
+        for slot, address in zip(self._slots, self.addresses, strict=True):
+            if slot.initial is None and slot.nbytes:
+                start = found.pop()[0] if is_open else address
+                found.append((start, address + slot.nbytes))
+            is_open = slot.initial is None and (is_open or slot.nbytes > 0)
+        return found
 
     def read(self, index: int, host_address: int) -> None:
         """Copy a state's bytes to host memory."""

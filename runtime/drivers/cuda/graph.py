@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from .handles import Arguments, Event, Function
 
 DEPENDENCIES = "cuGraphAddDependencies_v2"
-EARLY = Edge(from_port=1, type=1)  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, …TYPE_PROGRAMMATIC
+# CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+_EARLY = ctypes.byref(Edge(from_port=1, type=1))
 
 
 class LaunchGraph:
@@ -101,15 +102,14 @@ class LaunchGraph:
             with self:
                 return self._add(name, *arguments, is_programmatic=is_programmatic)
         node, device = ctypes.c_void_p(), self._device
-        is_programmatic = (
-            is_programmatic and self._follows_kernel and DEPENDENCIES in device.functions
-        )
-        count = 0 if self._last is None or is_programmatic else 1
-        before = ctypes.byref(self._last) if count else None
-        device.call(name, ctypes.byref(node), self._handle, before, count, *arguments)
-        if is_programmatic:
-            ends = ctypes.byref(self._last), ctypes.byref(node)
-            device.call(DEPENDENCIES, self._handle, *ends, ctypes.byref(EARLY), 1)
+        is_early = is_programmatic and self._follows_kernel and DEPENDENCIES in device.functions
+        last, to_node = self._last, ctypes.byref(node)
+        if last is None or is_early:
+            device.call(name, to_node, self._handle, None, 0, *arguments)
+        else:
+            device.call(name, to_node, self._handle, ctypes.byref(last), 1, *arguments)
+        if is_early:
+            device.call(DEPENDENCIES, self._handle, ctypes.byref(last), to_node, _EARLY, 1)
         self._last, self._follows_kernel = node, False
         return node
 

@@ -32,27 +32,33 @@ class TensorMap:
     __slots__ = ("_device", "_fixed", "_room", "_start_bytes", "address", "parameters")
 
     def __init__(
-        self, device: DeviceContext, row: Map, known: dict[Any, Any] | None = None
+        self, device: DeviceContext, row: Map, known: dict[int, Any] | None = None
     ) -> None:
-        """known: what maps of equal shapes share, by shape; more is added."""
+        """known: what maps of one row share, by its `id`; more is added."""
         self._device = device
-        self._room = (ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES))()
+        self._room = _ROOM()
         base = ctypes.addressof(self._room)
         self.address = base + -base % MAP_ALIGNMENT_BYTES
         self._start_bytes = row.start * MAP_ITEMSIZES[row.dtype]
         self.parameters: tuple[Any, ...] = (self, *row.shape, *row.strides)
-        key = row.dtype, row.shape, row.strides, row.box, row.swizzle_bytes
-        fixed = None if known is None else known.get(key)
+        fixed = None if known is None else known.get(id(row))
         self._fixed = fixed or _encoding(row)
         if known is not None:
-            known[key] = self._fixed
+            known[id(row)] = self._fixed
 
     def aim(self, address: int) -> None:
         """Write the map of the memory at a device address; raises `CudaError`."""
+        with self._device.current():  # the driver asks for a context, whatever the memory
+            self.write(address)
+
+    def write(self, address: int) -> None:
+        """The same, where the context is current already."""
         before, behind = self._fixed
         place = address + self._start_bytes
-        with self._device.current():  # the driver asks for a context, whatever the memory
-            self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
+        self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
+
+
+_ROOM = ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES)
 
 
 def _encoding(row: Map) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -97,19 +103,27 @@ class Arguments:
 
     __slots__ = ("_maps", "_pointers", "address", "slots")
 
-    def __init__(self, values: Sequence[int | TensorMap]) -> None:
-        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature."""
+    def __init__(
+        self, values: Sequence[int | TensorMap], maps: Sequence[TensorMap] | None = None
+    ) -> None:
+        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature.
+
+        maps: those among the values, where the caller knows them.
+        """
+        if maps is None:
+            maps = [value for value in values if not isinstance(value, int)]
+        self._maps = maps  # their memory
         count = len(values)
-        self._maps = {at: value for at, value in enumerate(values) if not isinstance(value, int)}
         numbers: Any = values
-        if self._maps:
-            numbers = [value if isinstance(value, int) else 0 for value in values]
-        self.slots = (ctypes.c_int64 * max(count, 1))(*numbers)
+        if maps:
+            numbers = [value if type(value) is int else 0 for value in values]
+        room = ctypes.c_int64 * max(count, 1)
+        self.slots = room(*numbers)
         base = ctypes.addressof(self.slots)
-        places = list(range(base, base + 8 * count, 8))
-        for at, value in self._maps.items():
-            places[at] = value.address
-        self._pointers = (ctypes.c_void_p * max(count, 1))(*places)
+        self._pointers = room(*range(base, base + 8 * count, 8))
+        for at, value in enumerate(values) if maps else ():
+            if isinstance(value, TensorMap):
+                self._pointers[at] = value.address
         self.address = ctypes.addressof(self._pointers)
 
 

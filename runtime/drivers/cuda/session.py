@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from ...bundle.plan_parts import Argument
     from ...bundle.torch_calls import TorchCall
     from ...errors import InputError
     from .arena import Arena, Shared
@@ -160,33 +161,37 @@ class CudaSession:
 
     def _add_launches(self, graph: LaunchGraph, launches: Sequence[Launch]) -> Patches:
         """One node a launch; for each input and output: what takes its address, and the node."""
-        code, takes, index = self._code, self._takes(), self._code.address_index
+        code, index = self._code, self._code.address_index
+        addresses = _Addresses(self._takes())
+        changing = {
+            place for launch in launches for place in launch.args if place[0] in PATCHED
+        }  # from call to call
         patches: Patches = [[] for _ in code.sizes]
         scratch = self._open_arena.scratch
-        known: dict[Any, Any] = {}  # layers have maps of equal shapes
+        known: dict[int, Any] = {}  # launches of one use share their maps
         for launch in launches:
-            values: list[Any] = [takes[space](value) for space, value in launch.args]
-            numbers = {
-                at: number
-                for at, (space, value) in enumerate(launch.args)
-                if space in PATCHED and (number := index(space, value)) is not None
-            }
-            maps = [(row.argument, TensorMap(code.gpu, row, known)) for row in launch.maps]
-            for at, tensor_map in maps:
-                if at not in numbers:
-                    tensor_map.aim(values[at])
-            function, image = code.functions[launch.kernel], code.image(launch.kernel)
-            for _, tensor_map in maps:
+            args = launch.args
+            values: list[Any] = [addresses[place] for place in args]
+            numbers: dict[int, int] = {}
+            if not changing.isdisjoint(args):
+                found = ((at, index(*place)) for at, place in enumerate(args))
+                numbers = {at: number for at, number in found if number is not None}
+            maps = [TensorMap(code.gpu, row, known) for row in launch.maps]
+            for row, tensor_map in zip(launch.maps, maps, strict=True):
+                if row.argument not in numbers:
+                    tensor_map.write(values[row.argument])
                 values += tensor_map.parameters
             # Triton's own two come last: scratch of each program, and no profile.
-            arguments = Arguments([*values, scratch, 0])
+            values += scratch, 0
+            function, image = code.functions[launch.kernel], code.image(launch.kernel)
+            arguments = Arguments(values, maps)
             is_programmatic = image.is_programmatic and code.has_programmatic_launch
             node = graph.kernel(function, launch.grid, image.threads, arguments, is_programmatic)
             for at, number in numbers.items():
                 patches[number].append((partial(arguments.slots.__setitem__, at), node))
-            for at, tensor_map in maps:
-                if at in numbers:
-                    patches[numbers[at]].append((tensor_map.aim, node))
+            for row, tensor_map in zip(launch.maps, maps, strict=True):
+                if row.argument in numbers:
+                    patches[numbers[row.argument]].append((tensor_map.aim, node))
         return patches
 
     def _fixed_value(self, space: str, value: int | str) -> int:
@@ -347,6 +352,19 @@ class CudaSession:
             found = self.checks.close()
         if self._own is not None:
             self._own.close()
+        return found
+
+
+class _Addresses(dict["Argument", int]):
+    """What the places of memory that a plan names are in a session, each found once."""
+
+    def __init__(self, takes: dict[str, Callable[[Any], int]]) -> None:
+        self._takes = takes
+
+    def __missing__(self, place: Argument) -> int:
+        """By the function of its space."""
+        space, value = place
+        found = self[place] = self._takes[space](value)
         return found
 
 
