@@ -48,6 +48,7 @@ class Variant(Record):
 
 
 VARIANT = Fields(Variant)
+FIXED = (int, str)  # types of values that are the same at all sizes
 
 
 class LaunchPlan(Record):
@@ -136,23 +137,24 @@ class Shared:
         """The steps, without the launches that fill a tensor without elements; raises
         `Refused`."""
         found: list[Step] = []
+        place = self._place
         for step in steps:
             if not isinstance(step, Launch):
                 found.append(STEP.at(step, self._number))
                 continue
             use = self.use(step)
-            if not use.is_empty:
-                args = tuple(map(self._place, step.args))
-                is_same = use.is_same and args == step.args
-                made = step if is_same else Launch(step.kernel, use.grid, args, use.maps, step.use)
-                found.append(made)
+            if use.is_empty:
+                continue
+            args = tuple([each if type(each[1]) in FIXED else place(each) for each in step.args])
+            is_same = use.is_same and args == step.args
+            made = step if is_same else Launch(step.kernel, use.grid, args, use.maps, step.use)
+            found.append(made)
         return found
 
     def _place(self, place: Argument) -> Argument:
-        """A place of memory, or a number that is passed, at the call's sizes."""
+        """A place of memory, or a number that is passed, whose formula is read for the sizes."""
         space, value = place
-        if not isinstance(value, Extent):
-            return place
+        assert isinstance(value, Extent)
         key = space, value.index
         found = self._places.get(key)
         if found is None:

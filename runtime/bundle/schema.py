@@ -390,7 +390,8 @@ class Fields(Schema):
         self._featured = {name: row for name, row in declared.items() if row.feature}
         self._reads = [(name, row.read) for name, row in self.fields.items()]
         self._names = {*self.fields, tag} - {""}
-        self._ats = [(name, row.at) for name, row in self.fields.items() if row.has_numbers]
+        numbered = enumerate(self.fields.values())
+        self._ats = [(place, row.at) for place, row in numbered if row.has_numbers]
         self._tag = tag
         self._is_named = bool(fields or self._featured)
         self.has_numbers = bool(self._ats)
@@ -453,21 +454,22 @@ class Fields(Schema):
         return tree
 
     def at(self, value: Any, number: Numbering) -> Any:
-        changed = {}
-        name = ""
-        try:
-            for name, verb in self._ats:
-                old = getattr(value, name)
-                new = verb(old, number)
-                if new is not old:
-                    changed[name] = new
-        except Refused as error:
-            raise error.inside(name) from None
-        if not changed:
+        if not self._ats:
             return value
-        if len(changed) < len(self.fields):
-            changed = {name: changed.get(name, getattr(value, name)) for name in self.fields}
-        return self._of(changed)
+        values = [getattr(value, name) for name in self.fields]
+        is_same, place = True, 0
+        try:
+            for place, verb in self._ats:
+                old = values[place]
+                values[place] = new = verb(old, number)
+                is_same = is_same and new is old
+        except Refused as error:
+            raise error.inside(list(self.fields)[place]) from None
+        if is_same:
+            return value
+        if self._is_named:
+            return self.type(**dict(zip(self.fields, values, strict=True)))
+        return self.type(*values)
 
 
 class Union(Schema):

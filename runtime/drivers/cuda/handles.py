@@ -97,34 +97,44 @@ PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 class Arguments:
     """The parameters of a launch: 8-byte slots, and the array of pointers that CUDA takes.
 
-    slots: ctypes c_int64 array, which may be written between launches; a parameter of four bytes
-    takes the low half, the slot of a tensor map is not used. address: of the array of pointers.
+    slots: ctypes c_int64 array, which may be written between launches; those of this launch begin
+    at number `start`. A parameter of four bytes takes the low half, the slot of a tensor map is not
+    used. address: of the array of pointers.
     """
 
-    __slots__ = ("_maps", "_pointers", "address", "slots")
+    __slots__ = ("_kept", "address", "slots", "start")
+    slots: Any
+    start: int
+    address: int
+    _kept: Any  # what the pointers lie in, and tensor maps
 
-    def __init__(
-        self, values: Sequence[int | TensorMap], maps: Sequence[TensorMap] | None = None
-    ) -> None:
-        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature.
+    def __init__(self, values: Sequence[int | TensorMap]) -> None:
+        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature."""
+        (found,) = self.several([values])
+        for name in self.__slots__:
+            setattr(self, name, getattr(found, name))
 
-        maps: those among the values, where the caller knows them.
-        """
-        if maps is None:
-            maps = [value for value in values if not isinstance(value, int)]
-        self._maps = maps  # their memory
-        count = len(values)
-        numbers: Any = values
-        if maps:
-            numbers = [value if type(value) is int else 0 for value in values]
-        room = ctypes.c_int64 * max(count, 1)
-        self.slots = room(*numbers)
-        base = ctypes.addressof(self.slots)
-        self._pointers = room(*range(base, base + 8 * count, 8))
-        for at, value in enumerate(values) if maps else ():
-            if isinstance(value, TensorMap):
-                self._pointers[at] = value.address
-        self.address = ctypes.addressof(self._pointers)
+    @classmethod
+    def several(cls, rows: Sequence[Sequence[int | TensorMap]]) -> list[Arguments]:
+        """Those of several launches, in one block of memory."""
+        values: list[Any] = [value for row in rows for value in row]
+        maps = [(at, value) for at, value in enumerate(values) if type(value) is TensorMap]
+        for at, _ in maps:
+            values[at] = 0
+        room = ctypes.c_int64 * max(len(values), 1)
+        slots = room(*values)
+        base = ctypes.addressof(slots)
+        pointers = room(*range(base, base + 8 * len(values), 8))
+        for at, tensor_map in maps:
+            pointers[at] = tensor_map.address
+        found, start, address = [], 0, ctypes.addressof(pointers)
+        for row in rows:
+            each = cls.__new__(cls)
+            each._kept = pointers, maps
+            each.slots, each.start, each.address = slots, start, address + 8 * start
+            start += len(row)
+            found.append(each)
+        return found
 
 
 class _Owned:

@@ -163,35 +163,36 @@ class CudaSession:
         """One node a launch; for each input and output: what takes its address, and the node."""
         code, index = self._code, self._code.address_index
         addresses = _Addresses(self._takes())
-        changing = {
-            place for launch in launches for place in launch.args if place[0] in PATCHED
-        }  # from call to call
         patches: Patches = [[] for _ in code.sizes]
-        scratch = self._open_arena.scratch
+        ends = self._open_arena.scratch, 0  # Triton's own: scratch of each program, no profile
+        rows: list[list[Any]] = []
+        aimed: list[list[tuple[int, TensorMap]]] = []  # the maps of each launch
         known: dict[int, Any] = {}  # launches of one use share their maps
         for launch in launches:
-            args = launch.args
-            values: list[Any] = [addresses[place] for place in args]
-            numbers: dict[int, int] = {}
-            if not changing.isdisjoint(args):
-                found = ((at, index(*place)) for at, place in enumerate(args))
-                numbers = {at: number for at, number in found if number is not None}
-            maps = [TensorMap(code.gpu, row, known) for row in launch.maps]
-            for row, tensor_map in zip(launch.maps, maps, strict=True):
-                if row.argument not in numbers:
+            values: list[Any] = [addresses[place] for place in launch.args]
+            maps = []
+            for row in launch.maps:
+                tensor_map = TensorMap(code.gpu, row, known)
+                if launch.args[row.argument] not in addresses.changing:
                     tensor_map.write(values[row.argument])
                 values += tensor_map.parameters
-            # Triton's own two come last: scratch of each program, and no profile.
-            values += scratch, 0
+                maps.append((row.argument, tensor_map))
+            values += ends
+            rows.append(values)
+            aimed.append(maps)
+        for launch, maps, arguments in zip(launches, aimed, Arguments.several(rows), strict=True):
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
-            arguments = Arguments(values, maps)
             is_programmatic = image.is_programmatic and code.has_programmatic_launch
             node = graph.kernel(function, launch.grid, image.threads, arguments, is_programmatic)
-            for at, number in numbers.items():
-                patches[number].append((partial(arguments.slots.__setitem__, at), node))
-            for row, tensor_map in zip(launch.maps, maps, strict=True):
-                if row.argument in numbers:
-                    patches[numbers[row.argument]].append((tensor_map.aim, node))
+            if addresses.changing.isdisjoint(launch.args):
+                continue
+            for at, place in enumerate(launch.args):
+                number = index(*place)
+                if number is not None:
+                    take = partial(arguments.slots.__setitem__, arguments.start + at)
+                    own = [tensor_map.aim for argument, tensor_map in maps if argument == at]
+                    patches[number].append((take, node))
+                    patches[number] += [(aim, node) for aim in own]
         return patches
 
     def _fixed_value(self, space: str, value: int | str) -> int:
@@ -356,14 +357,22 @@ class CudaSession:
 
 
 class _Addresses(dict["Argument", int]):
-    """What the places of memory that a plan names are in a session, each found once."""
+    """What the places of memory that a plan names are in a session, each found once.
+
+    changing: those of inputs and outputs, whose addresses a call brings; they are 0 here.
+    """
+
+    __slots__ = ("_takes", "changing")
 
     def __init__(self, takes: dict[str, Callable[[Any], int]]) -> None:
         self._takes = takes
+        self.changing: set[Argument] = set()
 
     def __missing__(self, place: Argument) -> int:
         """By the function of its space."""
         space, value = place
+        if space in PATCHED:
+            self.changing.add(place)
         found = self[place] = self._takes[space](value)
         return found
 
