@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEPENDENCIES = "cuGraphAddDependencies_v2"
 # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
-_EARLY = ctypes.byref(Edge(from_port=1, type=1))
+_PROGRAMMATIC = ctypes.byref(Edge(from_port=1, type=1))
 
 
 class LaunchGraph:
@@ -102,14 +102,15 @@ class LaunchGraph:
             with self:
                 return self._add(name, *arguments, is_programmatic=is_programmatic)
         node, device = ctypes.c_void_p(), self._device
-        is_early = is_programmatic and self._follows_kernel and DEPENDENCIES in device.functions
+        if not self._follows_kernel or DEPENDENCIES not in device.functions:
+            is_programmatic = False
         last, to_node = self._last, ctypes.byref(node)
-        if last is None or is_early:
+        if last is None or is_programmatic:
             device.call(name, to_node, self._handle, None, 0, *arguments)
         else:
             device.call(name, to_node, self._handle, ctypes.byref(last), 1, *arguments)
-        if is_early:
-            device.call(DEPENDENCIES, self._handle, ctypes.byref(last), to_node, _EARLY, 1)
+        if is_programmatic:
+            device.call(DEPENDENCIES, self._handle, ctypes.byref(last), to_node, _PROGRAMMATIC, 1)
         self._last, self._follows_kernel = node, False
         return node
 
