@@ -40,6 +40,8 @@ ISA_FEATURES = {
 }
 CHUNKS_PER_THREAD = 16
 ALIGNMENT_BYTES = 64
+# A launch: function, slots, grid, programs, programs of a chunk, chunks; the executor's own behind.
+_LAUNCH = struct.Struct(f"<QQ3i3i{abi.LAUNCH_BYTES - 40}x")
 
 
 def features() -> frozenset[str]:
@@ -411,7 +413,10 @@ class _Layout:
         """Fill launches, arguments and patches; how many workers the stretch keeps busy."""
         executable, base = self._executable, memory.control
         threads, address_of = executable.threads, memory.resolver(executable.weights)
-        slot, patch, parallel = base + self._arguments, base + self._patches, False
+        slot, parallel = base + self._arguments, False
+        records: list[bytes] = []
+        values: list[int] = []  # of the slots; 0 for what a patch brings
+        patches: list[int] = []  # address and number of each
         for index, (step, native) in enumerate(self._steps):
             grid = step.grid if native is None else (step.tiles, 1, 1)
             if native is None:
@@ -420,40 +425,46 @@ class _Layout:
                 function = executable.library.address_of(SYMBOL)
             programs, chunk, chunks = split_programs(grid, threads)
             parallel = parallel or chunks > 1
-            record = struct.pack("<QQ3i3i", function, slot, *grid, programs, chunk, chunks)
-            ctypes.memmove(base + self._launches + index * abi.LAUNCH_BYTES, record, len(record))
+            records.append(_LAUNCH.pack(function, slot, *grid, programs, chunk, chunks))
             arguments = _arguments(step)
-            slots = [slot + 8 * number for number in range(len(arguments))]
+            own = [0] * max(1, len(arguments))
             if native is not None:
-                slots = self._write_frame(base, index, slot, threads if chunks == 1 else 1)
-            for own, (space, value) in zip(slots, arguments, strict=True):
+                frame, slots = self._frame(base, index, threads if chunks == 1 else 1)
+                own[0] = frame
+            for at, (space, value) in enumerate(arguments):
                 number = self._address_index(space, value)
-                if number is None:
-                    fixed = int(value) if space == "int" else address_of(space, value)
-                    _write(own, "<q", fixed)  # type: ignore[arg-type]  # memory that stays
+                if number is not None:
+                    patches += (slot + 8 * at if native is None else slots[at], number)
+                    continue
+                fixed: Any = int(value) if space == "int" else address_of(space, value)
+                if native is None:
+                    own[at] = fixed
                 else:
-                    _write(patch, "<Qq", own, number)
-                    patch += abi.PATCH_BYTES
-            slot += 8 * max(1, len(arguments))
+                    _write(slots[at], "<q", fixed)
+            values += own
+            slot += 8 * len(own)
+        _write_all(base + self._launches, b"".join(records))
+        _write_all(base + self._arguments, struct.pack(f"<{len(values)}q", *values))
+        _write_all(base + self._patches, struct.pack(f"<{len(patches)}q", *patches))
         workers = threads - 1 if parallel else 0
-        session, patches = base + self.start, (patch - base - self._patches) // abi.PATCH_BYTES
+        session = base + self.start
         _write(session + abi.SESSION_POOL, "<Q", process_pool().address)
         _write(session + abi.SESSION_LAUNCHES, "<Qq", base + self._launches, len(self._steps))
         _write(session + abi.SESSION_SCRATCH, "<Qq", memory.scratch, memory.stride)
         _write(session + abi.SESSION_WORKERS, "<ii", workers, int(parallel))
-        _write(session + abi.SESSION_PATCHES, "<Qq", base + self._patches, patches)
+        _write(session + abi.SESSION_PATCHES, "<Qq", base + self._patches, len(patches) // 2)
         _write(session + abi.SESSION_ADDRESSES, "<Q", base)
         return workers
 
-    def _write_frame(self, base: int, index: int, slot: int, threads: int) -> list[int]:
-        """The frame of a native step, its one argument; where its tensors' addresses belong."""
+    def _frame(self, base: int, index: int, threads: int) -> tuple[int, list[int]]:
+        """Fill the frame of a native step; its address, which is the one argument, and where its
+        tensors' addresses belong."""
         native, start = self._frames[index]
         number = list(self._frames).index(index) + 1
         failed = base + self.start + abi.SESSION_FAILED
         native.write(base + start, failed, number, threads, native.state())
-        _write(slot, "<Q", base + start)
         data = base + start
-        return [data + native.layout.data(at) for at in range(len(native.launch.tensors))]
+        return data, [data + native.layout.data(at) for at in range(len(native.launch.tensors))]
 
     def _address_index(self, space: str, value: int | str) -> int | None:
         """The index into the session's addresses of an argument that changes from call to call."""
@@ -483,5 +494,8 @@ def aligned(nbytes: int) -> int:
 
 
 def _write(address: int, layout: str, *values: int) -> None:
-    record = struct.pack(layout, *values)
+    _write_all(address, struct.pack(layout, *values))
+
+
+def _write_all(address: int, record: bytes) -> None:
     ctypes.memmove(address, record, len(record))
