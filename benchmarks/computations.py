@@ -1,108 +1,195 @@
-"""Single computations beside eager and torch.compile: orders, extremes, running sums, statistics.
+"""Single computations beside eager and torch.compile: orders, statistics, products, images.
 
-    python -m benchmarks.computations [--rounds 7] [--page docs/computations.md]
+    python -m benchmarks.computations [WORD…] [--rounds 7] [--threads 1] [--peer eager …]
+                                      [--page docs/computations.md]
 
-Each contender in a process of its own, in turns, with as many threads as the machine has cores;
-medians. `-` where a contender fails.
+Cases (`computation_cases.py`) whose name has one of the words, or whose group is named so; all
+without. The contenders lie in one process and take turns, with inputs that are drawn anew; each
+result is compared with eager's in f64. Ratios are medians over the rounds of the processor time of
+the best peer by ours, which counts no time that other programs took.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
+import os
+import statistics
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from aotc.aot.cli.contest import contest
-from benchmarks import machine
-from benchmarks.report import table
-
-PEERS = ("eager", "compile")
-SECONDS_A_TURN = 0.2
-
-# What is computed, of which tensors.
-CASES: dict[str, tuple[str, str]] = {
-    "top 50 of 3 × 5,000, softmax": (
-        "values, places = torch.topk(x, 50)\n    return values.softmax(-1), places",
-        "torch.randn(3, 5000)",
-    ),
-    "top 50 of 1 × 150,000": ("return torch.topk(x, 50)", "torch.randn(1, 150_000)"),
-    "top 8 of 64 × 1,024": ("return torch.topk(x, 8)", "torch.randn(64, 1024)"),
-    "top 2 of 4,096 × 64": ("return torch.topk(x, 2)", "torch.randn(4096, 64)"),
-    "sort of 3 × 5,000": ("return torch.sort(x)", "torch.randn(3, 5000)"),
-    "sort of 64 × 512": ("return torch.sort(x)", "torch.randn(64, 512)"),
-    "argsort of 1 × 100,000": ("return torch.argsort(x)", "torch.randn(1, 100_000)"),
-    "stable sort of 16 × 4,096 i64": (
-        "return torch.sort(x, dim=-1, stable=True)",
-        "torch.randint(0, 1000, (16, 4096))",
-    ),
-    "median of 8 × 4,096": ("return torch.median(x, -1)", "torch.randn(8, 4096)"),
-    "7th of 8 × 4,096": ("return torch.kthvalue(x, 7)", "torch.randn(8, 4096)"),
-    "sampling by the top 0.9 of 3 × 5,000": (
-        "values, places = torch.sort(x, descending=True)\n"
-        "    shares = values.softmax(-1).cumsum(-1)\n"
-        "    return torch.where(shares < 0.9, values, -1e9), places",
-        "torch.randn(3, 5000)",
-    ),
-    "argmax of 3 × 50,000": ("return x.argmax(-1)", "torch.randn(3, 50_000)"),
-    "running sum of 3 × 300,007": ("return x.cumsum(-1)", "torch.randn(3, 300_007)"),
-    "running sum of 3,000 × 100 along 0": ("return x.cumsum(0)", "torch.randn(3000, 100)"),
-    "running product of 3 × 300,007": ("return x.cumprod(-1)", "torch.randn(3, 300_007)"),
-    "running log of sums of 3 × 300,007": ("return x.logcumsumexp(-1)", "torch.randn(3, 300_007)"),
-    "running maximum of 3 × 300,007": ("return x.cummax(-1)", "torch.randn(3, 300_007)"),
-    "mean, deviation, extremes of 3 × 300,007": (
-        "return x.mean(-1), x.std(-1), x.amax(-1), x.amin(-1)",
-        "torch.randn(3, 300_007)",
-    ),
-    "softmax of 3 × 300,007": ("return x.softmax(-1)", "torch.randn(3, 300_007)"),
-}
-SPEC = """
 import torch
 
-def model(x):
-    {body}
+from aotc.aot.build import BuildOptions, build
+from aotc.aot.cli.contender import load_model
+from aotc.runtime import load
+from benchmarks import machine
+from benchmarks.computation_cases import CASES, GROUPS, Case
+from benchmarks.report import table
 
-example_inputs = ({inputs},)
-"""
+PEERS = {"eager": "eager", "compile": "torch.compile"}
+TURN_SECONDS = 0.03
+MINIMAL_CALLS = 3
+PAUSE_SECONDS = 0.25  # with several threads: those of a peer wait actively for a while
+WARMUP_CALLS = 3
+Call = Callable[[], Any]
 
 
-def measure(body: str, inputs: str, rounds: int) -> list[float | None]:
-    """Microseconds a call of aotc and of each peer, the median; None for one that fails."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One case. microseconds: of a call, by the clock; ratio: the best peer's processor time by
+    ours; error: our largest difference from f64, in units of eager's, at least f32's rounding."""
+
+    microseconds: dict[str, float]
+    ratio: float
+    error: float
+
+    def cells(self, kinds: Sequence[str]) -> list[str]:
+        """Its cells of the table."""
+        times = [f"{self.microseconds[k]:,.0f}" if k in self.microseconds else "-" for k in kinds]
+        return [*times, f"{self.ratio:.2f}×"]
+
+
+def measure(case: Case, peers: Sequence[str], rounds: int, threads: int) -> Found:
+    """Builds the case, compares its result, and lets the contenders take turns."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as name:
         spec, bundle = Path(name, "computation.py"), Path(name, "bundle")
-        spec.write_text(SPEC.format(body=body, inputs=inputs))
-        command = [sys.executable, "-m", "aotc.aot.cli", "build", str(spec), "-o", str(bundle)]
-        subprocess.run(command, check=True, capture_output=True)
-        found = contest(bundle, str(spec), ("aotc", *PEERS), rounds, SECONDS_A_TURN)
-        return [each.median_us if each.times_us else None for each in found]
+        spec.write_text(case.spec())
+        cache = Path(os.environ.get("AOTC_CACHE_DIR") or Path(name, "cache"))
+        build(str(spec), bundle, ["cpu"], BuildOptions(cache))
+        model, arguments, _ = load_model(str(spec), "cpu")
+        with load(bundle, threads=threads) as program:
+            calls: dict[str, Call] = {"aotc": lambda: program(*arguments)}
+            if "eager" in peers:
+                calls["eager"] = lambda: model(*arguments)
+            if "compile" in peers:
+                compiled = torch.compile(model)
+                calls["compile"] = lambda: compiled(*arguments)
+            error = _error(calls["aotc"](), model, arguments)
+            seconds = _take_turns(calls, rounds, threads)
+    ratios = [
+        min(row[peer][1] for peer in peers if peer in row) / row["aotc"][1] for row in seconds
+    ]
+    clock = {kind: statistics.median(row[kind][0] for row in seconds) * 1e6 for kind in calls}
+    return Found(clock, statistics.median(ratios), error)
+
+
+def _take_turns(
+    calls: dict[str, Call], rounds: int, threads: int
+) -> list[dict[str, tuple[float, float]]]:
+    """Seconds of a call in each round: by the clock, the median, and of the processor, the mean."""
+    counts = {}
+    for kind in [*calls]:
+        try:
+            for _ in range(WARMUP_CALLS):
+                calls[kind]()
+        except Exception as error:  # a peer that does not take this
+            print(f"{kind}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+            del calls[kind]
+            continue
+        start = time.perf_counter()
+        calls[kind]()
+        took = time.perf_counter() - start
+        counts[kind] = max(MINIMAL_CALLS, int(TURN_SECONDS / max(took, 1e-7)))
+    found = []
+    for turn in range(rounds):
+        row = {}
+        for kind in [*calls][:: -1 if turn % 2 else 1]:
+            if threads != 1:
+                time.sleep(PAUSE_SECONDS)
+            row[kind] = _turn(calls[kind], counts[kind])
+        found.append(row)
+    return found
+
+
+def _turn(call: Call, count: int) -> tuple[float, float]:
+    times = []
+    call()  # its inputs into the cache again
+    before = time.process_time()
+    for _ in range(count):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), (time.process_time() - before) / count
+
+
+def _error(ours: Any, model: Any, arguments: Sequence[torch.Tensor]) -> float:
+    """How far our floating-point results are from f64's, relative to how far eager's are."""
+    wide = [a.double() if a.is_floating_point() else a for a in arguments]
+    theirs = _leaves(model(*arguments))
+    module = isinstance(model, torch.nn.Module)
+    exact = _leaves(model.double()(*wide) if module else model(*wide))
+    if module:
+        model.float()
+    worst = 0.0
+    for one, other, true in zip(_leaves(ours), theirs, exact, strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            raise AssertionError(f"{one.dtype} {one.shape}, eager {other.dtype} {other.shape}")
+        if not one.is_floating_point() or not one.numel():
+            continue
+        scale = true.abs().max().item() or 1.0
+        step = torch.finfo(one.dtype).eps * scale
+        away = [(each.double() - true.double()).abs().max().item() for each in (one, other)]
+        worst = max(worst, away[0] / max(away[1], step))
+    return worst
+
+
+def _leaves(result: Any) -> list[torch.Tensor]:
+    return list(torch.utils._pytree.tree_leaves(result))
+
+
+def chosen(words: Sequence[str]) -> list[str]:
+    """The cases that the words name."""
+    named = {name for word in words for name in GROUPS.get(word, ())}
+    some = [w for w in words if w not in GROUPS]
+    return [n for n in CASES if not words or n in named or any(w in n for w in some)]
 
 
 def main() -> None:
-    """Measure every case and print the table, or write the page."""
+    """Measure the cases and print the table, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--peer", action="append", choices=tuple(PEERS))
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
-    rows = []
-    for name, (body, inputs) in CASES.items():
-        ours, *theirs = measure(body, inputs, given.rounds)
-        assert ours is not None
-        best = min(each for each in theirs if each is not None)
-        times = ["-" if each is None else f"{each:,.0f}" for each in (ours, *theirs)]
-        rows.append([name, *times, f"{best / ours:.2f}×"])
-        print(" | ".join(rows[-1]), flush=True)
-    heads = ("computation", "aotc, µs", "eager, µs", "torch.compile, µs", "best of these / aotc")
+    torch.set_num_threads(given.threads)
+    torch.set_grad_enabled(False)
+    peers = given.peer or [*PEERS]
+    kinds, rows = ["aotc", *peers], []
+    for name in chosen(given.words):
+        try:
+            found = measure(CASES[name], peers, given.rounds, given.threads)
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+            continue
+        rows.append([name, *found.cells(kinds)])
+        away = "" if found.error <= 2 else f" | error {found.error:.1f}"
+        print(" | ".join(rows[-1]) + away, flush=True)
+    heads = ["computation", "aotc, µs", *(f"{PEERS[p]}, µs" for p in peers), "best of these / aotc"]
+    if given.page is not None:
+        given.page.write_text(_page(heads, rows, given))
+
+
+def _page(heads: Sequence[str], rows: list[list[str]], given: argparse.Namespace) -> str:
     facts = machine.facts()
-    text = (
+    threads = "1 thread" if given.threads == 1 else f"{given.threads} threads"
+    return (
         "# Single computations on the CPU\n\n"
-        "What is neither a product nor a chain of arithmetic, and where eager torch has kernels of "
-        "its own; medians. Written by\n"
+        "Each by itself, with what a call of it costs: times are medians by the clock, the last "
+        "column is the median of the\nprocessor time of the best peer by ours, round by round. "
+        "Written by\n"
         "`python -m benchmarks.computations --page docs/computations.md`.\n\n"
-        f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, {facts['versions']}:\n\n"
+        f"{facts['date']}, {facts['processor']}, {threads}, {facts['versions']}:\n\n"
         f"{table(heads, rows)}\n"
     )
-    print(text) if given.page is None else given.page.write_text(text)
 
 
 if __name__ == "__main__":

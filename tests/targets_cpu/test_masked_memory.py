@@ -38,3 +38,25 @@ def test_masked_accesses_have_legal_widths(row, pointer):
     assert widest <= ISAS[row].widest_masked_bits
     if (row, pointer) == ("x86-64-v3", "*fp64"):
         assert {(kind, count) for kind, count, _ in found} == {("load", "4"), ("store", "4")}
+
+
+BLOCKS = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(a, out, n):
+    x = tl.program_id(0) * 64 + tl.arange(0, 64)
+    tl.store(out + x, tl.load(a + x, mask=x < n), mask=x < n)
+"""
+
+
+@pytest.mark.parametrize(("row", "is_cut"), [("x86-64-v3", True), ("x86-64-v4", False)])
+def test_whole_vectors_need_no_mask_where_masks_are_slow(row, is_cut):
+    kernel = toolchain.load_kernel(BLOCKS, "kernel")
+    ttir = toolchain.ttir_text(kernel, [("a", "*fp32"), ("out", "*fp32"), ("n", "i32")], {})
+    text = lower(ttir, ISAS[row], no_alias=True).llvm_ir
+    lines = [line.strip() for line in text.splitlines()]
+    stores = [line for line in lines if line.startswith("store <")]
+    assert len(stores) == is_cut
+    assert sum("@llvm.masked.store" in line for line in lines) == 1

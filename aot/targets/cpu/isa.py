@@ -20,6 +20,9 @@ class Isa:
     widest_masked_bits: int
     """Wider reads and writes with a mask become several of these: where LLVM splits one and knows
     half of its mask to be false, it may leave that mask out (Triton 3.6, without AVX-512)."""
+    cuts_loops: bool = False
+    """Whether loops with a mask take whole vectors first: masked writes of AVX2 take a dozen
+    cycles on some processors."""
     processor: str = ""
     """LLVM's name of the processor, if not the row's own."""
     features: tuple[str, ...] = ()
@@ -54,7 +57,14 @@ NARROW = ("avx512bf16", "avx512vnni")
 ISAS = {
     row.name: row
     for row in (
-        Isa("x86-64-v3", lanes=8, tile_rows=6, tile_vectors=2, widest_masked_bits=256),
+        Isa(
+            "x86-64-v3",
+            lanes=8,
+            tile_rows=6,
+            tile_vectors=2,
+            widest_masked_bits=256,
+            cuts_loops=True,
+        ),
         AVX512,
         replace(
             AVX512,

@@ -201,7 +201,7 @@ def chunks(
     cuts: Sequence[Conjunct],
     body: Callable[[Int, Sequence[Conjunct]], None],
 ) -> None:
-    """One loop over `size` elements, a vector at a time: full chunks, then a masked rest."""
+    """Loops over `size` elements, a vector at a time: full chunks, then a masked rest."""
     width = kernel.lanes.width
     lane = Linear((), 1) if width > 1 else Linear()
     constants = [cut.bound.upper.constant for cut in cuts]
@@ -218,16 +218,21 @@ def chunks(
         body(Int("i32", Linear(), lane), [])
     else:
         upper_operand, may_skip = limit(kernel, cuts, size)
-        exact = cuts if end_at_multiples(cuts, width) else []
-        _chunk_loop(kernel, upper_operand, exact, lane, body, may_skip=may_skip)
+        is_exact, start = end_at_multiples(cuts, width), None
+        if not is_exact and width > 1 and kernel.isa.cuts_loops:
+            start = kernel.writer.emit(f"and {upper_operand}, {-width}", "i32", [upper_operand])
+            _chunk_loop(kernel, start, cuts, lane, body, may_skip=may_skip)
+        exact = cuts if is_exact else []
+        _chunk_loop(kernel, upper_operand, exact, lane, body, may_skip=may_skip, lower=start)
 
 
 def _chunk_loop(
     kernel: Kernel, upper: Operand, cuts: Sequence[Conjunct], lane: Linear,
     body: Callable[[Int, Sequence[Conjunct]], None], *, may_skip: bool,
+    lower: Operand | None = None,
 ) -> None:  # fmt: skip
     width = kernel.lanes.width
-    with kernel.writer.loop(upper, width, may_skip=may_skip) as loop:
+    with kernel.writer.loop(upper, width, lower=lower, may_skip=may_skip) as loop:
         base = kernel.lanes.atom(loop.counter, "i32", width, natural=True).base
         body(Int("i32", base, lane), cuts)
 
