@@ -222,7 +222,12 @@ class _MatmulWriter:
         needs_mask = walk.is_padded or (self.has_tail["k"] and not walk.is_split)
         if needs_mask:
             kernel_file.write_mask(self.body, side.inner, self.masks)
+        # The panels of packed weights are padded with zeros: all of their columns may be read.
+        is_panel = self.root_op.kind == "matmul_packed" and side.need.node in self.group.reads
+        mask = self.masks.pop(self.column, None) if is_panel and name == "b" else None
         value, text = self.emitter.cut_off(side.need, side.inner)
+        if mask is not None:
+            self.masks[self.column] = mask
         dtype = self.root_op.dtype
         text = as_tensor(text, dtype)
         if computed(dtype) != dtype:

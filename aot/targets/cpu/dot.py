@@ -5,7 +5,8 @@ read element by element and broadcast, the right one a row of vectors at a time.
 plain contiguous f32 loads are read where they stand (a packed weight never moves) if their rows
 follow each other closely. Rows far apart would share the few lines that the nearest cache has for
 addresses alike, and take an entry of the table of pages each; they are copied next to each other
-first, as is all that is computed, as f32.
+first, as is all that is computed, as f32. Where the masks of both operands say that nothing follows
+in the inner dimension, the loop ends there, and they are read without them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aotc.aot.targets.cpu import batched, fused_store, memory, operands, root_ops, tiles
-from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
+from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, shuffled, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
@@ -49,9 +50,17 @@ class Side(NamedTuple):
     is_paired: bool = False
     """A load of bf16 whose rows lie in pairs: a word has an element of an even row and below it one
     of the next row."""
+    cut: tiles.Conjunct | None = None
+    """The mask of a load, which holds wherever the microkernel reads."""
 
     def at(self, kernel: Kernel, index: Index) -> Operand:
         """The element, or the lanes, at an index of the operand."""
+        found: list[Operand] = []
+        cuts = () if self.cut is None else (self.cut,)
+        tiles.with_facts(kernel, cuts, index, lambda at: found.append(self._at(kernel, at)))
+        return found[0]
+
+    def _at(self, kernel: Kernel, index: Index) -> Operand:
         if self.is_paired:
             return _of_pairs(kernel, self.value, index)
         if self.buffer is None:
@@ -72,10 +81,17 @@ class Side(NamedTuple):
         return self._replace(buffer=buffer, start=start)
 
 
-def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
+def side(
+    kernel: Kernel,
+    dot: Operation,
+    rows: int,
+    *,
+    is_left: bool,
+    cut: tiles.Conjunct | None = None,
+) -> Side:
     """An operand of a product of so many rows; the left one is copied at once, if at all."""
     value = dot.operands[0 if is_left else 1]
-    found = _known(kernel, Side(value, dot.results[0].type.element))
+    found = _known(kernel, Side(value, dot.results[0].type.element, cut=cut))
     if found.buffer is not None:
         return found
     transposed = _transposed(kernel, value) if is_left else None
@@ -85,10 +101,12 @@ def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
         return source.strip(kernel, integer(0), columns)._replace(is_transposed=True)
     if not is_left and _is_paired(kernel, value, found.wide):
         return found._replace(is_direct=True, is_paired=True)
-    if value.type.element == found.wide and _is_direct(kernel, value, rows, is_left):
+    if value.type.element == found.wide and _is_direct(
+        kernel, value, rows, is_left, is_cut=cut is not None
+    ):
         return found._replace(is_direct=True)
     shape = value.type.shape or ()
-    if not is_left and _is_read_once(kernel, value, rows, shape):
+    if not is_left and _is_read_once(kernel, value, rows, shape, found.wide):
         return found._replace(is_computed=True)
     if not is_left:
         return found
@@ -126,14 +144,16 @@ def _of_pairs(kernel: Kernel, value: Value, index: Index) -> Operand:
     return lanes.cast("bitcast", words, "float")
 
 
-def _is_read_once(kernel: Kernel, value: Value, rows: int, shape: tuple[int, ...]) -> bool:
+def _is_read_once(
+    kernel: Kernel, value: Value, rows: int, shape: tuple[int, ...], wide: str
+) -> bool:
     """Whether B is computed, lanes along its rows, and one block of rows takes all of it."""
     made = value.owner
     if made is None or made.name == "tt.load" or value in kernel.pending:
         return False
     if tiles.lane_dimension(kernel, value) != 1:
         return False
-    return rows <= choose_tile(kernel, rows, shape[1], shape[0]).rows
+    return rows <= choose_tile(kernel, rows, shape[1], shape[0], wide).rows
 
 
 def _known(kernel: Kernel, operand: Side) -> Side:
@@ -156,13 +176,18 @@ def _transposed(kernel: Kernel, value: Value) -> Value | None:
     return None if is_load and source not in kernel.buffers else source
 
 
-def _is_direct(kernel: Kernel, value: Value, rows: int, is_left: bool) -> bool:
+def _is_direct(
+    kernel: Kernel, value: Value, rows: int, is_left: bool, *, is_cut: bool = False
+) -> bool:
     """Whether the operand is best read where it stands.
 
-    It is an unmasked load whose address is linear in the inner dimension; B's rows are contiguous.
+    It is a load without a mask, or one that is cut where its mask ends, whose address is linear in
+    the inner dimension; B's rows are contiguous.
     """
     load = value.owner
-    if load is None or load.name != "tt.load" or len(load.operands) > 1 or value in kernel.pending:
+    if load is None or load.name != "tt.load" or value in kernel.pending:
+        return False
+    if len(load.operands) > 1 and not is_cut:
         return False
     stride = _stride(kernel, load.operands[0], 1 if is_left else 0)
     if stride is None:
@@ -181,6 +206,35 @@ def _is_direct(kernel: Kernel, value: Value, rows: int, is_left: bool) -> bool:
         column = Int("i32", mark.base, Linear((), 1) if width > 1 else Linear())
         pointer = kernel.at(load.operands[0], (integer(0), column))
         return width == 1 or memory.is_contiguous(pointer)
+
+
+def _depth_cuts(
+    kernel: Kernel, dot: Operation
+) -> tuple[tiles.Conjunct, tiles.Conjunct] | tuple[None, None]:
+    """The masks of both operands, where they say that nothing but zeros follows from the same place
+    of the inner dimension on, and nothing else."""
+    left, right = (_depth_cut(kernel, dot.operands[place], 1 - place) for place in range(2))
+    if left is None or right is None or left.bound.upper != right.bound.upper:
+        return None, None
+    return left, right
+
+
+def _depth_cut(kernel: Kernel, value: Value, dim: int) -> tiles.Conjunct | None:
+    load = value.owner
+    if load is None or load.name != "tt.load" or kernel.guard is not None:
+        return None
+    if len(load.operands) != 3 or not is_zero(kernel, load.operands[2]):
+        return None
+    cuts = tiles.conjuncts(kernel, load.operands[1], value.type.shape or ())
+    is_whole = len(cuts) == 1 and cuts[0].bound.dim == dim
+    return cuts[0] if is_whole and _is_one_comparison(load.operands[1]) else None
+
+
+def _is_one_comparison(mask: Value) -> bool:
+    made = mask.owner
+    while made is not None and made.name in VIEWS:
+        made = made.operands[0].owner
+    return made is not None and made.name == "arith.cmpi"
 
 
 def _stride(kernel: Kernel, pointer: Value, dim: int) -> int | None:
@@ -348,6 +402,8 @@ class Product(NamedTuple):
     accumulator: Buffer | None
     """None where the elements are stored at once and start from nothing."""
     depth: int
+    limit: Operand
+    """Elements of the depth that are not all zeros in both operands, or more."""
     kind: str
     tile: Tile
     is_new: bool
@@ -364,10 +420,10 @@ class Product(NamedTuple):
         return self.tile.vectors * self.tile.width
 
 
-def choose_tile(kernel: Kernel, rows: int, columns: int, depth: int) -> Tile:
+def choose_tile(kernel: Kernel, rows: int, columns: int, depth: int, kind: str = "f32") -> Tile:
     """As many accumulators as leave registers for a row of B and one broadcast."""
     isa = kernel.isa
-    width = min(isa.lanes, columns)
+    width = min(isa.lanes * ITEMSIZE_BYTES["f32"] // ITEMSIZE_BYTES[kind], columns)
     vectors = min(isa.tile_vectors, columns // width)
     budget = isa.tile_rows * isa.tile_vectors
     tall = min(rows, max(1, budget // vectors), 2 * isa.tile_rows)
@@ -404,14 +460,23 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
     is_new = is_zero(kernel, start)
     is_at_once = is_new and stored is not None and stored.operation is operation
     whole = constant(shape[0], "i32"), constant(shape[1], "i32")
+    kind = operation.results[0].type.element
+    tile = choose_tile(kernel, *shape, depth, kind)
+    cuts = _depth_cuts(kernel, operation)
+    limit = constant(depth, "i32")
+    if cuts[0] is not None:
+        limit = tiles.limit(kernel, cuts[:1], depth)[0]
+        if not tiles.end_at_multiples(cuts[:1], tile.unroll):
+            tile = tile._replace(unroll=1)
     return Product(
-        side(kernel, operation, shape[0], is_left=True),
-        side(kernel, operation, shape[0], is_left=False),
+        side(kernel, operation, shape[0], is_left=True, cut=cuts[0]),
+        side(kernel, operation, shape[0], is_left=False, cut=cuts[1]),
         shape,
         None if is_at_once else accumulator_of(kernel, operation, start),
         depth,
-        operation.results[0].type.element,
-        choose_tile(kernel, shape[0], shape[1], depth),
+        limit,
+        kind,
+        tile,
         is_new,
         whole if stored is None else fused_store.limits(stored, kernel),
         stored,
@@ -464,8 +529,9 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
             else kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place))
             for place in places
         ]
-        limit = constant(product.depth, "i32")
-        with kernel.writer.loop(limit, tile.unroll, start, may_skip=False) as loop:
+        limit = product.limit
+        skips = may_skip(limit)
+        with kernel.writer.loop(limit, tile.unroll, start, may_skip=skips) as loop:
             totals = list(loop.carried)
             inner = kernel.lanes.atom(loop.counter, "i32", tile.unroll, natural=True)
             for step in range(tile.unroll):

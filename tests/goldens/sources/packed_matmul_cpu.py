@@ -24,7 +24,7 @@ def kernel(
         a = tl.load(in0 + xa*100 + ka, mask=ka_mask, other=0.0)
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 100
-        b = tl.load(in1 + panel*6400 + kb*64 + n, mask=y_mask & kb_mask, other=0.0)
+        b = tl.load(in1 + panel*6400 + kb*64 + n, mask=kb_mask, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     v0 = tl.sigmoid(acc)
     v1 = acc * v0
