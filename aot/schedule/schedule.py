@@ -11,7 +11,7 @@ from aotc.aot.errors import InternalError, UnsupportedError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.rounding import is_rounded, shared
-from aotc.aot.ir.size import bounds, typical
+from aotc.aot.ir.size import bounds, fixed, proves_below, typical
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_accesses, attention_domain
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, with_memory
@@ -285,10 +285,8 @@ def starts(accesses: Iterable[Access], movable: Collection[Node]) -> tuple[tuple
         if node not in movable:
             continue
         low, high = ix.linear(access.index, node.shape).bounds()
-        start = 0
-        # Of an access that only a condition keeps inside its buffer, the bounds say nothing; of one
-        # of dynamic size, too little.
-        if isinstance(low, int) and isinstance(high, int) and isinstance(node.type.numel, int):
-            start = low if 0 <= low <= high < node.type.numel else 0
+        # Of an access that only a condition keeps inside its buffer, the bounds say nothing.
+        is_inside = isinstance(low, int) and low >= 0 and proves_below(high, node.type.numel)
+        start = fixed(low) if is_inside else 0
         first[node] = min(start, first.get(node, start))
     return tuple((node, low) for node, low in first.items() if low > 0)

@@ -5,6 +5,7 @@ import pytest
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, make
+from aotc.aot.ir.size import Dim, proves_below, size_of
 from aotc.aot.ir.types import TensorType
 from aotc.aot.lower import lower
 from aotc.aot.plan.buffer_assignment import assign_buffers
@@ -12,6 +13,7 @@ from aotc.aot.schedule import schedule
 from aotc.aot.targets.cpu.target import CPU
 
 ROWS, WIDTH = 4, 48
+SEVERAL = size_of(Dim("rows", 1, 64, 4))
 
 
 def weight(name, *shape):
@@ -20,18 +22,18 @@ def weight(name, *shape):
     return build.constant(name, kind), Constant(name, kind, array)
 
 
-def recurrent(steps):
+def recurrent(steps, rows=ROWS):
     """An LSTM's layer of these steps, as importing one gives it: f32[rows, width].
 
     The share of the input in the gates is computed for all steps at once.
     """
-    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (ROWS * steps, WIDTH)})
+    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (rows * steps, WIDTH)})
     first, first_array = weight("first", WIDTH, 4 * WIDTH)
     again, again_array = weight("again", WIDTH, 4 * WIDTH)
-    shares = build.reshape(build.matmul(x, first), (ROWS, steps, 4 * WIDTH))
+    shares = build.reshape(build.matmul(x, first), (rows, steps, 4 * WIDTH))
     state = shown = None
     for step in range(steps):
-        gates = build.reshape(build.slice_axis(shares, 1, step, step + 1), (ROWS, 4 * WIDTH))
+        gates = build.reshape(build.slice_axis(shares, 1, step, step + 1), (rows, 4 * WIDTH))
         if shown is not None:
             gates = gates + build.matmul(shown, again)
         parts = [build.slice_axis(gates, 1, at * WIDTH, (at + 1) * WIDTH) for at in range(4)]
@@ -51,22 +53,38 @@ def test_no_step_is_computed_again_by_all_later_ones(steps):
     assert len(computed) <= 3 * steps
 
 
-def test_more_steps_are_no_more_kernels():
+@pytest.mark.parametrize("rows", [ROWS, SEVERAL], ids=["fixed", "dynamic"])
+def test_more_steps_are_no_more_kernels(rows):
     few, many = (
-        {spec.digest for spec in lower(schedule(recurrent(steps), CPU), CPU)} for steps in (12, 36)
+        {spec.digest for spec in lower(schedule(recurrent(steps, rows), CPU), CPU)}
+        for steps in (12, 36)
     )
     assert len(few) == len(many)
 
 
-def test_where_a_step_reads_is_in_its_launch():
-    found = schedule(recurrent(5), CPU)
+@pytest.mark.parametrize("rows", [ROWS, SEVERAL], ids=["fixed", "dynamic"])
+def test_where_a_step_reads_is_in_its_launch(rows):
+    found = schedule(recurrent(5, rows), CPU)
     assignment = assign_buffers(found)
     starts = {row.start_bytes for launch in assignment.launches for row in launch.operands}
     assert starts >= {4 * 4 * WIDTH * step for step in range(2, 5)}
     for launch in assignment.launches:
         for row in launch.operands:
             assert not row.start_bytes or row.space == "buffer"
-            assert row.start_bytes < row.nbytes
+            assert proves_below(row.start_bytes, row.nbytes)
+
+
+def test_a_place_that_a_size_decides_is_in_the_text():
+    """Rows from the size on: no number of elements lies before them at every call."""
+    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (SEVERAL * 2, WIDTH)})
+    first, first_array = weight("first", WIDTH, WIDTH)
+    again, again_array = weight("again", WIDTH, WIDTH)
+    rows = build.slice_axis(build.matmul(x, first), 0, SEVERAL, SEVERAL * 2)
+    result = build.matmul(rows, again)
+    pool = {"first": first_array, "again": again_array}
+    graph = Graph((x,), (result,), ("x",), ("y",), {}).with_outputs((result,), pool)
+    for launch in assign_buffers(schedule(graph, CPU)).launches:
+        assert not any(row.start_bytes for row in launch.operands)
 
 
 def test_a_read_that_a_condition_guards_begins_where_its_buffer_does():
