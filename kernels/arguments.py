@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from aotc.aot.targets import toolchain
 from aotc.runtime.errors import DriverFault
 
 _DESCRIPTOR = re.compile(r"tensordesc<[^\[>]*\[([^\]]*)\]")
@@ -32,8 +33,8 @@ class Slot(NamedTuple):
 def slots(kind: Any, value: str, name: str) -> Iterator[Slot]:
     """The slots of an argument of Triton type `kind`; tuples and descriptors take several.
 
-    A tensor descriptor is base, shape, strides and padding, then shape and strides once more, as
-    Triton's front end takes it apart.
+    A tensor descriptor is base, shape, strides and its flags (`toolchain.descriptor_flags`), then
+    shape and strides once more, as Triton's front end takes it apart.
     """
     if isinstance(kind, tuple):
         for place, part in enumerate(kind):
@@ -51,7 +52,8 @@ def slots(kind: Any, value: str, name: str) -> Iterator[Slot]:
         sizes = [Slot("q", f"{value}.{x}[{d}]") for x in ("shape", "strides") for d in range(rank)]
         yield Slot("Q", f"address({value}.base)", name, f"{value}.base")
         yield from sizes
-        yield Slot("q", f"{value}.padding == 'nan'")
+        for flag in toolchain.descriptor_flags():
+            yield Slot("q", flag.format(value))
         yield from sizes
     elif kind == "bf16":
         yield Slot("Q", f"bfloat({value})")

@@ -152,6 +152,20 @@ def _front_end(context: Any) -> tuple[Any, Any, dict[str, Any], dict[str, Module
     return target, options, code_generation, backend.get_module_map()
 
 
+@functools.cache
+def descriptor_flags() -> tuple[str, ...]:
+    """What Triton's front end passes between a host tensor descriptor's strides and its sizes.
+
+    Each is an expression of a number in which `{}` stands for the descriptor, in order.
+    """
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    flags = ["{}.padding == 'nan'"]
+    if "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__:  # from 3.7 on
+        flags.append("{}.round_f32_to_tf32")
+    return tuple(flags)
+
+
 def _inline_all(module: Any) -> None:
     """Let Triton's inliner take functions that are marked `noinline` too: one function is left."""
     from triton._C.libtriton import ir

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from aotc import kernels
+from aotc.kernels.arguments import packer
 from aotc.runtime.errors import DriverFault
 
 INTEGERS = {"i1": 1, "i8": 7, "u8": 8, "i16": 15, "u16": 16, "i32": 31, "u32": 32, "u64": 64}
@@ -209,3 +211,13 @@ def test_a_tensor_elsewhere_is_refused() -> None:
     x = torch.ones(16)
     with pytest.raises(DriverFault, match="on `meta`"):
         add_kernel[(1,)](x, torch.ones(16, device="meta"), x, 16, BLOCK=16)
+
+
+def test_the_flags_of_a_descriptor_are_those_of_its_parameters() -> None:
+    """Each release of Triton passes other flags: slots and parameters are as many."""
+    descriptor = TensorDescriptor.from_tensor(torch.zeros(16, 16), [8, 8])
+    compiled = window_kernel.warmup(descriptor, torch.empty(8, 8), 3, 5, M=8, N=8, grid=(1,))
+    (head,) = [line for line in compiled.asm["ttir"].splitlines() if "tt.func public" in line]
+    described = {"x": "tensordesc<fp32[8, 8]>", "out": "*fp32", "row": "i32", "column": "i32"}
+    parameters = re.findall(r"%[\w.]+: (?:!tt.ptr<)?[a-z]", head)
+    assert len(packer(described, {}).slots) == len(parameters)
