@@ -2,8 +2,9 @@
 
     python -m benchmarks.triton_language FOLDER [--each 3] [-k EXPRESSION] [-o RESULTS.json]
 
-FOLDER holds Triton's `python/test` (of the release that is installed), which is not part of this
-project. Each case ends as one of `OUTCOMES`; `--each N` draws N cases of each function, evenly.
+FOLDER holds Triton's `python/test` (of the release that is installed; from 3.9 on `python` with its
+`conftest.py`), which is not part of this project. Each case ends as one of `OUTCOMES`; `--each N`
+draws N cases of each function, evenly.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def run(folder: Path, each: int, expression: str, files: list[str]) -> dict[str,
     torch.cuda.get_device_capability = lambda *_: (9, 0)  # type: ignore[misc, assignment]
     recorder = Recorder(each)
     language = next(folder.rglob("language/test_core.py")).parent
-    paths = [str(language / f"{name}.py") for name in files]
+    # Not every release has each of them.
+    paths = [str(path) for name in files if (path := language / f"{name}.py").exists()]
     command = ["-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", "--device=cpu", "-rN"]
     command += ["--show-capture=no", "--continue-on-collection-errors", f"--rootdir={folder}"]
     command += ["--import-mode=prepend", *paths]
