@@ -103,7 +103,7 @@ def named_memory(
             yield "weight", state.initial
 
 
-class Shared:
+class LaunchesAtSizes:
     """What the launches of a variant are made of at a call's sizes, each part made once: models
     repeat layers, so most launches share the use of their kernel, and the places of memory."""
 
@@ -113,9 +113,9 @@ class Shared:
         """number: from the numbers of a plan to their values at the call's sizes."""
         self._kernels, self._number = kernels, number
         self._places: dict[tuple[str, int], Argument] = {}
-        self._uses: dict[tuple[int, int], _UseAt] = {}
+        self._uses: dict[tuple[int, int], _UseAtSizes] = {}
 
-    def use(self, launch: Launch) -> _UseAt:
+    def use(self, launch: Launch) -> _UseAtSizes:
         """What a launch has of its kernel's use; raises `Refused`."""
         key = launch.kernel, launch.use
         found = self._uses.get(key)
@@ -124,7 +124,7 @@ class Shared:
             is_empty = 0 in map(number, use.grid)
             grid = use.grid if is_empty else GRID.at(use.grid, number)  # 0 would be refused
             maps = use.maps if is_empty else MAPS.at(use.maps, number)
-            found = self._uses[key] = _UseAt(
+            found = self._uses[key] = _UseAtSizes(
                 grid,
                 maps,
                 tuple([(kind, number(value)) for kind, value in use.parameters]),
@@ -162,7 +162,7 @@ class Shared:
         return found
 
 
-class _UseAt:
+class _UseAtSizes:
     """A use of a kernel at a call's sizes; is_empty: it has no programs; is_same: grid and maps
     are the same at all sizes."""
 

@@ -24,7 +24,7 @@ from ..errors import BundleMalformed, PlanFeatureUnknown, SizeInvalid
 from ..record import Record, field
 from .canonical import Limits, decode, encode
 from .extent import DIMS_LIMIT, ROWS, Number, broken_rows, count_of, evaluate, highest, reader
-from .launch_plan import VARIANT, Shared, named_memory
+from .launch_plan import VARIANT, LaunchesAtSizes, named_memory
 from .launch_plan import LaunchPlan as LaunchPlan
 from .launch_plan import Variant as Variant
 from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
@@ -233,12 +233,12 @@ class Plan(Record):
         return plan
 
     def _launch_plan(self, index: int, number: Numbering) -> LaunchPlan:
-        variant, shared = self.variants[index], Shared(self.kernels, number)
+        variant, at_sizes = self.variants[index], LaunchesAtSizes(self.kernels, number)
         if self.sizes or self.dims:
             try:
-                steps = shared.steps(variant.steps)
+                steps = at_sizes.steps(variant.steps)
                 variant = VARIANT.at(variant.replace(steps=()), number).replace(steps=steps)
-            except Refused:
+            except Refused:  # what is shared has no place of its own to name
                 variant = self._variant_at(index, number)
         launches = [row for row in variant.steps if isinstance(row, Launch)]
         return LaunchPlan(
@@ -250,7 +250,7 @@ class Plan(Record):
             variant.zeroed_bytes,
             self.states_at(number),
             variant.checks,
-            tuple([shared.use(row).parameters for row in launches]),
+            tuple([at_sizes.use(row).parameters for row in launches]),
         )
 
     def _variant_at(self, index: int, number: Numbering) -> Variant:

@@ -122,8 +122,8 @@ def _beyond(plan: LaunchPlan, sizes: Mapping[Memory, int]) -> Broken:
     spans = Spans((row.offset, row.offset + row.nbytes) for row in plan.buffers)
     known: set[Any] = set()  # repeated layers give the same memory to the same parameters
     for launch, parameters in zip(plan.launches, plan.parameters, strict=True):
-        pairs = set(zip(launch.args, parameters, strict=True)) - known
-        known |= pairs
+        pairs = [each for each in zip(launch.args, parameters, strict=True) if each not in known]
+        known.update(pairs)
         for memory, (kind, nbytes) in pairs:
             space, value = memory
             if kind == "int":

@@ -40,8 +40,9 @@ ISA_FEATURES = {
 }
 CHUNKS_PER_THREAD = 16
 ALIGNMENT_BYTES = 64
-# A launch: function, slots, grid, programs, programs of a chunk, chunks; the executor's own behind.
-_LAUNCH = struct.Struct(f"<QQ3i3i{abi.LAUNCH_BYTES - 40}x")
+_LAUNCH_FIELDS = "<QQ3i3i"  # function, slots, grid, programs, programs of a chunk, chunks
+_OWN_BYTES = abi.LAUNCH_BYTES - struct.calcsize(_LAUNCH_FIELDS)  # the executor's
+_LAUNCH = struct.Struct(f"{_LAUNCH_FIELDS}{_OWN_BYTES}x")
 
 
 def features() -> frozenset[str]:
@@ -428,19 +429,19 @@ class _Layout:
             records.append(_LAUNCH.pack(function, slot, *grid, programs, chunk, chunks))
             arguments = _arguments(step)
             own = [0] * max(1, len(arguments))
+            places: Sequence[int] = range(slot, slot + 8 * len(arguments), 8)
             if native is not None:
-                frame, slots = self._frame(base, index, threads if chunks == 1 else 1)
-                own[0] = frame
+                own[0], places = self._frame(base, index, threads if chunks == 1 else 1)
             for at, (space, value) in enumerate(arguments):
                 number = self._address_index(space, value)
                 if number is not None:
-                    patches += (slot + 8 * at if native is None else slots[at], number)
+                    patches += places[at], number
                     continue
                 fixed: Any = int(value) if space == "int" else address_of(space, value)
                 if native is None:
                     own[at] = fixed
                 else:
-                    _write(slots[at], "<q", fixed)
+                    _write(places[at], "<q", fixed)
             values += own
             slot += 8 * len(own)
         _write_all(base + self._launches, b"".join(records))

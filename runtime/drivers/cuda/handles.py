@@ -29,15 +29,15 @@ class TensorMap:
     Triton's kernels take them.
     """
 
-    __slots__ = ("_device", "_fixed", "_room", "_start_bytes", "address", "parameters")
+    __slots__ = ("_device", "_fixed", "_memory", "_start_bytes", "address", "parameters")
 
     def __init__(
         self, device: DeviceContext, row: Map, known: dict[int, Any] | None = None
     ) -> None:
         """known: what maps of one row share, by its `id`; more is added."""
         self._device = device
-        self._room = _ROOM()
-        base = ctypes.addressof(self._room)
+        self._memory = _MEMORY()
+        base = ctypes.addressof(self._memory)
         self.address = base + -base % MAP_ALIGNMENT_BYTES
         self._start_bytes = row.start * MAP_ITEMSIZES[row.dtype]
         self.parameters: tuple[Any, ...] = (self, *row.shape, *row.strides)
@@ -58,7 +58,7 @@ class TensorMap:
         self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
 
 
-_ROOM = ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES)
+_MEMORY = ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES)
 
 
 def _encoding(row: Map) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -94,6 +94,25 @@ SHARED_WITHOUT_ASKING_BYTES = 48 << 10
 PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 
 
+class _Block:
+    """8-byte slots of parameters, and the array of pointers to them; address: of that array."""
+
+    __slots__ = ("_maps", "_pointers", "address", "slots")
+
+    def __init__(self, values: Sequence[int | TensorMap]) -> None:
+        self._maps = [(at, each) for at, each in enumerate(values) if isinstance(each, TensorMap)]
+        numbers: list[Any] = list(values)
+        for at, _ in self._maps:
+            numbers[at] = 0
+        array = ctypes.c_int64 * max(len(numbers), 1)
+        self.slots = array(*numbers)
+        base = ctypes.addressof(self.slots)
+        self._pointers = array(*range(base, base + 8 * len(numbers), 8))
+        for at, tensor_map in self._maps:
+            self._pointers[at] = tensor_map.address
+        self.address = ctypes.addressof(self._pointers)
+
+
 class Arguments:
     """The parameters of a launch: 8-byte slots, and the array of pointers that CUDA takes.
 
@@ -102,38 +121,25 @@ class Arguments:
     used. address: of the array of pointers.
     """
 
-    __slots__ = ("_kept", "address", "slots", "start")
-    slots: Any
-    start: int
-    address: int
-    _kept: Any  # what the pointers lie in, and tensor maps
+    __slots__ = ("_block", "address", "slots", "start")
 
-    def __init__(self, values: Sequence[int | TensorMap]) -> None:
-        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature."""
-        (found,) = self.several([values])
-        for name in self.__slots__:
-            setattr(self, name, getattr(found, name))
+    def __init__(
+        self, values: Sequence[int | TensorMap], block: _Block | None = None, start: int = 0
+    ) -> None:
+        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature; where
+        they lie in a block already, that and the number of the first."""
+        self._block = block or _Block(values)
+        self.slots, self.start = self._block.slots, start
+        self.address = self._block.address + 8 * start
 
     @classmethod
     def several(cls, rows: Sequence[Sequence[int | TensorMap]]) -> list[Arguments]:
         """Those of several launches, in one block of memory."""
-        values: list[Any] = [value for row in rows for value in row]
-        maps = [(at, value) for at, value in enumerate(values) if type(value) is TensorMap]
-        for at, _ in maps:
-            values[at] = 0
-        room = ctypes.c_int64 * max(len(values), 1)
-        slots = room(*values)
-        base = ctypes.addressof(slots)
-        pointers = room(*range(base, base + 8 * len(values), 8))
-        for at, tensor_map in maps:
-            pointers[at] = tensor_map.address
-        found, start, address = [], 0, ctypes.addressof(pointers)
+        block = _Block([value for row in rows for value in row])
+        found, start = [], 0
         for row in rows:
-            each = cls.__new__(cls)
-            each._kept = pointers, maps
-            each.slots, each.start, each.address = slots, start, address + 8 * start
+            found.append(cls(row, block, start))
             start += len(row)
-            found.append(each)
         return found
 
 
