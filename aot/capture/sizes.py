@@ -3,7 +3,8 @@
 A dim takes the name that the user's `dynamic_shapes` gives it, else that of the first input that
 has it: `x_0`. torch takes sizes other than 0 and 1 for granted while it traces and says so by
 guards like `x.size()[0] != 1`; kernels hold for a size of 1 as well, so those are left out, and a
-lower bound of 2 that nobody asked for is one of 1. Tensors of no elements are not compiled.
+lower bound of 2 that nobody asked for is one of 1, where shapes hold there (`size_of_one.py`).
+Tensors of no elements are not compiled.
 
 Torch's expressions over the symbols of sizes, as sizes of ours.
 """
@@ -27,6 +28,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from aotc.aot.capture.size_of_one import untrue_at_one
 from aotc.aot.errors import GuardUnsupported
 from aotc.aot.ir.size import (
     Dim,
@@ -99,6 +101,7 @@ def sizes_of(
     names = _names(inputs, asked)
     symbols: dict[Any, Extent] = {}
     bounded = _bounded_by_user(inputs, asked)
+    bounded |= untrue_at_one(program, _widened(program, names, bounded))
     for symbol, name in names.items():
         least = _TRACED_LOW if symbol in bounded else 1
         symbols[symbol] = size_of(_dim(name, symbol, least, program, inputs))
@@ -211,6 +214,12 @@ def _bounded_by_user(
     }
 
 
+def _widened(program: ExportedProgram, names: Mapping[Any, str], bounded: set[Any]) -> list[Any]:
+    """Symbols that may be 1 for us, whatever torch takes for granted."""
+    lows = {each: ends_of(row, 0)[0] for each, row in program.range_constraints.items()}
+    return [each for each in names if each not in bounded and lows.get(each, 0) <= _TRACED_LOW]
+
+
 def _identifier(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
@@ -244,7 +253,7 @@ def _dim(
     low, high = least, LARGEST_EXTENT
     if allowed is not None:
         found, high = ends_of(allowed, high)
-        low = least if found == _TRACED_LOW else max(1, found)
+        low = least if found == _TRACED_LOW else max(least, found)
     fixed_numel = 1
     for _, value in inputs:
         if any(getattr(size, "node", None) and symbol in size.node.expr.free_symbols
