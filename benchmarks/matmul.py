@@ -18,7 +18,7 @@ from aotc.aot.targets.cpu.isa import isa
 from aotc.runtime.drivers.cpu.driver import best_isa, features
 from aotc.runtime.drivers.cpu.pool import default_threads
 
-CHAINS = 24
+CHAINS = {8: 12, 16: 24}  # by the lanes of a register: AVX2 has 16 registers, AVX-512 32
 TURNS = 4_000_000
 SIZES = (512, 1024, 2048)
 SECONDS_A_TURN = 0.25
@@ -41,17 +41,17 @@ class MatmulFigures:
     peak: float
 
 
-def _peak_text(lanes: int) -> str:
+def _peak_text(lanes: int, chains: int) -> str:
     """LLVM IR of a loop of independent fused multiply-adds."""
     kind = f"<{lanes} x float>"
-    phis = [f"  %c{i} = phi {kind} [ %a, %entry ], [ %d{i}, %loop ]" for i in range(CHAINS)]
+    phis = [f"  %c{i} = phi {kind} [ %a, %entry ], [ %d{i}, %loop ]" for i in range(chains)]
     steps = [
         f"  %d{i} = call {kind} @llvm.fma.v{lanes}f32({kind} %a, {kind} %a, {kind} %c{i})"
-        for i in range(CHAINS)
+        for i in range(chains)
     ]
     stores = [
         line
-        for i in range(CHAINS)
+        for i in range(chains)
         for line in (
             f"  %p{i} = getelementptr i8, ptr %scratch, i64 {64 * i}",
             f"  store {kind} %d{i}, ptr %p{i}, align 4",
@@ -74,7 +74,8 @@ def peak_measure() -> Callable[[], float]:
     name = best_isa(features())
     assert name is not None
     row = isa(name)
-    made = toolchain.compile_object(_peak_text(row.lanes), "peak", row.cpu)
+    chains = CHAINS[row.lanes]
+    made = toolchain.compile_object(_peak_text(row.lanes, chains), "peak", row.cpu)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "peak.so")
         path.write_bytes(toolchain.link({"peak": made.data}))
@@ -89,21 +90,21 @@ def peak_measure() -> Callable[[], float]:
         ctypes.c_void_p,
     ]
     ones = (ctypes.c_float * 64)(*([1.0] * 64))
-    scratch = [(ctypes.c_char * (64 * CHAINS))() for _ in range(threads)]
+    scratch = [(ctypes.c_char * (64 * chains))() for _ in range(threads)]
 
     def measure() -> float:
         workers = [
             threading.Thread(
-                target=run, args=(ctypes.addressof(ones), 0, 0, 0, None, ctypes.addressof(room))
+                target=run, args=(ctypes.addressof(ones), 0, 0, 0, None, ctypes.addressof(block))
             )
-            for room in scratch
+            for block in scratch
         ]
         start = time.perf_counter()
         for each in workers:
             each.start()
         for each in workers:
             each.join()
-        return 2 * row.lanes * CHAINS * TURNS * threads / (time.perf_counter() - start) / 1e9
+        return 2 * row.lanes * chains * TURNS * threads / (time.perf_counter() - start) / 1e9
 
     return measure
 
