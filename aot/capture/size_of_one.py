@@ -2,7 +2,8 @@
 
 torch.export takes sizes other than 0 and 1 for granted and simplifies shapes by that: `x[-2:]` has
 two elements, `x[2:]` has `n - 2`. Kernels hold for a size of 1 as well, provided that the shapes
-do: each op is run there on tensors without memory, and its shapes are compared with torch's.
+do: each op is run there on tensors without memory, and its shapes are compared with those that
+torch recorded.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ def _hints(program: ExportedProgram) -> dict[Any, int]:
 
 
 class _Untrue(Exception):
-    """A shape that torch tells is not that of the op's result."""
+    """A recorded shape is not that of the op's result."""
 
 
 class _Shapes(torch.fx.Interpreter):
-    """Runs ops for their shapes at given sizes; what cannot be run so has the shapes told."""
+    """Runs ops for their shapes at given sizes; what cannot be run so has those of the program."""
 
     def __init__(self, program: ExportedProgram, sizes: Mapping[Any, int]) -> None:
         super().__init__(program.graph_module)
@@ -49,16 +50,16 @@ class _Shapes(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """The result on tensors without memory; raises `_Untrue`."""
-        told = n.meta.get("val")
+        recorded = n.meta.get("val")
         if n.op == "output":
             return None
         if n.op != "call_function":
-            return self._told(told)
+            return self._recorded(recorded)
         try:
             found = super().run_node(n)
         except Exception:  # data that is read, an op without shapes of its own, a subgraph
-            return self._told(told)
-        pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(told), strict=False)
+            return self._recorded(recorded)
+        pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(recorded), strict=False)
         for ours, theirs in pairs:
             if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
                 shape = self._shape(theirs)
@@ -66,8 +67,8 @@ class _Shapes(torch.fx.Interpreter):
                     raise _Untrue(n)
         return found
 
-    def _told(self, told: Any) -> Any:
-        return pytree.tree_map(self._at, told)
+    def _recorded(self, recorded: Any) -> Any:
+        return pytree.tree_map(self._at, recorded)
 
     def _at(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -80,7 +81,7 @@ class _Shapes(torch.fx.Interpreter):
         return self._number(value) if isinstance(value, torch.SymInt) else value
 
     def _shape(self, value: torch.Tensor) -> tuple[int, ...] | None:
-        """The shape that torch tells, at the sizes; None where it depends on data."""
+        """The shape that torch recorded, at the sizes; None where it depends on data."""
         found = tuple(map(self._number, value.shape))
         return found if all(type(size) is int for size in found) else None
 
@@ -95,10 +96,11 @@ class _Shapes(torch.fx.Interpreter):
 
 
 def _differs(program: ExportedProgram, sizes: Mapping[Any, int]) -> bool:
-    """Whether any op has another shape at the sizes than torch tells."""
+    """Whether any op has another shape at the sizes than torch recorded."""
     placeholders = program.graph.find_nodes(op="placeholder")
     try:
-        _Shapes(program, sizes).run(*[None] * len(placeholders))
+        with torch.random.fork_rng(devices=[]):  # ops that draw leave torch's generator alone
+            _Shapes(program, sizes).run(*[None] * len(placeholders))
     except _Untrue:
         return True
     return False
