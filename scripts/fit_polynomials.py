@@ -171,7 +171,6 @@ FITS = (
         (2, 0),
         has_double=True,
     ),
-    Fit("TANH", "tanh x = x P(x²) / Q(x²), |x| ≤ 9.01", *_odd(mpmath.tanh, 1), (0, 81.2), (6, 3)),
     Fit("ERF", "erf x = x P(x²) / Q(x²), |x| ≤ 3.92", *_odd(mpmath.erf, 1), (0, 15.4), (6, 5)),
     Fit(
         "ERF_NEAR",

@@ -270,7 +270,9 @@ def _states_at(
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """The tensor's elements again and again: floats not quite the same, whole numbers as they are,
-    since they may be places in a table."""
+    since they may be places in a table. Where there are none, a dim may be as large as it likes."""
+    if not tensor.numel() or 0 in shape:
+        return tensor.new_zeros(shape)
     for axis, extent in enumerate(shape):
         places = torch.arange(extent) % tensor.shape[axis]
         tensor = tensor.index_select(axis, places)

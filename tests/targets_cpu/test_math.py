@@ -89,6 +89,14 @@ def test_nothing_is_left_of_one_plus_a_function_that_has_reached_minus_one(name,
     assert set(math_errors.apply(_library(lanes), name, [-x])) == {-1.0}
 
 
+@pytest.mark.parametrize("lanes", [1, 8, 16])
+def test_what_tanh_leaves_of_one_is_as_exact_as_its_type(lanes):
+    # A slope is (1 - tanh²) times x and more: the gradient of gelu, far from 0.
+    x = np.linspace(3.0, 9.0, 2**16, dtype=np.float32)
+    found = math_errors.apply(_library(lanes), "tanh", [x]).astype(np.float64)
+    assert np.abs(found - np.tanh(x.astype(np.float64))).max() <= 2.0**-24 * 1.6
+
+
 def test_large_lanes_beside_small_ones() -> None:
     x = np.array([0.5, 1e6, -3.0, -1e30, math.inf, 2.0, 1e5, math.nan] * 2, dtype=np.float32)
     result = math_errors.apply(_library(8), "cos", [x])

@@ -1146,27 +1146,30 @@ define internal <16 x float> @aotc.tan.large.v16f32(<16 x float> %x) noinline co
 
 define internal <16 x float> @aotc.tanh.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
-  %v0 = fcmp ogt <16 x float> %x0, splat (float 0x4022048E80000000)
-  %v1 = select <16 x i1> %v0, <16 x float> splat (float 0x4022048E80000000), <16 x float> %x0
-  %v2 = fcmp olt <16 x float> %v1, splat (float 0xC022048E80000000)
-  %v3 = select <16 x i1> %v2, <16 x float> splat (float 0xC022048E80000000), <16 x float> %v1
-  %v4 = fmul <16 x float> %v3, %v3
-  %v5 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0xBD38041EA0000000), <16 x float> %v4, <16 x float> splat (float 0x3DCD2066E0000000))
-  %v6 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v5, <16 x float> %v4, <16 x float> splat (float 0xBE55C4E020000000))
-  %v7 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v6, <16 x float> %v4, <16 x float> splat (float 0x3EE76BB620000000))
-  %v8 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v7, <16 x float> %v4, <16 x float> splat (float 0x3F697066C0000000))
-  %v9 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v8, <16 x float> %v4, <16 x float> splat (float 0x3FC0BFCA40000000))
-  %v10 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v9, <16 x float> %v4, <16 x float> splat (float 0x3FF0000000000000))
-  %v11 = fmul <16 x float> %v3, %v10
-  %v12 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0x3F30B30920000000), <16 x float> %v4, <16 x float> splat (float 0x3F9916C080000000))
-  %v13 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v12, <16 x float> %v4, <16 x float> splat (float 0x3FDDB53A40000000))
-  %v14 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v13, <16 x float> %v4, <16 x float> splat (float 0x3FF0000000000000))
-  %v15 = fdiv <16 x float> %v11, %v14
-  %v16 = fcmp ogt <16 x float> %v15, splat (float 0x3FF0000000000000)
-  %v17 = select <16 x i1> %v16, <16 x float> splat (float 0x3FF0000000000000), <16 x float> %v15
-  %v18 = fcmp olt <16 x float> %v17, splat (float 0xBFF0000000000000)
-  %v19 = select <16 x i1> %v18, <16 x float> splat (float 0xBFF0000000000000), <16 x float> %v17
-  ret <16 x float> %v19
+  %v0 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
+  %v1 = fcmp ogt <16 x float> %v0, splat (float 0x40220A3D80000000)
+  %v2 = select <16 x i1> %v1, <16 x float> splat (float 0x40220A3D80000000), <16 x float> %v0
+  %v3 = fmul <16 x float> %v2, splat (float 0x4007154760000000)
+  %v4 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v3, <16 x float> splat (float 0x3FF0000000000000), <16 x float> splat (float 0x4168000000000000))
+  %v5 = fsub <16 x float> %v4, splat (float 0x4168000000000000)
+  %v6 = bitcast <16 x float> %v4 to <16 x i32>
+  %v7 = sub <16 x i32> %v6, splat (i32 1262485504)
+  %v8 = fsub <16 x float> %v3, %v5
+  %v9 = add <16 x i32> %v7, splat (i32 127)
+  %v10 = shl <16 x i32> %v9, splat (i32 23)
+  %v11 = bitcast <16 x i32> %v10 to <16 x float>
+  %v12 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0x3F24447B80000000), <16 x float> %v8, <16 x float> splat (float 0x3F55F09600000000))
+  %v13 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v12, <16 x float> %v8, <16 x float> splat (float 0x3F83B2A280000000))
+  %v14 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v13, <16 x float> %v8, <16 x float> splat (float 0x3FAC6AF7A0000000))
+  %v15 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v14, <16 x float> %v8, <16 x float> splat (float 0x3FCEBFBE00000000))
+  %v16 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v15, <16 x float> %v8, <16 x float> splat (float 0x3FE62E4300000000))
+  %v17 = fmul <16 x float> %v8, %v16
+  %v18 = fsub <16 x float> %v11, splat (float 0x3FF0000000000000)
+  %v19 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v11, <16 x float> %v17, <16 x float> %v18)
+  %v20 = fadd <16 x float> %v19, splat (float 0x4000000000000000)
+  %v21 = fdiv <16 x float> %v19, %v20
+  %v22 = call <16 x float> @llvm.copysign.v16f32(<16 x float> %v21, <16 x float> %x0)
+  ret <16 x float> %v22
 }
 
 define internal <16 x float> @aotc.trunc.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {

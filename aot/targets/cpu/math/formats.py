@@ -107,6 +107,13 @@ class Format:
         n_float, n = self.nearest(x, 1.0)
         return self.scaled(self.power_of_fraction(x - n_float), n_float, n)
 
+    def exp2m1_inside(self, x: Value) -> Value:
+        """2^x − 1 where 2^x is a normal number."""
+        n_float, n = self.nearest(x, 1.0)
+        r = x - n_float
+        scale = self.power_of_two(n)
+        return scale.fma(r * r.polynomial(fitted.EXP2[self.element]), scale - 1.0)
+
     def power_of_fraction(self, r: Value) -> Value:
         """2^r for |r| ≤ ½."""
         return r.fma(r.polynomial(fitted.EXP2[self.element]), 1.0)

@@ -142,7 +142,10 @@ def _rational(x: Value, limit: float, above: tuple[float, ...], below: tuple[flo
 
 
 def _tanh_single(x: Value) -> Value:
-    return _rational(x, 9.0089, fitted.TANH["float"], fitted.TANH_DENOMINATOR["float"])
+    """t / (t + 2) of t = 2^(2 log2 e |x|) − 1, so that 1 − tanh² x is right where it is small."""
+    size = x.abs().at_most(9.02)
+    power = F32.exp2m1_inside(size * (2 * F32.log2_e[0]))
+    return (power / (power + 2.0)).copysign(x)
 
 
 def _erf_single(x: Value) -> Value:
@@ -314,7 +317,7 @@ def _shared(form: Format, angles: Angles, place: int) -> Iterator[tuple[str, Fun
 FUNCTIONS: Mapping[str, Mapping[str, Function]] = {
     "float": {
         **dict(_shared(F32, SINGLES, 0)),
-        "tanh": Function(1, _tanh_single, 6.0),
+        "tanh": Function(1, _tanh_single, 4.0),
         "sigmoid": Function(
             1, F32.sigmoid, 4.0, "0 below −88.7, where the exact value is below 2⁻¹²⁷"
         ),
