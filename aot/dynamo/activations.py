@@ -18,6 +18,7 @@ from torch import Tensor
 from torch._C import DispatchKey
 
 aten = torch.ops.aten
+MEAN = 1  # of torch's numbers for reductions
 # torch traces these by Python functions, whose gradients are products with 0.
 TRACED_BY_PARTS = (aten.hardshrink.default, aten.softshrink.default)
 
@@ -70,6 +71,15 @@ def _logit(gradient: Tensor, data: Tensor, eps: float | None = None) -> Tensor:
     return torch.where((x >= low) & (x <= high), slope, outside).to(data.dtype)
 
 
+def _smooth_l1(
+    gradient: Tensor, data: Tensor, target: Tensor, reduction: int, beta: float
+) -> Tensor:
+    """g · x / β within β, which what is no number is, else g · sign x, for x the difference."""
+    x = _computed(data) - _computed(target)
+    own = _computed(gradient) * (1.0 / data.numel() if reduction == MEAN else 1.0)
+    return torch.where(x.abs() >= beta, own * torch.sign(x), own * x / beta).to(data.dtype)
+
+
 def _rrelu(
     data: Tensor,
     noise: Tensor,
@@ -115,6 +125,7 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
     aten.hardswish_backward.default: _hardswish,
     aten.elu_backward.default: _elu,
     aten.logit_backward.default: _logit,
+    aten.smooth_l1_loss_backward.default: _smooth_l1,
     aten.rrelu_with_noise_functional.default: _rrelu,
     aten.rrelu_with_noise_backward.default: _rrelu_backward,
 }

@@ -22,7 +22,7 @@ of an operand or result, first element, shape, step along each dim):
 
     function    the op that its kernel is named by
     operands    the places of the ops' operands
-    stored      (op, attributes, place) of everything that is computed of them
+    stored      (op, attributes, which of the operands it is computed of, place) of each result
 
 `torch` is an op that torch runs at each call; `results` has () for one that has no memory:
 
@@ -64,7 +64,8 @@ def infer_placed(types: Types, attrs: AttrMap) -> TensorType:
     results = results_of(types, attrs)
     for place in attrs["operands"]:
         _check_operand(place, types)
-    for _, _, place in attrs["stored"]:
+    for _, _, numbers, place in attrs["stored"]:
+        require(max(numbers) < len(attrs["operands"]), f"there are no operands {numbers}")
         _check_operand(place, results)
     return results[attrs["result"]]
 

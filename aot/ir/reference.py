@@ -289,7 +289,9 @@ def _softmax(scores: Array, is_safe: bool) -> tuple[Array, Array, Array]:
 def scatter_rows(
     data: Array, index: Array, source: Array, axis: int, adds: bool, distinct: int
 ) -> Array:
-    """`data` with the rows of `source` added or written one after the other."""
+    """`data` with the rows of `source`, which may lie in several dims, added or written one after
+    the other."""
+    source = source.reshape((*data.shape[:axis], -1, *data.shape[axis + 1 :]))
     found = numpy.moveaxis(data.copy(), axis, 0)
     places = numpy.moveaxis(numpy.broadcast_to(index, source.shape), axis, 0)
     for place, row in zip(places, numpy.moveaxis(source, axis, 0), strict=True):
@@ -467,9 +469,9 @@ def _placed(node: Node, operands: Sequence[Array]) -> Array:
     ]
     result = numpy.zeros(node.shape, narrow(numpy.zeros(0), node.dtype).dtype)
     with numpy.errstate(all="ignore"):
-        for op, attrs, (number, *where) in node.attr("stored"):
+        for op, attrs, numbers, (number, *where) in node.attr("stored"):
             if number == node.attr("result"):
-                found = numpy.asarray(REFERENCE[op](*wide, **dict(attrs)))
+                found = numpy.asarray(REFERENCE[op](*(wide[at] for at in numbers), **dict(attrs)))
                 _view(result, *where)[...] = narrow(found, node.dtype)
     return result
 

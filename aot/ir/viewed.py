@@ -117,7 +117,8 @@ def on_memory(
     stored, results, back = [], [], []
     for at, node in enumerate(nodes):
         dims = list(order or range(node.type.rank))[: node.type.rank]
-        stored.append((node.op, node.attrs, (at, 0, node.shape, strides_of(node.shape, dims))))
+        place = (at, 0, node.shape, strides_of(node.shape, dims))
+        stored.append((node.op, node.attrs, tuple(range(len(operands))), place))
         dtype = dtypes[at] if dtypes else node.dtype
         results.append((dtype, tuple(node.shape[axis] for axis in dims)))
         back.append([dims.index(axis) for axis in range(len(dims))])

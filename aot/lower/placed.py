@@ -78,7 +78,7 @@ def operands_of(node: Node) -> tuple[list[Strided], list[Strided], dict[str, Any
     """Where operands and results of a `placed` op lie, and the attributes of the first result."""
     stored = node.attr("stored")
     operands = [Strided(*place) for place in node.attr("operands")]
-    return operands, [Strided(*place) for _, _, place in stored], dict(stored[0][1])
+    return operands, [Strided(*place) for *_, place in stored], dict(stored[0][1])
 
 
 def from_template(
@@ -176,24 +176,21 @@ def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
 
 def scatter_rows(node: Node, traits: TargetTraits) -> Called:
     """A program has part of what lies within an index of `axis`, of all rows that may have one
-    place, and goes over these; on a GPU it has a share of the places where rows are many."""
-    (data, index, source), _, how = operands_of(node)
+    place, and goes over these; on a GPU it has a share of the places where rows are many. Of two
+    tensors with rows of the same places each has programs of its own."""
+    (data, index, source, *second), _, how = operands_of(node)
     axis = how["axis"]
-    rows = source.shape[axis]
+    rows, beside = _rows_and_beside(source, data, axis)
     outer, inner = prod(data.shape[:axis]), prod(data.shape[axis + 1 :])
     block = min(power_above(inner), SCATTERED_BLOCK) if is_static((inner,)) else SCATTERED_BLOCK
-    before = runs(source.shape[:axis], source.strides[:axis])
-    (_, far), (within, near) = [(1, 0), (1, 0), *before][-2:]
     is_shared = prod(index.shape) == rows
     numbers = {
         "ROWS": size_text(rows),
         "EXTENT": size_text(data.shape[axis]),
         "INNER": size_text(inner),
         "DISTINCT": size_text(how["distinct"]),
-        "WITHIN": size_text(within),
-        "FAR": size_text(far),
-        "NEAR": size_text(near),
-        "STEP": size_text(source.strides[axis]),
+        **_steps_of_rows(source, data, axis),
+        "BESIDE": beside,
         "SHARED": is_shared,
         "ADDS": how["adds"],
         "BLOCK": block,
@@ -205,11 +202,31 @@ def scatter_rows(node: Node, traits: TargetTraits) -> Called:
         del numbers["DISTINCT"]
         numbers |= {"SHARES": shares, "BLOCK": block, "CHUNK": SCATTERED_CHUNK}
         function, grid = "scatter_shares", (outer * shares, -(-inner // block), 1)
-    reads = {"place": index, "source": source}
+    stored, reads = {"out": 0}, {"place": index, "source": source}
+    if second:
+        function, grid = f"{function}_both", (*grid[:2], 2)
+        stored, reads = {**stored, "second_out": 1}, {**reads, "second_source": second[2]}
+        others = _steps_of_rows(second[2], data, axis)
+        numbers |= {f"SECOND_{name}": step for name, step in others.items()}
     blocks: list[tuple[Block, Grid]] = [({}, grid)]
     return from_template(
-        SCATTER, function, {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
+        SCATTER, function, stored, reads, numbers, blocks, num_stages=1, num_warps=1
     )
+
+
+def _rows_and_beside(source: Strided, data: Strided, axis: int) -> tuple[Extent, Extent]:
+    """How many rows there are, and how many of these lie beside each other in a dim of theirs."""
+    dims = source.shape[axis : len(source.shape) - len(data.shape[axis + 1 :])]
+    return prod(dims), prod(dims[1:])
+
+
+def _steps_of_rows(source: Strided, data: Strided, axis: int) -> dict[str, str]:
+    """How many outer indices are one run of the template, and its steps."""
+    before = runs(source.shape[:axis], source.strides[:axis])
+    (_, far), (within, near) = [(1, 0), (1, 0), *before][-2:]
+    step, *hop = source.strides[axis : len(source.strides) - len(data.shape[axis + 1 :])]
+    steps = {"WITHIN": within, "FAR": far, "NEAR": near, "STEP": step, "HOP": sum(hop)}
+    return {name: size_text(value) for name, value in steps.items()}
 
 
 def _shares(rows: Extent, extent: Extent, programs: Extent, traits: TargetTraits) -> int:

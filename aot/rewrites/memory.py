@@ -8,17 +8,27 @@ sizes, few rows, or keys or values that are weights (whose products are packed).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.rules import Context
-from aotc.aot.ir.size import Extent, is_static
+from aotc.aot.ir.size import Extent, divides, is_static
 from aotc.aot.ir.types import FLOATS_TO_F32
-from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, placed, runs, spread
+from aotc.aot.ir.viewed import (
+    Placed,
+    dense,
+    in_place,
+    on_memory,
+    placed,
+    runs,
+    spread,
+    strides_of,
+)
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 _OF_TARGETS = ("order_rows", "scan")  # that have other kernels on GPUs
+_MOVED = ("reshape", "permute", "slice")
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 
 
@@ -118,16 +128,142 @@ def _scatter_rows(node: Node, stored: Container[Node] = ()) -> Node:
 
 
 def _rows(source: Node, axis: int, stored: Container[Node]) -> Placed:
-    """Rows where they lie, as those of some heads among others; else dense."""
-    found = in_place(source, stored)
-    if found is None:
-        return dense(source)
-    outer, inner = (
-        runs(found.shape[ends], found.strides[ends])
-        for ends in (slice(axis), slice(axis + 1, None))
-    )
-    is_run = not inner or (len(inner) == 1 and inner[0][1] == 1)
-    return found if len(outer) <= 2 and is_run else dense(source)
+    """Rows where they lie, as those of some heads among others, in two dims where they have no one
+    step; else dense."""
+    for rows in (source, *_in_two_dims(source, axis)):
+        found = in_place(rows, stored)
+        if found is None:
+            continue
+        inside = axis + 1 + rows.type.rank - source.type.rank
+        outer, inner = (
+            runs(found.shape[ends], found.strides[ends])
+            for ends in (slice(axis), slice(inside, None))
+        )
+        if len(outer) <= 2 and (not inner or (len(inner) == 1 and inner[0][1] == 1)):
+            return found
+    return dense(source)
+
+
+def _in_two_dims(source: Node, axis: int) -> Iterator[Node]:
+    """The rows as several times so many: as many as a dim has of the tensors that they view."""
+    inner = math.prod(source.shape[axis + 1 :])
+    rows, seen = source.shape[axis], source
+    while inner and seen.op in _MOVED:
+        (seen,) = seen.inputs
+        for first in range(1, seen.type.rank):
+            elements = math.prod(seen.shape[first:])
+            if not is_static((inner, elements)) or not divides(inner, elements):
+                continue
+            beside = elements // inner
+            if beside > 1 and beside != rows and divides(beside, rows):
+                parts = (*source.shape[:axis], rows // beside, beside, *source.shape[axis + 1 :])
+                yield build.reshape(source, parts)
+
+
+def rows_in_place(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with the rows of `scatter_rows` read from where they lie now: what was a product by
+    itself when they were placed may be a part of a joined one; and how many there are."""
+    users = graph.users()
+    stored: set[Node] = set()  # that several nodes read
+    changed = 0
+
+    def change(node: Node, made: Node) -> Node:
+        nonlocal changed
+        if _is_rows(node):
+            found = _from_where_they_lie(made, stored)
+            changed += found is not made
+            made = found
+        if len(users[node]) > 1:
+            stored.add(made)
+        return made
+
+    return graph.rebuilt(change), changed
+
+
+def _is_rows(node: Node) -> bool:
+    return node.op == "placed" and node.attr("function") == "scatter_rows"
+
+
+def _from_where_they_lie(node: Node, stored: Container[Node]) -> Node:
+    data, index, (number, start, shape, strides) = node.attr("operands")
+    memory = node.inputs[number]
+    if memory.op not in _MOVED or (start, strides) != (0, strides_of(shape)):
+        return node
+    ((_, how, *_),) = node.attr("stored")
+    found = _rows(build.reshape(memory, shape), dict(how)["axis"], stored)
+    if found.memory.op in _MOVED:
+        return node
+    memories = tuple(dict.fromkeys((*(node.inputs[at] for at, *_ in (data, index)), found.memory)))
+    source = memories.index(found.memory), found.start, found.shape, found.strides
+    attrs = {**dict(node.attrs), "operands": (data, index, source)}
+    return make("placed", memories, attrs, node.source)
+
+
+def pair_rows(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with each two `scatter_rows` at the same places as one op of two results, and how
+    many there are: the keys and the values of a step.
+
+    Two that need the results of the same others need none of each other, and pairs of such have an
+    order.
+    """
+    needed: dict[Node, frozenset[Node]] = {}
+    waiting: dict[object, Node] = {}
+    replaced: dict[Node, Node] = {}
+    for node in graph.nodes():
+        is_row = _is_rows(node) and len(node.attr("results")) == 1
+        before = frozenset().union(*(needed[operand] for operand in node.inputs))
+        needed[node] = before | {node} if is_row else before
+        if not is_row:
+            continue
+        key = (before, node.inputs[node.attr("operands")[1][0]], *_alike(node))
+        first = waiting.pop(key, None)
+        if first is None or not _may_pair(first, node):
+            waiting[key] = node
+            continue
+        replaced[first], replaced[node] = _pair(first, node)
+    return graph.replaced(replaced), len(replaced) // 2
+
+
+def _may_pair(first: Node, second: Node) -> bool:
+    """Whether neither reads what the other one updates: in turns it need not be copied."""
+    ends = [[_memory_of(operand) for operand in node.inputs] for node in (first, second)]
+    (one, *of_one), (other, *of_other) = ends
+    return one is not other and one not in of_other and other not in of_one
+
+
+def _memory_of(node: Node) -> Node:
+    while node.op in (*_MOVED, "copy"):
+        (node,) = node.inputs
+    return node
+
+
+def _alike(node: Node) -> tuple[object, ...]:
+    """What one kernel needs to be the same of two `scatter_rows`."""
+    (op, attrs, _, (_, *result)), *_ = node.attr("stored")
+    data, index, source = node.attr("operands")
+    return node.dtype, op, attrs, (*result,), data[1:], index[1:], source[2]
+
+
+def _pair(first: Node, second: Node) -> list[Node]:
+    """Both as the results of one op."""
+    memories = tuple(dict.fromkeys((*first.inputs, *second.inputs)))
+    operands, stored, results, updates = [], [], [], []
+    for at, node in enumerate((first, second)):
+        read = tuple(range(len(operands), len(operands) + 3))
+        for number, *where in node.attr("operands"):
+            operands.append((memories.index(node.inputs[number]), *where))
+        ((op, attrs, _, (_, *where)),) = node.attr("stored")
+        stored.append((op, attrs, read, (at, *where)))
+        results += node.attr("results")
+        updates.append((at, memories.index(node.inputs[0])))
+    both = {
+        "operands": tuple(operands),
+        "stored": tuple(stored),
+        "results": tuple(results),
+        "updates": tuple(updates),
+    }
+    attrs = {**dict(first.attrs), **both}
+    return [make("placed", memories, {**attrs, "result": at}, first.source) for at in range(2)]
 
 
 def _count_places(node: Node) -> Node:
@@ -209,8 +345,9 @@ def _joined(concat: Node, calls: Sequence[Node]) -> Node | None:
     start: Extent = 0
     rows, width = concat.shape[-2:]
     for number, part in zip(numbers, concat.inputs, strict=True):
-        op, attrs, (_, _, shape, steps) = stored[number]
-        stored[number] = op, attrs, (0, start, shape, (rows * width, steps[1], width, 1))
+        op, attrs, read, (_, _, shape, steps) = stored[number]
+        place = (0, start, shape, (rows * width, steps[1], width, 1))
+        stored[number] = op, attrs, read, place
         start += part.shape[-1]
     one = {"stored": tuple(stored), "results": ((concat.dtype, concat.shape),), "result": 0}
     return make("placed", first.inputs, {**dict(first.attrs), **one}, concat.source)

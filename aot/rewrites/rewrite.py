@@ -128,6 +128,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("attention-masks", function=attention_masks.known_masks),
     Stage(MEMORY, function=memory.place_ops, wants=_gpus),
     Stage(MEMORY, function=memory.place_all, wants=_cpus),
+    Stage("rows-in-place", function=memory.rows_in_place),
+    Stage("row-pairs", function=memory.pair_rows),
     Stage("pack", (*weights.PACKING, *views.RULES), wants=_packers, is_storage=True),
     Stage("fold-weights", function=fold.fold, wants=_cpus, is_storage=True),
     Stage("orient", function=weights.orient_weights, wants=_gpus, is_storage=True),

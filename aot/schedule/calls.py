@@ -12,6 +12,7 @@ from typing import Literal
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.size import typical
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import product_operations
 from aotc.aot.schedule.group import Domain, Group, GroupKind, Root
 from aotc.aot.schedule.grow import Cluster
@@ -116,10 +117,21 @@ def _group(
         roots=tuple(Root(node, ()) for node in results),
         nodes=tuple(results),
         reads=reads,
-        bytes=sum(typical(node.type.nbytes) for node in (*reads, *results)),
+        bytes=_bytes(call, (*reads, *results)),
         operations=_operations(call, results),
         updates=updates,
     )
+
+
+def _bytes(call: Node, memories: Sequence[Node]) -> int:
+    """Bytes that a call reads and stores: of what rows are written into only these rows."""
+    if call.op == "placed" and call.attr("function") == "scatter_rows":
+        how, width = dict(call.attr("stored")[0][1]), DTYPES[call.dtype].itemsize_bytes
+        rows = sum(prod(shape) for _, _, shape, _ in call.attr("operands")[2::3])
+        (places,) = {number for number, *_ in call.attr("operands")[1::3]}
+        rows_bytes = typical(rows) * width * (3 if how["adds"] else 2)
+        return typical(call.inputs[places].type.nbytes) + rows_bytes
+    return sum(typical(node.type.nbytes) for node in memories)
 
 
 def _operations(call: Node, results: Sequence[Node]) -> int:
@@ -128,12 +140,12 @@ def _operations(call: Node, results: Sequence[Node]) -> int:
     function = call.attr("function") if call.op == "placed" else ""
     if function in SCORE_PRODUCTS:
         query, key, value = (shape for _, _, shape, _ in call.attr("operands")[:3])
-        ((_, attributes, _), *_) = call.attr("stored")
+        ((_, attributes, *_), *_) = call.attr("stored")
         of_keys, of_values = SCORE_PRODUCTS[function]
         width = of_keys * query[3] + of_values * value[3]
         return product_operations(query, key, width, bool(dict(attributes)["causal"]))
     if function == "grouped_matmul":
         (_, _, left, _), *_ = call.attr("operands")
-        ((_, _, (_, _, product, _)), *_) = call.attr("stored")
+        ((*_, (_, _, product, _)), *_) = call.attr("stored")
         return typical(2 * prod(left) * product[-1])
     return sum(typical(node.type.numel) for node in results)

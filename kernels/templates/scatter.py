@@ -6,7 +6,7 @@ that differ in m % DISTINCT never have one place. Places outside of the tensor a
 
 `scatter`: a program has one `outer`, one m % DISTINCT and BLOCK of `inner` to itself, and goes over
 the rows. `scatter_shares`: it has a share of the places besides, and looks at the places of CHUNK
-rows at once for those of its share.
+rows at once for those of its share. `…_both`: two tensors, whose rows have the same places.
 
 `count_places`: how many rows have each place; whole numbers, so that any order gives the same.
 
@@ -24,15 +24,17 @@ import triton.language as tl
 def scatter(
     out_ptr,  # [OUTER, EXTENT, INNER], updated
     place_ptr,  # [ROWS] or, where the places are not SHARED, [OUTER, ROWS, INNER]
-    source_ptr,  # [OUTER // WITHIN, WITHIN, ROWS, INNER], steps FAR, NEAR, STEP and 1
+    source_ptr,  # [OUTER // WITHIN, WITHIN, ROWS // BESIDE, BESIDE, INNER]
     ROWS,
     EXTENT,
     INNER,
     DISTINCT,
     WITHIN,
-    FAR,
+    FAR,  # steps along the dims of the source; the last one is 1
     NEAR,
     STEP,
+    HOP,
+    BESIDE: tl.constexpr,
     SHARED: tl.constexpr,
     ADDS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -50,12 +52,17 @@ def scatter(
             place = tl.load(place_ptr + element, mask=inner < INNER, other=-1).to(tl.int64)
             is_written = (inner < INNER) & (place >= 0) & (place < EXTENT)
         target = out_ptr + (outer * EXTENT + place) * INNER + inner
-        value = tl.load(rows_ptr + row.to(tl.int64) * STEP, mask=is_written)
+        value = tl.load(rows_ptr + _start_of(row, STEP, HOP, BESIDE), mask=is_written)
         if ADDS:
             value += tl.load(target, mask=is_written)
         tl.store(target, value, mask=is_written)
         # The next row may name the same places.
         tl.debug_barrier()
+
+
+@triton.jit
+def _start_of(row, STEP, HOP, BESIDE: tl.constexpr):
+    return (row // BESIDE).to(tl.int64) * STEP + (row % BESIDE).to(tl.int64) * HOP
 
 
 @triton.jit
@@ -80,7 +87,9 @@ def scatter_shares(
     FAR,
     NEAR,
     STEP,
+    HOP,
     SHARES,
+    BESIDE: tl.constexpr,
     SHARED: tl.constexpr,
     ADDS: tl.constexpr,
     BLOCK: tl.constexpr,  # 1 where the places are not SHARED
@@ -109,13 +118,93 @@ def scatter_shares(
             key = tl.min(keys, axis=0)
         while key < NONE:
             target = out_ptr + (key & 0xFFFFFFFF) * INNER
-            value = tl.load(rows_ptr + (start + (key >> 32)) * STEP, mask=is_inner)
+            row = start + (key >> 32)
+            value = tl.load(rows_ptr + _start_of(row, STEP, HOP, BESIDE), mask=is_inner)
             if ADDS:
                 value += tl.load(target, mask=is_inner)
             tl.store(target, value, mask=is_inner)
             # The next row may name the same place.
             tl.debug_barrier()
             key = tl.min(tl.where(keys > key, keys, NONE), axis=0)
+
+
+@triton.jit
+def scatter_both(
+    out_ptr,  # each as `scatter` has it
+    second_out_ptr,
+    place_ptr,
+    source_ptr,
+    second_source_ptr,
+    ROWS,
+    EXTENT,
+    INNER,
+    DISTINCT,
+    WITHIN,
+    FAR,
+    NEAR,
+    STEP,
+    HOP,
+    SECOND_WITHIN,
+    SECOND_FAR,
+    SECOND_NEAR,
+    SECOND_STEP,
+    SECOND_HOP,
+    BESIDE: tl.constexpr,
+    SHARED: tl.constexpr,
+    ADDS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    if tl.program_id(2) == 0:
+        scatter(
+            out_ptr, place_ptr, source_ptr, ROWS, EXTENT, INNER, DISTINCT, WITHIN,
+            FAR, NEAR, STEP, HOP, BESIDE, SHARED, ADDS, BLOCK,
+        )  # fmt: skip
+    else:
+        scatter(
+            second_out_ptr, place_ptr, second_source_ptr, ROWS, EXTENT, INNER, DISTINCT,
+            SECOND_WITHIN, SECOND_FAR, SECOND_NEAR, SECOND_STEP, SECOND_HOP, BESIDE, SHARED, ADDS,
+            BLOCK,
+        )  # fmt: skip
+
+
+@triton.jit
+def scatter_shares_both(
+    out_ptr,  # each as `scatter` has it
+    second_out_ptr,
+    place_ptr,
+    source_ptr,
+    second_source_ptr,
+    ROWS,
+    EXTENT,
+    INNER,
+    WITHIN,
+    FAR,
+    NEAR,
+    STEP,
+    HOP,
+    SECOND_WITHIN,
+    SECOND_FAR,
+    SECOND_NEAR,
+    SECOND_STEP,
+    SECOND_HOP,
+    SHARES,
+    BESIDE: tl.constexpr,
+    SHARED: tl.constexpr,
+    ADDS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    if tl.program_id(2) == 0:
+        scatter_shares(
+            out_ptr, place_ptr, source_ptr, ROWS, EXTENT, INNER, WITHIN,
+            FAR, NEAR, STEP, HOP, SHARES, BESIDE, SHARED, ADDS, BLOCK, CHUNK,
+        )  # fmt: skip
+    else:
+        scatter_shares(
+            second_out_ptr, place_ptr, second_source_ptr, ROWS, EXTENT, INNER, SECOND_WITHIN,
+            SECOND_FAR, SECOND_NEAR, SECOND_STEP, SECOND_HOP, SHARES, BESIDE, SHARED, ADDS, BLOCK,
+            CHUNK,
+        )  # fmt: skip
 
 
 @triton.jit

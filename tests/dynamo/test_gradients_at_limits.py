@@ -61,6 +61,21 @@ FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "sigmoid": torch.sigmoid,
     "silu": F.silu,
     "mish": F.mish,
+    "tanhshrink": F.tanhshrink,
+    "softsign": F.softsign,
+    "gelu": F.gelu,
+    "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "l1": lambda x: F.l1_loss(x, torch.ones_like(x), reduction="none"),
+    "mse": lambda x: F.mse_loss(x, torch.ones_like(x), reduction="none"),
+    "smooth l1": lambda x: F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none"),
+    "smooth l1 of a wide bend": lambda x: F.smooth_l1_loss(
+        torch.zeros_like(x), x, reduction="none", beta=3.0
+    ),
+    "huber": lambda x: F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=3.0),
+    "hinge": lambda x: F.hinge_embedding_loss(x, -torch.ones_like(x), reduction="none"),
+    "binary cross-entropy of logits": lambda x: F.binary_cross_entropy_with_logits(
+        x, torch.full_like(x, 0.25), reduction="none"
+    ),
 }
 
 

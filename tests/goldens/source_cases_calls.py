@@ -7,7 +7,7 @@ from source_table import case
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
-from aotc.aot.rewrites.memory import place_all
+from aotc.aot.rewrites.memory import pair_rows, place_all
 from aotc.aot.schedule.states import state_copy
 
 SCALE = """import triton
@@ -97,6 +97,33 @@ def elements_written_at_places():
         "scatter_rows", data, places, operand("rows", 5, 7, 8), axis=1, adds=False, distinct=1
     )
     return _placed(op("mul", written, 2.0))
+
+
+def _pair(rows, heads):
+    """Keys and values of heads, parts of one product, into two caches at the same places."""
+    product = operand("product", rows, 3 * heads * 16, dtype="bf16")
+    places = operand("places", rows * heads, 1, dtype="i32")
+    how = {"axis": 0, "adds": False, "distinct": 1}
+    written = []
+    for at, name in enumerate(("keys", "values"), 1):
+        part = b.slice_axis(product, 1, at * heads * 16, (at + 1) * heads * 16)
+        data = op("mul", operand(name, 5000, 16, dtype="bf16"), 2.0)
+        source = b.reshape(part, (rows * heads, 16))
+        written.append(op("scatter_rows", data, places, source, **how))
+    return pair_rows(place_all(graph_of(tuple(written)))[0])[0].outputs
+
+
+@case("cpu", kernel=2)
+@case("sm_90", kernel=2)
+def keys_and_values_written_at_places():
+    """Of one step; what they change is the kernels before."""
+    return _pair(3, 4)
+
+
+@case("sm_90", kernel=2)
+def many_keys_and_values_written_at_places():
+    """Of a prompt: programs have shares of the places."""
+    return _pair(200, 4)
 
 
 @case("sm_90", kernel=1)

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy
 import pytest
 
+from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
 from aotc.aot.ir.reference import interpret
 from aotc.aot.lower import lower
-from aotc.aot.rewrites.memory import place_ops
+from aotc.aot.rewrites.memory import pair_rows, place_ops
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
+from aotc.aot.traits import TargetTraits
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -75,6 +77,41 @@ def test_each_share_goes_over_its_rows_in_order(adds, tmp_path):
         graph = _graph(name, adds)
         (expected,) = interpret(graph, _arrays(name, graph))
         numpy.testing.assert_array_equal(buffers[stored].reshape(shape), expected, err_msg=name)
+
+
+def _keys_and_values(rows, heads, adds):
+    """Parts of one product, at one list of places, some of which lie outside."""
+    product = operand("product", rows, 3 * heads * 16)
+    places = operand("places", rows * heads, 1, dtype="i64")
+    written = []
+    for at, name in enumerate(("keys", "values"), 1):
+        part = b.slice_axis(product, 1, at * heads * 16, (at + 1) * heads * 16)
+        operands = operand(name, 700, 16), places, b.reshape(part, (rows * heads, 16))
+        how = {"axis": 0, "adds": adds, "distinct": 1}
+        written.append(make("scatter_rows", operands, how))
+    return graph_of(written)
+
+
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("traits", [TargetTraits(), TRAITS], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("rows", "heads"), [(1, 2), (3, 5), (90, 4)])
+def test_rows_of_two_tensors_are_written_by_one_kernel(rows, heads, traits, adds, tmp_path):
+    graph = _keys_and_values(rows, heads, adds)
+    paired, count = pair_rows(place_ops(graph)[0])
+    assert count == 1
+    generator = numpy.random.default_rng(rows)
+    arrays = [
+        generator.integers(-2, 702, node.shape)
+        if node.attr("name") == "places"
+        else generator.integers(-99, 99, node.shape).astype("float32")
+        for node in graph.inputs
+    ]
+    job = Job()
+    names = job.add(paired, arrays, 0, traits)
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    for (stored, shape), expected in zip(names, interpret(graph, arrays), strict=True):
+        numpy.testing.assert_array_equal(buffers[stored].reshape(shape), expected)
 
 
 def test_few_rows_and_rows_of_distinct_places_are_not_shared():

@@ -12,7 +12,13 @@ from aotc.aot.ir.graph import Graph, IllegalNodeError, make
 from aotc.aot.ir.legal import violations
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.text import parse_graph, print_graph
-from aotc.aot.rewrites.memory import join_gradients, place_all, place_ops
+from aotc.aot.rewrites.memory import (
+    join_gradients,
+    pair_rows,
+    place_all,
+    place_ops,
+    rows_in_place,
+)
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite
 from aotc.aot.schedule.calls import call_group
 from aotc.aot.traits import TargetTraits
@@ -253,3 +259,118 @@ def test_places_lie_within_memory():
     places[1] = (number, start + 1000, shape, strides)
     with pytest.raises(IllegalNodeError, match="elements 1000 to"):
         make("placed", node.inputs, {**dict(node.attrs), "operands": tuple(places)})
+
+
+def _written(data, source, axis=0, places="index"):
+    """`source` written into `data` at places that tests share by their name."""
+    index = leaf(
+        places,
+        *(source.shape[axis] if at == axis else 1 for at in range(len(data.shape))),
+        dtype="i32",
+    )
+    how = {"axis": axis, "adds": False, "distinct": 1}
+    return make("scatter_rows", (data, index, source), how)
+
+
+def _keys_and_values():
+    """Both of a step, as heads of one product: rows that have no one step."""
+    wide = leaf("x", 3, 7 * 4)
+    parts = [b.reshape(b.slice_axis(wide, 1, at * 4, (at + 2) * 4), (3 * 2, 4)) for at in (2, 5)]
+    return [_written(leaf(name, 20, 4), part) for name, part in zip("kv", parts, strict=True)]
+
+
+def test_rows_of_heads_are_read_where_the_product_has_them():
+    graph = graph_of(*_keys_and_values())
+    found, _ = place_ops(graph)
+    for node in found.nodes():
+        if node.op == "placed":
+            *_, (number, start, shape, steps) = node.attr("operands")
+            assert node.inputs[number].op == "input"
+            assert (shape, steps) == ((3, 2, 4), (28, 4, 1))
+            assert start in (8, 20)
+    arrays = drawn(graph)
+    for left, right in zip(interpret(graph, arrays), interpret(found, arrays), strict=True):
+        numpy.testing.assert_array_equal(left, right)
+
+
+def test_rows_are_found_again_in_what_their_product_became_a_part_of():
+    graph = graph_of(_written(leaf("k", 20, 4), b.reshape(leaf("x", 3, 8), (6, 4))))
+    placed, _ = place_ops(graph)
+    (before,) = (node for node in placed.nodes() if node.op == "input" and node.attr("name") == "x")
+    joined = placed.replaced({before: b.slice_axis(leaf("wide", 3, 24), 1, 8, 16)})
+    found, count = rows_in_place(joined)
+    assert count == 1
+    assert rows_in_place(found)[1] == 0
+    (node,) = (node for node in found.nodes() if node.op == "placed")
+    assert node.attr("operands")[2][1:] == (8, (3, 2, 4), (24, 4, 1))
+    graph = graph_of(*found.outputs)
+    arrays = drawn(graph)
+    again = graph_of(*joined.outputs)
+    own = dict(zip(graph.input_names, arrays, strict=True))
+    (left,), (right,) = (
+        interpret(graph, arrays),
+        interpret(again, [own[n] for n in again.input_names]),
+    )
+    numpy.testing.assert_array_equal(left, right)
+
+
+def test_keys_and_values_of_a_step_are_one_op():
+    graph = graph_of(*_keys_and_values())
+    found, count = pair_rows(place_ops(graph)[0])
+    assert count == 1
+    (one, other) = (node for node in found.nodes() if node.op == "placed")
+    assert one.result(0) is other.result(0)
+    assert not violations(found, frozenset({"memory", "attention"}))
+    assert print_graph(parse_graph(print_graph(found))) == print_graph(found)
+    arrays = drawn(graph)
+    for left, right in zip(interpret(graph, arrays), interpret(found, arrays), strict=True):
+        numpy.testing.assert_array_equal(left, right)
+
+
+def _in_turn():
+    first = _written(leaf("k", 20, 4), leaf("x", 6, 4))
+    return [first, _written(leaf("v", 20, 4), b.slice_axis(first, 0, 3, 9))]
+
+
+ALONE = {
+    "the second reads the first's result": _in_turn,
+    "the first reads what the second updates": lambda: [
+        _written(leaf("k", 20, 4), b.slice_axis(leaf("v", 20, 4), 0, 3, 9)),
+        _written(leaf("v", 20, 4), leaf("x", 6, 4)),
+    ],
+    "both update one tensor": lambda: [
+        _written(leaf("k", 20, 4), leaf(name, 6, 4)) for name in ("x", "y")
+    ],
+    "other places": lambda: [
+        _written(leaf(data, 20, 4), leaf("x", 6, 4), places=data + "_at") for data in ("k", "v")
+    ],
+    "other shapes": lambda: [
+        _written(leaf(data, rows, 4), leaf("x", 6, 4)) for data, rows in (("k", 20), ("v", 21))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_rows_that_stay_alone(name):
+    graph = graph_of(*ALONE[name]())
+    found, count = pair_rows(place_ops(graph)[0])
+    assert count == 0
+    arrays = drawn(graph)
+    for left, right in zip(interpret(graph, arrays), interpret(found, arrays), strict=True):
+        numpy.testing.assert_array_equal(left, right)
+
+
+def test_pairs_of_layers_have_an_order():
+    """The second layer's rows hang on the first one's: two pairs, none across."""
+    first = _keys_and_values()
+    read = b.reshape(b.slice_axis(first[0], 0, 0, 6), (3, 8))
+    second = [
+        _written(leaf(name, 20, 4), b.reshape(source, (6, 4)))
+        for name, source in (("k2", b.unary("exp", read)), ("v2", b.unary("neg", read)))
+    ]
+    graph = graph_of(*second, *first)
+    found, count = pair_rows(place_ops(graph)[0])
+    assert count == 2
+    arrays = drawn(graph)
+    for left, right in zip(interpret(graph, arrays), interpret(found, arrays), strict=True):
+        numpy.testing.assert_allclose(left, right)

@@ -107,7 +107,8 @@ def test_a_decoder_follows_eager_and_moves_no_cache(tmp_path, cache, request):
 
     with load(tmp_path / "b") as program:
         names = [program.plan.kernels[launch.kernel].name for launch in program.plan.at().launches]
-        assert names.count("scatter_rows") == len(program.states) == 4
+        assert names.count("scatter_rows") == 2  # keys and values of a layer together
+        assert len(program.states) == 4
         assert "copy" not in names
         assert_follows(program.session(), module, inputs, range(6))
 

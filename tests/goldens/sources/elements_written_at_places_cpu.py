@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: scatter, _places, scatter_shares, count_places, sum_runs.
+# As in the template: scatter, _start_of, _places, scatter_shares, scatter_both,
+# scatter_shares_both, count_places, sum_runs.
 
 
 @triton.jit
@@ -28,6 +29,8 @@ def kernel(
         FAR=0,
         NEAR=56,
         STEP=8,
+        HOP=0,
+        BESIDE=1,
         SHARED=False,
         ADDS=False,
         BLOCK=8,

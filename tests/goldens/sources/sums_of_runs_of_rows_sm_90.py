@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: scatter, _places, scatter_shares, count_places, sum_runs.
+# As in the template: scatter, _start_of, _places, scatter_shares, scatter_both,
+# scatter_shares_both, count_places, sum_runs.
 
 
 @triton.jit
