@@ -73,7 +73,7 @@ def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
                 rows = node.op == "scatter_rows"
                 made = _scatter_rows(made, stored) if rows else _PLACED[node.op](made)
         if len(users[node]) > 1:
-            stored.add(made)
+            stored.add(_viewed(made))
         return made
 
     return graph.rebuilt(place), len(found)
@@ -174,7 +174,7 @@ def rows_in_place(graph: Graph) -> tuple[Graph, int]:
             changed += found is not made
             made = found
         if len(users[node]) > 1:
-            stored.add(made)
+            stored.add(_viewed(made))
         return made
 
     return graph.rebuilt(change), changed
@@ -187,7 +187,8 @@ def _is_rows(node: Node) -> bool:
 def _from_where_they_lie(node: Node, stored: Container[Node]) -> Node:
     data, index, (number, start, shape, strides) = node.attr("operands")
     memory = node.inputs[number]
-    if memory.op not in _MOVED or (start, strides) != (0, strides_of(shape)):
+    is_whole = start == 0 and runs(shape, strides) == runs(shape, strides_of(shape))
+    if memory.op not in _MOVED or not is_whole:
         return node
     ((_, how, *_),) = node.attr("stored")
     found = _rows(build.reshape(memory, shape), dict(how)["axis"], stored)
@@ -232,7 +233,13 @@ def _may_pair(first: Node, second: Node) -> bool:
 
 
 def _memory_of(node: Node) -> Node:
-    while node.op in (*_MOVED, "copy"):
+    node = _viewed(node)
+    return _memory_of(node.inputs[0]) if node.op == "copy" else node
+
+
+def _viewed(node: Node) -> Node:
+    """What a view of several steps views in the end."""
+    while node.op in _MOVED:
         (node,) = node.inputs
     return node
 

@@ -314,6 +314,20 @@ def test_rows_are_found_again_in_what_their_product_became_a_part_of():
     numpy.testing.assert_array_equal(left, right)
 
 
+def test_rows_of_one_step_are_found_again_too():
+    """Of one sequence and one token: dims of one element have no step."""
+    x = b.reshape(leaf("x", 1, 8), (1, 2, 1, 4))
+    placed, _ = place_ops(graph_of(_written(leaf("k", 1, 2, 20, 4), x, axis=2)))
+    (before,) = (node for node in placed.nodes() if node.op == "input" and node.attr("name") == "x")
+    wide = b.reshape(leaf("wide", 1, 160), (1, 1, 160))  # of which only views have several readers
+    parts = [b.reshape(b.slice_axis(wide, 2, at, at + 8), (1, 8)) for at in (8, 16)]
+    joined = placed.replaced({before: parts[0]})
+    found, count = rows_in_place(graph_of(*joined.outputs, b.unary("exp", parts[1])))
+    assert count == 1
+    (node,) = (node for node in found.nodes() if node.op == "placed")
+    assert node.inputs[2].attr("name") == "wide"
+
+
 def test_keys_and_values_of_a_step_are_one_op():
     graph = graph_of(*_keys_and_values())
     found, count = pair_rows(place_ops(graph)[0])

@@ -145,6 +145,21 @@ class Given(nn.Module):
         return self.count, self.rows
 
 
+class Replaced(nn.Module):
+    """New values of which nobody reads the old ones, equal ones and one that is a result too."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("one", "other", "last"):
+            self.register_buffer(name, torch.zeros(4))
+
+    def forward(self, x):
+        self.one.copy_(x + 1)
+        self.other.copy_(x + 1)
+        self.last.copy_(self.one * x)
+        return self.last, x.sum()
+
+
 class Normed(nn.Module):
     """A batch norm that learns its statistics."""
 
@@ -175,6 +190,7 @@ MODELS = {
         Given,
         lambda step: (torch.randn(1, 3, generator=seeded(step)), torch.tensor([step % 4])),
     ),
+    "replaced": (Replaced, lambda step: (torch.randn(4, generator=seeded(step)),)),
     "batch_norm": (
         Normed,
         lambda step: (torch.randn(5, 4, generator=seeded(step)),),

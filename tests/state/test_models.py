@@ -198,6 +198,11 @@ def test_copies_into_states_come_last():
     assert [group.label for group in plan.groups[-2:]] == ["copy", "copy"]
 
 
+def test_what_nobody_reads_is_replaced_where_it_lies():
+    _, plan = scheduled("replaced")
+    assert not any(group.kind == "call" for group in plan.groups)
+
+
 def test_capture_leaves_the_model_as_it_was():
     make, inputs = MODELS["several"]
     module = make()
