@@ -165,10 +165,6 @@ class _Utils:
         library = Library(data)
         return library, library, VECTOR_REGISTERS[_isa()], 0, 1 << 20
 
-    @staticmethod
-    def unload_module(module: Any) -> None:
-        """A library goes with the last reference to it; Triton 3.9 asks for this."""
-
 
 class _KernelLauncher:
     """Called by Triton at each launch: packs the run-time arguments and runs the grid."""
@@ -352,6 +348,7 @@ def _register() -> None:
     """Have Triton know the CPU as a target; raises DriverFault without AVX2."""
     _isa()
     backends.setdefault(NAME, Backend(compiler=CpuBackend, driver=CpuDriver))
+    toolchain.unload_without_driver(Library)
 
 
 def use_cpu() -> None:

@@ -207,6 +207,32 @@ def test_the_environment_makes_the_cpu_active_where_no_gpu_is(
     assert is_active or made.stderr.strip() == "not active"
 
 
+PROGRAM_THAT_LEAVES_THE_CPU = """
+import gc, sys
+import torch, triton, triton.language as tl
+from aotc import kernels
+sys.unraisablehook = lambda found: print("ignored", found.exc_value)
+
+@triton.jit
+def fill_kernel(out):
+    tl.store(out, 3.0)
+
+out = torch.zeros(1)
+with kernels.on_cpu():
+    fill_kernel[(1,)](out)
+fill_kernel.device_caches.clear()
+gc.collect()
+print(out.item())
+"""
+
+
+def test_kernels_end_after_the_driver_that_loaded_them(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM_THAT_LEAVES_THE_CPU)
+    found = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert found.stdout == "3.0\n"
+
+
 def test_a_tensor_elsewhere_is_refused() -> None:
     x = torch.ones(16)
     with pytest.raises(DriverFault, match="on `meta`"):
