@@ -64,9 +64,9 @@ def slots(kind: Any, value: str, name: str) -> Iterator[Slot]:
 
 
 class Packer(NamedTuple):
-    """`pack(arguments)` gives the slots' bytes, for all arguments of a call in order."""
+    """`pack(into, arguments)` writes the slots' bytes, for all arguments of a call in order."""
 
-    pack: Callable[[tuple[Any, ...]], bytes]
+    pack: Callable[[memoryview, tuple[Any, ...]], None]
     slots: tuple[Slot, ...]
     tensors: Callable[[tuple[Any, ...]], tuple[Any, ...]]
     """What the pointer of each slot points into; None where it is no pointer."""
@@ -81,7 +81,7 @@ def packer(signature: Mapping[str, Any], constants: Mapping[Any, Any]) -> Packer
     layout = struct.Struct("<" + "".join(slot.layout for slot in found))
     from torch import Tensor
 
-    names = {"Tensor": Tensor, "address": address, "bfloat": bfloat, "layout": layout.pack}
+    names = {"Tensor": Tensor, "address": address, "bfloat": bfloat, "layout": layout.pack_into}
     values = ", ".join(slot.expression for slot in found)
     careful = ", ".join(
         f"within({slot.expression}, {_LIMITS[slot.layout]!r})"
@@ -94,11 +94,11 @@ def packer(signature: Mapping[str, Any], constants: Mapping[Any, Any]) -> Packer
 def tensors(a):
     return ({tensors})
 
-def pack(a):
+def pack(into, a):
     try:
-        return layout({values})
+        layout(into, 0, {values})
     except OverflowError:
-        return layout({careful})
+        layout(into, 0, {careful})
 """
     scope: dict[str, Any] = {**names, "within": within}
     exec(compile(text, "<arguments of a triton kernel>", "exec"), scope)

@@ -104,7 +104,8 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
             f"{compile_library.__module__}:{compile_library.__name__}",
             (text, _isa(), False, True, checks_memory),
         )
-        (outcome,) = _workers().map([request])
+        with _COMPILING:
+            (outcome,) = _workers().map([request])
         made = LoadableKernel(*outcome.unwrap())
         metadata.update(
             shared=max(1, made.scratch_bytes), symbol=made.symbol, sites=made.sites,
@@ -122,6 +123,10 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
 def _optimize(module: Any, metadata: dict[str, Any]) -> Any:
     metadata["name"] = module.get_entry_func_name()
     return toolchain.optimize_ttir(module)
+
+
+_COMPILING = threading.Lock()
+"""One batch at a time; a program's threads may all be at a kernel that is new."""
 
 
 @functools.cache
@@ -165,10 +170,6 @@ class _Utils:
         library = Library(data)
         return library, library, VECTOR_REGISTERS[_isa()], 0, 1 << 20
 
-    @staticmethod
-    def unload_module(module: Any) -> None:
-        """A library goes with the last reference to it; Triton 3.9 asks for this."""
-
 
 class _KernelLauncher:
     """Called by Triton at each launch: packs the run-time arguments and runs the grid."""
@@ -181,26 +182,32 @@ class _KernelLauncher:
             sites = in_present_files(metadata.sites, source.fn)
             self.reports = Reports(metadata.name, sites, self.packer)
         self.launcher: Launcher | None = None
+        self.lock = threading.RLock()
+        """A launcher has one place for its arguments, and a hook may launch the kernel again."""
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, library: Library, packed: Any, launch: Any,
         enter: Callable[..., None] | None, leave: Callable[..., None] | None, *arguments: Any,
     ) -> None:  # fmt: skip
-        if self.launcher is None:
-            count = len(self.packer.slots) + (self.reports is not None)
-            self.launcher = Launcher(
-                library, self.metadata.symbol, self.metadata.scratch_bytes, count
-            )
-        slots = self.pack(arguments)
-        if self.reports is not None:
-            slots += self.reports.begin(arguments)
         if enter is not None:
             enter(launch)
-        self.launcher((x, y, z), slots)
-        if leave is not None:
-            leave(launch)
-        if self.reports is not None:
-            self.reports.end()
+        reports = self.reports
+        with self.lock:
+            launcher = self.launcher or self._loaded(library)
+            self.pack(launcher.arguments, arguments)
+            if reports is not None:
+                launcher.arguments[-8:] = reports.begin(arguments)
+            launcher.run((x, y, z))
+            if leave is not None:
+                leave(launch)
+            if reports is not None:
+                reports.end()
+
+    def _loaded(self, library: Library) -> Launcher:
+        count = len(self.packer.slots) + (self.reports is not None)
+        metadata = self.metadata
+        self.launcher = Launcher(library, metadata.symbol, metadata.scratch_bytes, count)
+        return self.launcher
 
 
 class _Event:
@@ -304,7 +311,7 @@ class _CpuKernel:
         self.bind = create_function_from_signature(
             function.signature, function.params, self.backend
         )
-        self.known: dict[Any, tuple[_KernelLauncher, Library, threading.Lock]] = {}
+        self.known: dict[Any, tuple[_KernelLauncher, Library]] = {}
 
     def __call__(
         self, grid: tuple[int, int, int], arguments: Sequence[Any], options: Mapping[str, Any]
@@ -314,13 +321,12 @@ class _CpuKernel:
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self._compiled(bound, kinds, rest)
-        launcher, library, lock = found
-        with lock:  # a launcher has one place for its arguments
-            launcher(*grid, 0, library, None, None, None, None, *bound.values())
+        launcher, library = found
+        launcher(*grid, 0, library, None, None, None, None, *bound.values())
 
     def _compiled(
         self, bound: Mapping[str, Any], kinds: Sequence[Any], rest: Mapping[str, Any]
-    ) -> tuple[_KernelLauncher, Library, threading.Lock]:
+    ) -> tuple[_KernelLauncher, Library]:
         """Code for these types of arguments, from Triton's cache where that has it."""
         options, signature, constants, attributes = self.function._pack_args(
             self.backend, dict(rest), bound, kinds, rest
@@ -328,7 +334,7 @@ class _CpuKernel:
         source = ASTSource(self.function, signature, constants, attributes)
         compiled = compile_kernel(source, target=self.target, options=options.__dict__)
         launcher = _KernelLauncher(source, compiled.metadata)
-        return launcher, Library(compiled.kernel), threading.Lock()
+        return launcher, Library(compiled.kernel)
 
 
 _cpu_kernel = functools.cache(_CpuKernel)
@@ -352,6 +358,7 @@ def _register() -> None:
     """Have Triton know the CPU as a target; raises DriverFault without AVX2."""
     _isa()
     backends.setdefault(NAME, Backend(compiler=CpuBackend, driver=CpuDriver))
+    toolchain.unload_without_driver(Library)
 
 
 def use_cpu() -> None:

@@ -153,6 +153,29 @@ def _front_end(context: Any) -> tuple[Any, Any, dict[str, Any], dict[str, Module
 
 
 @functools.cache
+def unload_without_driver(module: type) -> None:
+    """Have Triton leave loaded kernels of this type to the last reference to them.
+
+    From 3.9 on the end of a kernel asks the driver that is active then to unload it, which may be
+    another than the one that loaded it, or none.
+    """
+    from triton import knobs
+    from triton.compiler.compiler import CompiledKernel
+
+    unload = getattr(CompiledKernel, "__del__", None)
+    if unload is None:
+        return
+
+    def end(kernel: Any) -> None:
+        if not isinstance(kernel.module, module):
+            unload(kernel)
+        elif (hook := knobs.runtime.kernel_unload_hook) is not None:
+            hook(kernel.module, kernel.function, kernel.name, kernel.metadata_group, kernel.hash)
+
+    CompiledKernel.__del__ = end
+
+
+@functools.cache
 def descriptor_flags() -> tuple[str, ...]:
     """What Triton's front end passes between a host tensor descriptor's strides and its sizes.
 

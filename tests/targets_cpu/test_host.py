@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -205,6 +206,98 @@ def test_the_environment_makes_the_cpu_active_where_no_gpu_is(
     )
     assert made.returncode == (0 if is_active else 1), made.stderr
     assert is_active or made.stderr.strip() == "not active"
+
+
+@triton.jit
+def count_kernel(out, n, start):
+    found = start
+    for _ in range(n):
+        found += 1
+    tl.store(out, found)
+
+
+def test_threads_launch_one_kernel_at_once() -> None:
+    count_kernel[(1,)](torch.zeros(1, dtype=torch.int64), 3, 0)
+    wrong: list[int] = []
+
+    def launch(start: int) -> None:
+        out = torch.zeros(1, dtype=torch.int64)
+        for turn in range(500):
+            count_kernel[(1,)](out, 3, 1000 * start + turn)
+            if out.item() != 1000 * start + turn + 3:
+                wrong.append(start)
+
+    threads = [threading.Thread(target=launch, args=(start,)) for start in range(2, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@triton.jit
+def one_kernel(out):
+    tl.store(out, 1.0)
+
+
+def test_a_hook_may_launch_the_kernel_again() -> None:
+    first, other = torch.zeros(1), torch.zeros(1)
+    one_kernel[(1,)](first)
+    first.zero_()
+    launched: list[int] = []
+
+    def hook(_: object) -> None:
+        if not launched:
+            launched.append(1)
+            one_kernel[(1,)](other)
+
+    hooks = triton.knobs.runtime.launch_enter_hook
+    hooks.add(hook)
+    try:
+        one_kernel[(1,)](first)
+    finally:
+        hooks.remove(hook)
+    assert (first.item(), other.item()) == (1.0, 1.0)
+
+
+@triton.jit
+def bare_kernel():
+    pass
+
+
+def test_a_kernel_without_arguments_and_one_without_programs() -> None:
+    bare_kernel[(1,)]()
+    out = torch.zeros(1)
+    one_kernel[(0,)](out)
+    assert out.item() == 0.0
+    one_kernel[(1,)](out)
+    assert out.item() == 1.0
+
+
+PROGRAM_THAT_LEAVES_THE_CPU = """
+import gc, sys
+import torch, triton, triton.language as tl
+from aotc import kernels
+sys.unraisablehook = lambda found: print("ignored", found.exc_value)
+
+@triton.jit
+def fill_kernel(out):
+    tl.store(out, 3.0)
+
+out = torch.zeros(1)
+with kernels.on_cpu():
+    fill_kernel[(1,)](out)
+fill_kernel.device_caches.clear()
+gc.collect()
+print(out.item())
+"""
+
+
+def test_kernels_end_after_the_driver_that_loaded_them(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM_THAT_LEAVES_THE_CPU)
+    found = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert found.stdout == "3.0\n"
 
 
 def test_a_tensor_elsewhere_is_refused() -> None:

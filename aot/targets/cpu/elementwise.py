@@ -10,7 +10,6 @@ import math
 import re
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from aotc.aot.targets.cpu.lanes import (
     LINEAR_KINDS,
@@ -18,6 +17,7 @@ from aotc.aot.targets.cpu.lanes import (
     Rule,
     as_f32,
     compare,
+    fenced,
     from_f32,
     intrinsic_suffix,
     matched,
@@ -187,39 +187,6 @@ def intrinsic(name: str, flags: str = "") -> Rule:
     )
 
 
-def _extreme_float(name: str) -> Rule:
-    """The larger or smaller of two: a NaN wins (`maximum`) or loses (`maxnum`).
-
-    Of f16 by comparisons: LLVM computes it in f16 even if asked in f32, by calls into libm.
-    """
-    is_max, keeps_nan = name.startswith("max"), name.endswith("imum")
-
-    def of_narrow(lanes: Lanes, x: list[Operand]) -> Operand:
-        a, b = x
-        is_first = compare(lanes, "fcmp ogt" if is_max else "fcmp olt", a, b)
-        found = select(lanes, is_first, a, b)
-        left, right = (_bits(lanes, each) for each in x)
-        equal = lanes.binary("and" if is_max else "or", left, right)
-        same = lanes.cast("bitcast", equal, "float")
-        found = select(lanes, compare(lanes, "fcmp oeq", a, b), same, found)
-        if keeps_nan:
-            either = compare(lanes, "fcmp uno", a, b)
-            return select(lanes, either, lanes.binary("fadd", a, b), found)
-        return select(lanes, compare(lanes, "fcmp uno", b, b), a, found)
-
-    plain, narrow = intrinsic(name), in_f32(of_narrow)
-
-    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
-        chosen = narrow if result_kind(operation) == "f16" else plain
-        return chosen(lanes, operation, operands)
-
-    return rule
-
-
-def _bits(lanes: Lanes, operand: Operand) -> Operand:
-    return lanes.cast("bitcast", operand, "i32")
-
-
 def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
     """Calls one of the vector functions of `math.py`, which exist for some lanes."""
     kind = operands[0].type
@@ -263,16 +230,7 @@ def _clamp(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane
         low = lanes.writer.call(f"llvm.{ends[0]}.{suffix}", x[0].type, x[:2])
         return lanes.writer.call(f"llvm.{ends[1]}.{suffix}", x[0].type, [low, x[2]])
 
-    if result_kind(operation) != "f16":
-        return in_f32(clamp)(lanes, operation, operands)
-    x, low, high = operands
-    raised = _extreme_float(ends[0])(lanes, _first_two(operation), [x, low])
-    return _extreme_float(ends[1])(lanes, _first_two(operation), [raised, high])
-
-
-def _first_two(operation: Operation) -> Operation:
-    """An operation of as many operands, of the same types."""
-    return replace(operation, operands=operation.operands[:2])
+    return in_f32(clamp)(lanes, operation, operands)
 
 
 def _compare_floats(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -301,7 +259,7 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
         if candidate == "fast_fdivide":
             return in_f32(_divide)(lanes, operation, operands)
         if candidate in ("fmax", "fmin"):
-            return _extreme_float(f"{candidate[1:]}num")(lanes, operation, operands)
+            return intrinsic(f"{candidate[1:]}num")(lanes, operation, operands)
         if candidate in _DEVICE_INTRINSICS:
             return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
         if candidate in FUNCTIONS["float"]:
@@ -473,10 +431,7 @@ def _float_to_float(lanes: Lanes, operation: Operation, operands: Sequence[Lane]
     source, wanted = operation.operands[0].type.element, result_kind(operation)
     value = as_f32(lanes, lanes.operand(operands[0]), source)
     if source == "f64" and wanted != "f64":
-        value = lanes.cast("fptrunc", value, "float")
-        # Of a `copysign` that is rounded to f16 next LLVM would round the f64 sign: a missing call.
-        fence = f"llvm.arithmetic.fence.{intrinsic_suffix(value)}"
-        value = lanes.writer.call(fence, value.type, [value])
+        value = fenced(lanes, lanes.cast("fptrunc", value, "float"))
     if wanted == "f64":
         return value if source == "f64" else lanes.cast("fpext", value, "double")
     if wanted in EIGHT_BITS:
@@ -608,10 +563,10 @@ RULES: dict[str, Rule] = {
     "arith.remf": _math("fmod"),
     "arith.negf": in_f32(lambda lanes, x: lanes.writer.emit(f"fneg {x[0]}", x[0].type, x)),
     "arith.cmpf": _compare_floats,
-    "arith.maximumf": _extreme_float("maximum"),
-    "arith.minimumf": _extreme_float("minimum"),
-    "arith.maxnumf": _extreme_float("maxnum"),
-    "arith.minnumf": _extreme_float("minnum"),
+    "arith.maximumf": intrinsic("maximum"),
+    "arith.minimumf": intrinsic("minimum"),
+    "arith.maxnumf": intrinsic("maxnum"),
+    "arith.minnumf": intrinsic("minnum"),
     "tt.clampf": _clamp,
     "tt.extern_elementwise": _extern,
     "math.absf": intrinsic("fabs"),

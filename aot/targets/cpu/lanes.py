@@ -368,12 +368,23 @@ def as_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
     if kind in EIGHT_BITS:
         return _widened(lanes, operand, EIGHT_BITS[kind])
     if kind == "f16":
-        return lanes.cast("fpext", operand, "float")
+        wide = lanes.cast("fpext", operand, "float")
+        return wide if is_literal(operand) else fenced(lanes, wide)
     if kind != "bf16":
         return operand
-    wide = lanes.cast("zext", operand, "i32")
-    shifted = lanes.binary("shl", wide, constant(16, "i32"))
+    bits = lanes.cast("zext", operand, "i32")
+    shifted = lanes.binary("shl", bits, constant(16, "i32"))
     return lanes.cast("bitcast", shifted, "float")
+
+
+def fenced(lanes: Lanes, operand: Operand) -> Operand:
+    """The value as it is, where LLVM does not see what it was converted from.
+
+    It computes in f16 what is asked of f32 where it sees that f16 is enough, and x86 has libm's
+    functions alone for some of that: `fmaxf`, `fminf`, `copysign` of a rounded f64.
+    """
+    name = f"llvm.arithmetic.fence.{intrinsic_suffix(operand)}"
+    return lanes.writer.call(name, operand.type, [operand])
 
 
 def from_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
