@@ -164,7 +164,7 @@ def has_nothing(plan: Plan, size: int) -> bool:
     return 0 in map(number, [*numbers, *(row.nbytes for row in variant.buffers)])
 
 
-def simple(**changes) -> Plan:
+def simple(rows=ROWS, /, **changes) -> Plan:
     """A plan that holds at all sizes: n programs on a buffer of 64·n bytes."""
     variant = {
         "arena_bytes": [2],
@@ -183,7 +183,7 @@ def simple(**changes) -> Plan:
         "dims": 1,
         "features": ["dynamic-shapes"],
         "states": [],
-        "sizes": ROWS,
+        "sizes": [list(row) for row in rows],
         "limits": [],
         "scratch_bytes": 0,
         "kernels": [{"symbol": "k", "name": "k", "image": None}],
@@ -237,3 +237,33 @@ def test_a_part_is_made_when_it_is_asked_for(part):
     with pytest.raises(AttributeError, match="no `colour`"):
         _ = found.colour
     assert found.replace(arena_bytes=1).outlined is None
+
+
+LARGE = [
+    ["number", 60_000, 0],
+    ["mul", 0, 1],
+    ["number", 64, 0],
+    ["mul", 0, 3],
+]  # 60,000 · n, 64 · n
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"grid": [[2], [2], 1]}, "3600000000 programs"),
+        ({"zeroed_bytes": 128}, "is 128, expected at most the arena's 64 bytes"),
+    ],
+)
+def test_what_only_large_numbers_break_is_refused(changes, found):
+    grid = changes.pop("grid", [[0], 1, 1])
+    step = {"kind": "kernel", "kernel": 0, "grid": grid, "args": [["arena", 0]], "maps": []}
+    plan = simple(
+        LARGE, steps=[step], arena_bytes=[4], buffers=[{"name": "a", "offset": 0, "nbytes": [4]}],
+        **changes,
+    )  # fmt: skip
+    values = evaluate(plan.sizes, [1])
+    made = plan._outline(0)
+    assert made is not None
+    assert made.at(values, (), 0) is None
+    with pytest.raises(AotcError, match=found):
+        plan.at([1])
