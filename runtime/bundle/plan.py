@@ -38,7 +38,6 @@ from .extent import (
 from .launch_plan import VARIANT, at_sizes, named_memory
 from .launch_plan import LaunchPlan as LaunchPlan
 from .launch_plan import Variant as Variant
-from .outline import outline_of
 from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_parts import CHECK_BYTES as CHECK_BYTES
 from .plan_parts import ELEMENTS_LIMIT as ELEMENTS_LIMIT
@@ -303,6 +302,8 @@ class Plan(Record):
         """The outline of a variant, made when it is first needed."""
         known = self.known.outlines
         if index not in known:
+            from .outline import outline_of  # plans of fixed shapes have no need of it
+
             count = self.dims + len(self.sizes)
             known[index] = outline_of(self.kernels, self.variants[index], count)
         return known[index]
