@@ -37,7 +37,10 @@ def field(schema: Any = None, *, default: Any = ..., feature: str = "") -> Any:
 
 
 class RecordType(type):
-    """Makes slots of annotations, and keeps what was declared beside them in `_fields`."""
+    """Makes slots of annotations, and keeps what was declared beside them in `_fields`.
+
+    A name that begins with `_` is a slot and no field, empty at first: what a record makes later.
+    """
 
     _fields: dict[str, Field]
     _puts: tuple[Any, ...]
@@ -45,10 +48,13 @@ class RecordType(type):
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> RecordType:
         """The class, with slots."""
         fields = {}
-        for each in namespace.get("__annotations__", ()):
+        slots = tuple(namespace.get("__annotations__", ()))
+        for each in slots:
             declared = namespace.pop(each, ...)
+            if each[0] == "_":
+                continue
             fields[each] = declared if type(declared) is Field else Field(None, declared, "")
-        namespace["__slots__"] = tuple(fields)
+        namespace["__slots__"] = slots
         kind = super().__new__(cls, name, bases, namespace)
         kind._fields = fields
         kind._puts = tuple([getattr(kind, each).__set__ for each in fields])
@@ -74,6 +80,10 @@ class Record(metaclass=RecordType):
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"`{type(self).__name__}` is immutable")
+
+    def _put(self, name: str, value: Any) -> None:
+        """Fill a slot: what a record makes of itself later, and never what it was made of."""
+        object.__setattr__(self, name, value)
 
     def _values(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in type(self)._fields])

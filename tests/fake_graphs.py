@@ -81,6 +81,13 @@ class GraphFunctions(Functions):
             self._finish(execution.last.stream, execution.last.position)
         del self.executions[handle]
 
+    def _cuGraphKernelNodeSetParams_v2(self, node, row):
+        self._context()
+        graph = next((each for each in self.graphs.values() if node in each), None)
+        if graph is None:
+            raise Fault(INVALID_VALUE)
+        graph[node] = self._kernel_node(row)
+
     def _cuGraphExecKernelNodeSetParams_v2(self, handle, node, row):
         nodes = find(self.executions, handle).nodes
         find(nodes, node)

@@ -20,10 +20,12 @@ from .schema import Fields, Integer, List, Refused, Schema, Tagged, Text, along,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from .schema import Numbering
+
+    Step = tuple[Callable[[int, int], int] | None, int, int]
 
 VALUE_LIMIT = 1 << 62
 ROWS_LIMIT = 1 << 14
@@ -156,18 +158,29 @@ def broken_rows(rows: Sequence[Sequence[Any]], dims: int) -> Iterator[tuple[str,
 
 def evaluate(rows: Sequence[Row], dims: Sequence[int]) -> list[int]:
     """All values for the dims' sizes; raises `SizeInvalid`."""
+    return evaluate_line(line_of(rows), dims)
+
+
+def line_of(rows: Iterable[Row]) -> list[Step]:
+    """The rows as `evaluate_line` takes them: each has its function, None for a number."""
+    return [(OPERATIONS.get(name), left, right) for name, left, right in rows]
+
+
+def evaluate_line(line: Sequence[Step], dims: Sequence[int]) -> list[int]:
+    """`evaluate` of rows that were read before."""
     values = list(dims)
-    for operation, left, right in rows:
-        if operation == NUMBER:
-            values.append(left)
+    append = values.append
+    for operate, left, right in line:
+        if operate is None:
+            append(left)
             continue
-        first, second = values[left], values[right]
-        if operation == "floordiv" and second < 1:
+        second = values[right]
+        if operate is floordiv and second < 1:
             raise SizeInvalid(found=f"a division by {second}", expected="a divisor from 1 on")
-        found = OPERATIONS[operation](first, second)
+        found = operate(values[left], second)
         if not -VALUE_LIMIT <= found <= VALUE_LIMIT:
             raise SizeInvalid(found="a size beyond 62 bits", expected="smaller inputs")
-        values.append(found)
+        append(found)
     return values
 
 

@@ -25,10 +25,28 @@ from .torch_calls import TorchCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Protocol
 
     from .plan_parts import Argument, Kernel, Map, Parameter, StateSlot
     from .schema import Numbering
+    from .signature import TensorSpec
+
+    class Outlined(Protocol):
+        """`OutlinedPlan` of `outline.py`, as a launch plan knows it."""
+
+        outline: Any
+        table: list[int]
+
+        @property
+        def values(self) -> list[int]: ...
+        def parts(self) -> tuple[Any, ...]: ...
+        def reaches(
+            self,
+            plan: Any,
+            signature: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+            weights: Mapping[str, int],
+        ) -> bool: ...
 
     Step = Launch | TorchCall | NativeLaunch
 
@@ -48,6 +66,7 @@ class Variant(Record):
 
 
 VARIANT = Fields(Variant)
+LATER = ("buffers", "steps", "parameters")  # in the order of `Outlined.parts`
 FIXED = (int, str)  # types of values that are the same at all sizes
 
 
@@ -59,6 +78,9 @@ class LaunchPlan(Record):
     when a session opens and left zero by every launch; states: mutable state; checks: of the data
     of a call, one word of the session each; parameters: for each launch those of its use, where
     they are known.
+
+    outlined: of a plan that an `Outline` has made, what it keeps of it. `buffers`, `steps` and
+    `parameters` of such a plan are made when somebody asks for them.
     """
 
     arena_bytes: int
@@ -70,6 +92,66 @@ class LaunchPlan(Record):
     states: tuple[StateSlot, ...] = ()
     checks: tuple[Check, ...] = ()
     parameters: tuple[tuple[Parameter, ...], ...] = ()
+    _outlined: Outlined | None = None
+
+    @classmethod
+    def outlined_by(
+        cls,
+        outlined: Outlined,
+        arena_bytes: int,
+        scratch_bytes: int,
+        kernels: Sequence[Kernel],
+        zeroed_bytes: int,
+        states: tuple[StateSlot, ...],
+        checks: tuple[Check, ...],
+    ) -> LaunchPlan:
+        """A plan whose other parts are made by `outlined` when they are needed."""
+        found = cls.__new__(cls)
+        found._put("_outlined", outlined)
+        found._put("arena_bytes", arena_bytes)
+        found._put("scratch_bytes", scratch_bytes)
+        found._put("kernels", kernels)
+        found._put("zeroed_bytes", zeroed_bytes)
+        found._put("states", states)
+        found._put("checks", checks)
+        return found
+
+    if not TYPE_CHECKING:  # so that names which are not there stay errors
+
+        def __getattr__(self, name: str) -> Any:
+            """A part that was not made yet."""
+            if name == "_outlined":
+                return None
+            if name not in LATER or self._outlined is None:
+                raise AttributeError(f"a launch plan has no `{name}`")
+            for part, value in zip(LATER, self._outlined.parts(), strict=True):
+                self._put(part, value)
+            return getattr(self, name)
+
+    @property
+    def outlined(self) -> Outlined | None:
+        """See the class."""
+        return self._outlined
+
+    @property
+    def step_count(self) -> int:
+        """How many steps there are."""
+        outlined = self._outlined
+        return len(self.steps if outlined is None else outlined.outline.launches)
+
+    @property
+    def is_of_launches(self) -> bool:
+        """Whether all steps are kernels of the target's library."""
+        return self._outlined is not None or len(self.launches) == len(self.steps)
+
+    @property
+    def spaces(self) -> set[str]:
+        """The spaces of the memory that launches name."""
+        outlined = self._outlined
+        if outlined is not None:
+            found: set[str] = outlined.outline.spaces
+            return found
+        return {space for launch in self.launches for space, _ in launch.args}
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -101,6 +183,19 @@ def named_memory(
     for state in states:
         if state.initial is not None:
             yield "weight", state.initial
+
+
+def at_sizes(
+    kernels: Sequence[Kernel], variant: Variant, number: Numbering, is_fixed: bool = False
+) -> tuple[Variant, tuple[tuple[Parameter, ...], ...]]:
+    """A variant at a call's sizes, and for each launch the parameters of its use; is_fixed: it has
+    no formulas. Raises `Refused`."""
+    at_sizes = LaunchesAtSizes(kernels, number)
+    if not is_fixed:
+        steps = at_sizes.steps(variant.steps)
+        variant = VARIANT.at(variant.replace(steps=()), number).replace(steps=steps)
+    launches = [row for row in variant.steps if isinstance(row, Launch)]
+    return variant, tuple([at_sizes.use(row).parameters for row in launches])
 
 
 class LaunchesAtSizes:

@@ -23,8 +23,19 @@ from __future__ import annotations
 from ..errors import BundleMalformed, PlanFeatureUnknown, SizeInvalid
 from ..record import Record, field
 from .canonical import Limits, decode, encode
-from .extent import DIMS_LIMIT, ROWS, Number, broken_rows, count_of, evaluate, highest, reader
-from .launch_plan import VARIANT, LaunchesAtSizes, named_memory
+from .extent import (
+    DIMS_LIMIT,
+    ROWS,
+    Number,
+    broken_rows,
+    count_of,
+    evaluate,
+    evaluate_line,
+    highest,
+    line_of,
+    reader,
+)
+from .launch_plan import VARIANT, at_sizes, named_memory
 from .launch_plan import LaunchPlan as LaunchPlan
 from .launch_plan import Variant as Variant
 from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
@@ -59,6 +70,7 @@ if TYPE_CHECKING:
 
     from .extent import Row
     from .launch_plan import Step
+    from .outline import Outline
     from .schema import Broken, Numbering
     from .signature import Dim, TensorSpec
 
@@ -68,6 +80,22 @@ CODE_END = "sizes"  # the last of what the file of the library has the digest of
 VARIANTS_LIMIT = 512
 KERNEL, STATE_SLOT = Fields(Kernel), Fields(StateSlot)
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
+
+
+class Known:
+    """What a plan keeps of the sizes that it has met.
+
+    line: its rows of sizes as they are evaluated; values and states: those of the last sizes, with
+    what they are of; outlines: of the variants that were used, by their number.
+    """
+
+    __slots__ = ("line", "outlines", "states", "values")
+
+    def __init__(self) -> None:
+        self.line: list[Any] | None = None
+        self.values: tuple[tuple[int, ...], list[int]] | None = None
+        self.states: tuple[list[int], tuple[StateSlot, ...]] | None = None
+        self.outlines: dict[int, Outline | None] = {}
 
 
 class Plan(Record):
@@ -86,6 +114,18 @@ class Plan(Record):
     path: str = "plan.msgpack"
     fixed: LaunchPlan | None = None
     code_digest: bytes = b""  # SHA-256 of the file up to the end of CODE_END
+    _known: Known | None = None
+
+    @property
+    def known(self) -> Known:
+        """What it keeps of the sizes that it has met."""
+        try:
+            found = self._known
+        except AttributeError:  # of two threads that come here either one's will do
+            found = Known()
+            self._put("_known", found)
+        assert found is not None  # the slot is empty or has one
+        return found
 
     @classmethod
     def from_map(cls, tree: Any, path: str = "plan.msgpack") -> Plan:
@@ -213,7 +253,8 @@ class Plan(Record):
         """
         if self.fixed is not None:
             return self.fixed
-        number = reader(evaluate(self.sizes, dims))
+        values = self._values_at(tuple(dims))
+        number = reader(values)
         for elements in map(number, self.limits):
             if elements > ELEMENTS_LIMIT:
                 found = f"a tensor of {elements} elements"
@@ -227,20 +268,54 @@ class Plan(Record):
                 found=f"none of entry {entry} for sizes {list(dims)}",
                 expected="one for each size within the ranges",
             )
+        outline = self._outline(index)
+        if outline is not None:
+            outlined = outline.at(values, self._states_at(values), self.scratch_bytes)
+            if outlined is not None:
+                return outlined
         plan = self._launch_plan(index, number)
         check_relations(plan, self.path)
         self._check_grids(plan)
         return plan
 
+    def _values_at(self, dims: tuple[int, ...]) -> list[int]:
+        """All values for these sizes; those of the last ones are kept."""
+        known = self.known
+        last = known.values
+        if last is None or last[0] != dims:
+            if known.line is None:
+                known.line = line_of(self.sizes)
+            last = known.values = dims, evaluate_line(known.line, dims)
+        return last[1]
+
+    def _states_at(self, values: list[int]) -> tuple[StateSlot, ...]:
+        """The states where formulas have these values; those of the last sizes of states are
+        kept, so that sessions of the same sizes have the same ones."""
+        known, number = self.known, reader(values)
+        key = [number(slot.nbytes) for slot in self.states]
+        last = known.states
+        if last is None or last[0] != key:
+            last = known.states = key, self.states_at(number)
+        return last[1]
+
+    def _outline(self, index: int) -> Outline | None:
+        """The outline of a variant, made when it is first needed."""
+        known = self.known.outlines
+        if index not in known:
+            from .outline import outline_of  # plans of fixed shapes have no need of it
+
+            count = self.dims + len(self.sizes)
+            known[index] = outline_of(self.kernels, self.variants[index], count)
+        return known[index]
+
     def _launch_plan(self, index: int, number: Numbering) -> LaunchPlan:
-        variant, at_sizes = self.variants[index], LaunchesAtSizes(self.kernels, number)
-        if self.sizes or self.dims:
-            try:
-                steps = at_sizes.steps(variant.steps)
-                variant = VARIANT.at(variant.replace(steps=()), number).replace(steps=steps)
-            except Refused:  # what is shared has no place of its own to name
-                variant = self._variant_at(index, number)
-        launches = [row for row in variant.steps if isinstance(row, Launch)]
+        """A variant at a call's sizes, in full; raises `BundleMalformed`."""
+        is_fixed = not (self.sizes or self.dims)
+        try:
+            variant, parameters = at_sizes(self.kernels, self.variants[index], number, is_fixed)
+        except Refused:  # what is shared has no place of its own to name
+            self._variant_at(index, number)
+            raise
         return LaunchPlan(
             variant.arena_bytes,
             self.scratch_bytes,
@@ -250,7 +325,7 @@ class Plan(Record):
             variant.zeroed_bytes,
             self.states_at(number),
             variant.checks,
-            tuple([at_sizes.use(row).parameters for row in launches]),
+            parameters,
         )
 
     def _variant_at(self, index: int, number: Numbering) -> Variant:
@@ -274,8 +349,8 @@ class Plan(Record):
 
         Raises `BundleMalformed`.
         """
-        values = [sizes.get(dim.name, dim.low) for dim in dims]
-        slots = self.states_at(reader(evaluate(self.sizes, values)))
+        values = self._values_at(tuple([sizes.get(dim.name, dim.low) for dim in dims]))
+        slots = self._states_at(values)
         found, expected = [slot.nbytes for slot in slots], [spec.nbytes for spec in specs]
         if found != expected:
             raise BundleMalformed(

@@ -37,6 +37,8 @@ Argument = tuple[str, "int | str"]  # (space, value)
 Parameter = tuple[str, int]  # (kind, number)
 SPACES = ("arena", "weight", "input", "output", "state", "check", "int")
 BYTES = Number(0, ARENA_LIMIT_BYTES)
+PROGRAMS = Number(1, PROGRAMS_LIMIT)
+MAP_EXTENT, MAP_STRIDE = Number(1, (1 << 32) - 1), Number(1, ARENA_LIMIT_BYTES)
 MEMORY = Tagged(
     "[space, value] with a space of " + ", ".join(SPACES),
     {
@@ -86,15 +88,13 @@ class Map(Record):
     argument: int = field(Integer(0, 255))
     dtype: str = field(Choice(*MAP_ITEMSIZES))
     start: int = field(BYTES)
-    shape: tuple[int, ...] = field(List(Number(1, (1 << 32) - 1), limit=MAP_RANK_LIMIT, least=1))
-    strides: tuple[int, ...] = field(
-        List(Number(1, ARENA_LIMIT_BYTES), limit=MAP_RANK_LIMIT, least=1)
-    )
+    shape: tuple[int, ...] = field(List(MAP_EXTENT, limit=MAP_RANK_LIMIT, least=1))
+    strides: tuple[int, ...] = field(List(MAP_STRIDE, limit=MAP_RANK_LIMIT, least=1))
     box: tuple[int, ...] = field(List(Integer(1, MAP_BOX_LIMIT), limit=MAP_RANK_LIMIT, least=1))
     swizzle_bytes: int = field(Integer(0, 128))
 
 
-GRID = List(Number(1, PROGRAMS_LIMIT), limit=3, least=3)
+GRID = List(PROGRAMS, limit=3, least=3)
 MAPS = List(Map, limit=64)
 END = Integer(1, ELEMENTS_LIMIT)
 RANGES = List(Row(END, END), limit=DIMS_LIMIT)

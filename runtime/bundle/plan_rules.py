@@ -188,11 +188,14 @@ def check_steps(
 
     Raises `BundleMalformed`.
     """
+    outlined = plan.outlined
+    if outlined is not None and outlined.reaches(plan, signature, weights):
+        return
     sizes = whole_bytes(signature, weights)
     sizes |= {("state", index): row.nbytes for index, row in enumerate(plan.states)}
     words = {("check", index): CHECK_BYTES for index in range(len(plan.checks))}
     check_reach(plan, sizes | words, path)
-    if len(plan.launches) == len(plan.steps):
+    if plan.is_of_launches:
         return
     for index, step in enumerate(plan.steps):
         field = f"steps[{index}]"
@@ -250,14 +253,19 @@ def _broken_places(step: Launch, field: str, spans: Spans, inside: set[Any]) -> 
 
 def _broken_map(field: str, row: Map, arguments: Sequence[Any], known: set[int]) -> Broken:
     """What the device would not take, or would read from elsewhere."""
-    if row.argument >= len(arguments) or arguments[row.argument][0] in ("check", "int"):
-        yield f"{field}.argument", row.argument, "the number of an argument that is memory"
+    yield from broken_map_argument(field, row, arguments)
     if id(row) not in known:
         known.add(id(row))
-        yield from _broken_layout(field, row)
+        yield from broken_layout(field, row)
 
 
-def _broken_layout(field: str, row: Map) -> Broken:
+def broken_map_argument(field: str, row: Map, arguments: Sequence[Any]) -> Broken:
+    """A map of what is no memory."""
+    if row.argument >= len(arguments) or arguments[row.argument][0] in ("check", "int"):
+        yield f"{field}.argument", row.argument, "the number of an argument that is memory"
+
+
+def broken_layout(field: str, row: Map) -> Broken:
     """A map whose own numbers do not fit each other."""
     itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
     if len(row.strides) != rank or len(row.box) != rank:

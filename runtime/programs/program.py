@@ -347,7 +347,7 @@ class Program:
             loaded.check(plan, shaped)
             nbytes = (tuple(spec.nbytes for spec in specs) for specs in shaped)
             code = loaded.executable.at(plan, *nbytes)
-            rows = len(plan.steps) + STEPS_BESIDE
+            rows = plan.step_count + STEPS_BESIDE
             limit = max(LEAST_SHAPES_KEPT, min(SHAPES_KEPT, code.steps_kept // rows))
             found = code, self._kind._ports(loaded.executable, *shaped), limit
             for oldest in list(known)[: max(0, len(known) + 1 - limit)]:

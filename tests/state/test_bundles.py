@@ -12,7 +12,7 @@ from small_state_bundle import FIRST, INPUT
 
 from aotc.runtime import check, load
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, TensorSpec
-from aotc.runtime.bundle.plan import LaunchPlan, Plan, StateSlot
+from aotc.runtime.bundle.plan import Plan, StateSlot
 from aotc.runtime.errors import (
     BundleMalformed,
     InputDtype,
@@ -208,9 +208,7 @@ def test_inspect_lists_states(bundle, capsys):
 
 def with_states(states):
     """The small bundle's plan with other states."""
-    plan = small_state_bundle.plan()
-    fields = {name: getattr(plan, name) for name in LaunchPlan.__slots__}
-    return Plan.of(LaunchPlan(**{**fields, "states": states}))
+    return Plan.of(small_state_bundle.plan().replace(states=states))
 
 
 def test_a_plan_that_starts_with_no_weight_is_refused():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...bundle.plan import Buffer, LaunchPlan, StateSlot
     from ...errors import InputError
     from .device import Device
-    from .graph import LaunchGraph
+    from .graph import Execution
     from .handles import Event, Pinned
     from .staging import Staging
 
@@ -134,7 +134,7 @@ class Shared:
         self._device = device
         self._done: Event | None = None
         self._reached: Event | None = None
-        self._last: LaunchGraph | None = None
+        self._last: Execution | None = None
         self._stream = LEGACY  # of the last run
         self._largest = "the largest in their ranges"
         self._zeroed_bytes = zeroed_bytes
@@ -189,7 +189,7 @@ class Shared:
         free_bytes = self._device.memory()[0] + self.arena.nbytes
         self._take(*(twice if sum(twice) <= free_bytes // 4 else needed))
 
-    def before_run(self, graph: LaunchGraph, stream: int) -> None:
+    def before_run(self, graph: Execution, stream: int) -> None:
         """What is added to the stream from now on waits for the last run of another shape."""
         if self._last is None or self._last is graph:
             return
@@ -201,7 +201,7 @@ class Shared:
         with self._device.current():
             self._device.call("cuStreamWaitEvent", stream, self._done.handle, 0)
 
-    def after_run(self, graph: LaunchGraph, stream: int) -> None:
+    def after_run(self, graph: Execution, stream: int) -> None:
         """Note the end of a run; the stream may be destroyed before anybody waits for it."""
         self._last, self._stream = graph, stream
         if stream not in LASTING:
@@ -401,8 +401,7 @@ class DeviceChecks:
         self._memory: Pinned | None = None
         self._checks: Checks | None = None
         self.addresses: list[int] = []
-        spaces = {space for launch in plan.launches for space, _ in launch.args}
-        if "check" in spaces:
+        if "check" in plan.spaces:
             nbytes = WORD_BYTES * len(plan.checks)
             self._memory = device.pinned(nbytes, "the words of a session's checks", is_mapped=True)
             self._checks = Checks(plan.checks, self._memory.address)

@@ -221,6 +221,7 @@ class Executable(DeviceCode):
         found = Executable.__new__(Executable)
         for name in (*DeviceCode.__slots__, *Executable.__slots__):
             setattr(found, name, getattr(self, name))
+        found.is_of_sizes = True
         found.take(plan, inputs, outputs)
         return found
 

@@ -12,14 +12,31 @@ from .libcuda import Edge, KernelNode, MemsetNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from .context import DeviceContext
     from .handles import Arguments, Event, Function
 
-DEPENDENCIES = "cuGraphAddDependencies_v2"
+DEPENDENCIES, SET_NODE = "cuGraphAddDependencies_v2", "cuGraphKernelNodeSetParams_v2"
 # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 _PROGRAMMATIC = ctypes.byref(Edge(from_port=1, type=1))
+
+
+class Execution:
+    """An instantiated graph. execution: the CUgraphExec; is_closed: whether `close` began."""
+
+    __slots__ = ("_device", "execution", "is_closed")
+
+    def __init__(self, device: DeviceContext, execution: int) -> None:
+        self._device = device
+        self.execution = execution
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Give it back; a launch that still runs finishes first."""
+        self.is_closed = True
+        self._device.destroy("cuGraphExecDestroy", self.execution)
 
 
 class LaunchGraph:
@@ -55,10 +72,6 @@ class LaunchGraph:
         current, self._current = self._current, None
         current.__exit__(*error)
 
-    def __len__(self) -> int:
-        """How many launches it holds."""
-        return len(self._nodes)
-
     def kernel(
         self,
         function: Function,
@@ -80,12 +93,22 @@ class LaunchGraph:
             function.handle, x, y, z, threads, 1, 1, shared_bytes, arguments.address, None, None,
             context,
         )  # fmt: skip
-        node = self._add(
-            "cuGraphAddKernelNode_v2", ctypes.byref(row), is_programmatic=is_programmatic
-        )
-        self._follows_kernel = True
-        self._nodes.append((node, row, arguments))
+        self._nodes.append((self.add_kernel(ctypes.byref(row), is_programmatic), row, arguments))
         return len(self._nodes) - 1
+
+    def add_kernel(self, reference: Any, is_programmatic: bool = False) -> ctypes.c_void_p:
+        """Add a launch, given a reference to its `KernelNode`; returns the node's handle."""
+        node = self._add("cuGraphAddKernelNode_v2", reference, is_programmatic=is_programmatic)
+        self._follows_kernel = True
+        return node
+
+    def update(self, nodes: Sequence[ctypes.c_void_p], references: Sequence[Any]) -> None:
+        """Have launches be as these rows say in what is instantiated from now on; for callers that
+        have made the context current."""
+        device = self._device
+        for result in map(device.functions[SET_NODE], nodes, references):
+            if result:
+                device.fail(SET_NODE, result)
 
     def fill(self, address: int, value: int, nbytes: int) -> None:
         """Add a node that sets every byte of device memory to `value`."""
@@ -116,12 +139,17 @@ class LaunchGraph:
 
     def instantiate(self) -> None:
         """Make it ready to launch."""
+        self.execution = self.instance().execution
+
+    def instance(self) -> Execution:
+        """What runs its launches as they are now; the caller's to close."""
         device = self._device
         with device.current():
-            self.execution = device.handle(
+            found = device.handle(
                 "cuGraphInstantiateWithFlags", self._handle, 0, purpose="a graph of launches"
             )
-        device.own("cuGraphExecDestroy", self.execution)
+        device.own("cuGraphExecDestroy", found)
+        return Execution(device, found)
 
     def patch(self, number: int) -> None:
         """Have later launches of the graph use what the node's arguments hold now."""
@@ -130,11 +158,6 @@ class LaunchGraph:
             self._device.call(
                 "cuGraphExecKernelNodeSetParams_v2", self.execution, node, ctypes.byref(row)
             )
-
-    def patch_call(self, number: int) -> tuple[Any, Any]:
-        """The ready-made arguments (node, pointer to its row) of what `patch` calls."""
-        node, row, _ = self._nodes[number]
-        return node, ctypes.byref(row)
 
     def upload(self, stream: int = 0) -> None:
         """Bring it to the device now, so that the first launch takes no longer than others."""

@@ -29,22 +29,24 @@ class TensorMap:
     Triton's kernels take them.
     """
 
-    __slots__ = ("_device", "_fixed", "_memory", "_start_bytes", "address", "parameters")
+    __slots__ = ("_device", "_fixed", "_memory", "_row", "_start_bytes", "address",
+                 "parameters")  # fmt: skip
 
-    def __init__(
-        self, device: DeviceContext, row: Map, known: dict[int, Any] | None = None
-    ) -> None:
-        """known: what maps of one row share, by its `id`; more is added."""
+    def __init__(self, device: DeviceContext, row: Map, is_described: bool = True) -> None:
+        """is_described: the row has shape and strides, which `describe` gives elsewhere."""
         self._device = device
         self._memory = _MEMORY()
         base = ctypes.addressof(self._memory)
         self.address = base + -base % MAP_ALIGNMENT_BYTES
+        self._row = row
         self._start_bytes = row.start * MAP_ITEMSIZES[row.dtype]
-        self.parameters: tuple[Any, ...] = (self, *row.shape, *row.strides)
-        fixed = None if known is None else known.get(id(row))
-        self._fixed = fixed or _encoding(row)
-        if known is not None:
-            known[id(row)] = self._fixed
+        if is_described:
+            self.describe(row.shape, row.strides)
+
+    def describe(self, shape: Sequence[int], strides: Sequence[int]) -> None:
+        """Have later maps be of these shape and strides, in elements."""
+        self.parameters: tuple[Any, ...] = (self, *shape, *strides)
+        self._fixed = _encoding(self._row, shape, strides)
 
     def aim(self, address: int) -> None:
         """Write the map of the memory at a device address; raises `CudaError`."""
@@ -61,16 +63,18 @@ class TensorMap:
 _MEMORY = ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES)
 
 
-def _encoding(row: Map) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _encoding(
+    row: Map, shape: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """What the driver takes before and behind the address."""
-    itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
+    itemsize, rank = MAP_ITEMSIZES[row.dtype], len(shape)
     # CUDA counts dims from the innermost one, whose stride is not given.
-    shape = (ctypes.c_uint64 * rank)(*reversed(row.shape))
-    strides = (ctypes.c_uint64 * rank)(*(each * itemsize for each in row.strides[-2::-1]))
+    extents = (ctypes.c_uint64 * rank)(*reversed(shape))
+    steps = (ctypes.c_uint64 * rank)(*(each * itemsize for each in strides[-2::-1]))
     box, ones = (ctypes.c_uint * rank)(*reversed(row.box)), (ctypes.c_uint * rank)(*[1] * rank)
     swizzle = SWIZZLES[row.swizzle_bytes]
     modes = (NO_INTERLEAVE, swizzle, PROMOTION_OF_128_BYTES, ZEROS_OUTSIDE)
-    return (KINDS[row.dtype], rank), (shape, strides, box, ones, *modes)
+    return (KINDS[row.dtype], rank), (extents, steps, box, ones, *modes)
 
 
 def parameters(device: DeviceContext, rows: Sequence[Map], addresses: Sequence[int]) -> list[Any]:
@@ -94,12 +98,17 @@ SHARED_WITHOUT_ASKING_BYTES = 48 << 10
 PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 
 
-class _Block:
-    """8-byte slots of parameters, and the array of pointers to them; address: of that array."""
+class Arguments:
+    """The parameters of a launch: 8-byte slots, and the array of pointers that CUDA takes.
+
+    slots: ctypes c_int64 array, which may be written between launches. A parameter of four bytes
+    takes the low half, the slot of a tensor map is not used. address: of the array of pointers.
+    """
 
     __slots__ = ("_maps", "_pointers", "address", "slots")
 
     def __init__(self, values: Sequence[int | TensorMap]) -> None:
+        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature."""
         self._maps = [(at, each) for at, each in enumerate(values) if isinstance(each, TensorMap)]
         numbers: list[Any] = list(values)
         for at, _ in self._maps:
@@ -111,36 +120,6 @@ class _Block:
         for at, tensor_map in self._maps:
             self._pointers[at] = tensor_map.address
         self.address = ctypes.addressof(self._pointers)
-
-
-class Arguments:
-    """The parameters of a launch: 8-byte slots, and the array of pointers that CUDA takes.
-
-    slots: ctypes c_int64 array, which may be written between launches; those of this launch begin
-    at number `start`. A parameter of four bytes takes the low half, the slot of a tensor map is not
-    used. address: of the array of pointers.
-    """
-
-    __slots__ = ("_block", "address", "slots", "start")
-
-    def __init__(
-        self, values: Sequence[int | TensorMap], block: _Block | None = None, start: int = 0
-    ) -> None:
-        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature; where
-        they lie in a block already, that and the number of the first."""
-        self._block = block or _Block(values)
-        self.slots, self.start = self._block.slots, start
-        self.address = self._block.address + 8 * start
-
-    @classmethod
-    def several(cls, rows: Sequence[Sequence[int | TensorMap]]) -> list[Arguments]:
-        """Those of several launches, in one block of memory."""
-        block = _Block([value for row in rows for value in row])
-        found, start = [], 0
-        for row in rows:
-            found.append(cls(row, block, start))
-            start += len(row)
-        return found
 
 
 class _Owned:

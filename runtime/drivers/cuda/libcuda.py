@@ -163,6 +163,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphAddKernelNode_v2": (*_graph_node, _to_kernel_node),
     "cuGraphAddMemsetNode": (*_graph_node, _to_memset_node, _handle),
     "cuGraphAddEventRecordNode": (*_graph_node, _handle),
+    "cuGraphKernelNodeSetParams_v2": (_handle, _to_kernel_node),
     "cuGraphInstantiateWithFlags": (_to_handle, _handle, ctypes.c_ulonglong),
     "cuGraphExecDestroy": (_handle,),
     "cuGraphExecKernelNodeSetParams_v2": (_handle, _handle, _to_kernel_node),

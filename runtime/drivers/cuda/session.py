@@ -14,7 +14,6 @@ copies of host arrays and what such copies wait for.
 from __future__ import annotations
 
 import ctypes
-from functools import partial
 
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
@@ -22,7 +21,7 @@ from .arena import DeviceChecks, DeviceStates
 from .context import adopt
 from .errors import AddressMissing, DeviceClosed, DeviceLost
 from .graph import LaunchGraph
-from .handles import Arguments, TensorMap, parameters
+from .handles import Arguments, parameters
 from .staging import Staging
 
 TYPE_CHECKING = False
@@ -30,19 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ...bundle.plan_parts import Argument
+    from ...bundle.launch_plan import Outlined
     from ...bundle.torch_calls import TorchCall
     from ...errors import InputError
     from .arena import Arena, Shared
+    from .blueprint import Blueprint
     from .code import DeviceCode
     from .device import Device
+    from .graph import Execution
     from .handles import Event
 
-    # For each input and output: what takes its address, and the number of the node.
-    Patches = list[list[tuple[Callable[[int], None], int]]]
-
 LEGACY_STREAM = 0
-PATCHED = ("input", "output")  # spaces whose addresses change from call to call
 
 
 class CudaSession:
@@ -58,8 +55,9 @@ class CudaSession:
     and at the latest by `close`.
     """
 
-    __slots__ = ("_arena", "_code", "_graphs", "_is_closed", "_mark", "_own", "_shared",
-                 "_workspaces", "addresses", "checks", "run", "staging", "states")  # fmt: skip
+    __slots__ = ("_arena", "_blueprints", "_code", "_graphs", "_is_closed", "_mark", "_own",
+                 "_shared", "_workspaces", "addresses", "checks", "run", "staging",
+                 "states")  # fmt: skip
 
     def __init__(self, code: DeviceCode, shared: Shared | None = None) -> None:
         """Allocate what is not `shared`, and build.
@@ -69,14 +67,15 @@ class CudaSession:
         device = code.gpu
         self._code = code
         self._own: Shared | None = None  # what its graphs share, where there are several
-        if shared is None and len(code.plan.launches) < len(code.plan.steps):
+        if shared is None and not code.plan.is_of_launches:
             self._own = shared = code.shared()  # type: ignore[attr-defined]
         self._shared = shared
         self.addresses = (ctypes.c_int64 * len(code.sizes))()
         self.staging = Staging(device) if shared is None else shared.staging
         has_arena = shared is None or code.has_separate_buffers
         self._arena: Arena | None = None if shared is None else shared.arena
-        self._graphs: list[LaunchGraph] = []
+        self._graphs: list[Execution] = []
+        self._blueprints: list[Blueprint] = []  # those that no other session uses
         self._workspaces: list[int] = []  # workspaces that the plan has no place for
         self._is_closed = False
         self._mark: Event | None = None
@@ -101,17 +100,15 @@ class CudaSession:
             raise
 
     @property
-    def graph(self) -> LaunchGraph:
-        """The first of its graphs."""
-        return self._graphs[0]
-
-    @property
     def _open_arena(self) -> Arena:
         assert self._arena is not None  # an open session has one
         return self._arena
 
     def _runs(self) -> list[Callable[..., None]]:
         """A run of each graph, and between them what torch and native functions do."""
+        outlined = self._code.plan.outlined
+        if outlined is not None:
+            return [self._graph_of((), outlined)]
         runs: list[Callable[..., None]] = []
         launches: list[Launch] = []
         for step in self._code.plan.steps:
@@ -125,15 +122,22 @@ class CudaSession:
         runs.append(self._graph_of(launches))
         return runs
 
-    def _graph_of(self, launches: Sequence[Launch]) -> Callable[..., None]:
+    def _graph_of(
+        self, launches: Sequence[Launch], outlined: Outlined | None = None
+    ) -> Callable[..., None]:
         """A run of the launches as a graph; the first one looks at the data of earlier calls."""
-        device = self._code.gpu
-        graph = LaunchGraph(device)
+        code, number = self._code, len(self._graphs)
+        if outlined is None:
+            blueprint, values = code.blueprint(number, launches), []
+        else:
+            blueprint, values = code.blueprint_of(outlined.outline), outlined.values
+        if not blueprint.is_kept:
+            self._blueprints.append(blueprint)
+        table = blueprint.table(values, self._takes())
+        graph = blueprint.instance(table)
         self._graphs.append(graph)
-        with graph:
-            patches = self._add_launches(graph, launches)
-        graph.instantiate()
-        return _caller(self, device, graph, patches, is_first=len(self._graphs) == 1)
+        patch = _patcher(self, code.gpu, graph, blueprint, table)
+        return _caller(self, code.gpu, graph, patch, is_first=not number)
 
     def _between(self, step: TorchCall | NativeLaunch) -> Callable[..., None]:
         """A run of a step that is not a kernel, on the stream of the call."""
@@ -159,42 +163,6 @@ class CudaSession:
         """The address of this call's input or output."""
         return int(self.addresses[index if space == "input" else len(self._code.inputs) + index])
 
-    def _add_launches(self, graph: LaunchGraph, launches: Sequence[Launch]) -> Patches:
-        """One node a launch; for each input and output: what takes its address, and the node."""
-        code, index = self._code, self._code.address_index
-        addresses = _Addresses(self._takes())
-        patches: Patches = [[] for _ in code.sizes]
-        ends = self._open_arena.scratch, 0  # Triton's own: scratch of each program, no profile
-        rows: list[list[Any]] = []
-        aimed: list[list[tuple[int, TensorMap]]] = []  # the maps of each launch
-        known: dict[int, Any] = {}  # launches of one use share their maps
-        for launch in launches:
-            values: list[Any] = [addresses[place] for place in launch.args]
-            maps = []
-            for row in launch.maps:
-                tensor_map = TensorMap(code.gpu, row, known)
-                if launch.args[row.argument] not in addresses.changing:
-                    tensor_map.write(values[row.argument])
-                values += tensor_map.parameters
-                maps.append((row.argument, tensor_map))
-            values += ends
-            rows.append(values)
-            aimed.append(maps)
-        for launch, maps, arguments in zip(launches, aimed, Arguments.several(rows), strict=True):
-            function, image = code.functions[launch.kernel], code.image(launch.kernel)
-            is_programmatic = image.is_programmatic and code.has_programmatic_launch
-            node = graph.kernel(function, launch.grid, image.threads, arguments, is_programmatic)
-            if addresses.changing.isdisjoint(launch.args):
-                continue
-            for at, place in enumerate(launch.args):
-                number = index(*place)
-                if number is not None:
-                    take = partial(arguments.slots.__setitem__, arguments.start + at)
-                    own = [tensor_map.aim for argument, tensor_map in maps if argument == at]
-                    patches[number].append((take, node))
-                    patches[number] += [(aim, node) for aim in own]
-        return patches
-
     def _fixed_value(self, space: str, value: int | str) -> int:
         """An argument that stays; 0 for the address of an input or output."""
         if space == "check":
@@ -203,16 +171,14 @@ class CudaSession:
         return self._code.fixed_value(space, value, self._open_arena, self._open_states)
 
     def _takes(self) -> dict[str, Callable[[Any], int]]:
-        """For each space what `_fixed_value` does there, without asking for the space again."""
-        checks = () if self.checks is None else self.checks.addresses
+        """For each space of memory of the session's what gives the addresses there."""
+        checks: Sequence[int] = () if self.checks is None else self.checks.addresses
+        arena = self._open_arena
         return {
-            "arena": self._open_arena.address,
+            "arena": arena.address,
             "check": checks.__getitem__,
-            "input": _not_yet,
-            "int": int,
-            "output": _not_yet,
+            "scratch": lambda _: arena.scratch,
             "state": self._open_states.addresses.__getitem__,
-            "weight": self._code.weights.__getitem__,
         }
 
     def timeline(self) -> tuple[LaunchGraph, list[Event]]:
@@ -336,6 +302,8 @@ class CudaSession:
         device, shared = self._code.gpu, self._shared
         for graph in self._graphs:
             graph.close()
+        for blueprint in self._blueprints:
+            blueprint.close()
         for workspace in self._workspaces:
             device.free(workspace)
         if self._mark is not None:
@@ -356,32 +324,6 @@ class CudaSession:
         return found
 
 
-class _Addresses(dict["Argument", int]):
-    """What the places of memory that a plan names are in a session, each found once.
-
-    changing: those of inputs and outputs, whose addresses a call brings; they are 0 here.
-    """
-
-    __slots__ = ("_takes", "changing")
-
-    def __init__(self, takes: dict[str, Callable[[Any], int]]) -> None:
-        self._takes = takes
-        self.changing: set[Argument] = set()
-
-    def __missing__(self, place: Argument) -> int:
-        """By the function of its space."""
-        space, value = place
-        if space in PATCHED:
-            self.changing.add(place)
-        found = self[place] = self._takes[space](value)
-        return found
-
-
-def _not_yet(index: int) -> int:
-    """The address of an input or output, which a call brings."""
-    return 0
-
-
 def in_turn(runs: Sequence[Callable[..., None]]) -> Callable[..., None]:
     """A run that is several on one stream, one after the other."""
     parts = tuple(runs)
@@ -394,14 +336,17 @@ def in_turn(runs: Sequence[Callable[..., None]]) -> Callable[..., None]:
 
 
 def _caller(
-    session: CudaSession, device: Device, graph: LaunchGraph, patches: Patches, is_first: bool
+    session: CudaSession,
+    device: Device,
+    graph: Execution,
+    patch: Callable[[], None],
+    is_first: bool,
 ) -> Callable[..., None]:
     """The function that runs a graph; a closure over ready-made arguments, for its speed."""
     get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
     addresses, staging, context = session.addresses, session.staging, device.context
     shared = session._shared
     view = memoryview(addresses).cast("B")
-    patch = _patcher(session, device, graph, patches)
     execution, pointer = ctypes.c_void_p(graph.execution), ctypes.c_void_p(0)
     found = ctypes.c_void_p()
     to_found = ctypes.byref(found)
@@ -448,13 +393,21 @@ def refuse(device: Device) -> None:
 
 
 def _patcher(
-    session: CudaSession, device: Device, graph: LaunchGraph, patches: Patches
+    session: CudaSession,
+    device: Device,
+    graph: Execution,
+    blueprint: Blueprint,
+    table: list[int],
 ) -> Callable[[], None]:
     """A function that brings the session's addresses into the nodes that use them."""
     set_node = device.functions["cuGraphExecKernelNodeSetParams_v2"]
     addresses, sizes = session.addresses, session._code.sizes
     execution = ctypes.c_void_p(graph.execution)
-    calls = [graph.patch_call(number) for number in range(len(graph))]
+    frame, handles = blueprint.moving_frame(table)
+    calls = list(zip(handles, frame.references, strict=True))
+    patches: Any = [((), ())] * len(sizes)
+    for (space, number), found in blueprint.patches.items():
+        patches[session._code.address_index(space, number)] = found
     known = [-1] * len(sizes)  # what the nodes hold; −1 where that is not certain
 
     def patch() -> None:
@@ -462,14 +415,17 @@ def _patcher(
         changed = []
         for index, address in enumerate(addresses):
             if address != known[index]:
-                if not address and sizes[index] and patches[index]:
+                if not address and sizes[index] and patches[index][0]:
                     raise AddressMissing(index=index, nbytes=sizes[index])
                 changed.append(index)
         for index in changed:
             known[index] = -1
-            for take, node in patches[index]:
-                take(addresses[index])
+            placed, aimed = patches[index]
+            for slot, node in placed:
+                frame.slots[slot] = addresses[index]
                 nodes[node] = None
+            for number in aimed:
+                frame.maps[number].aim(addresses[index])
         for node in nodes:
             result = set_node(execution, *calls[node])
             if result:
