@@ -70,24 +70,16 @@ def spread(plan: LaunchPlan) -> tuple[LaunchPlan, list[tuple[int, int]]]:
     steps = []
     for launch in plan.launches:
         args = [(space, at(value) if space == "arena" else value) for space, value in launch.args]
-        steps.append(_with(launch, args=tuple(args)))
+        steps.append(launch.replace(args=tuple(args)))
     buffers = [Buffer(each.name, at(each.offset), each.nbytes) for each in plan.buffers]
     scratch = plan.scratch_bytes + GUARD_BYTES if plan.scratch_bytes else 0
-    new = _with(
-        plan,
+    new = plan.replace(
         arena_bytes=max(end, plan.arena_bytes),
         buffers=tuple(buffers),
         steps=tuple(steps),
         scratch_bytes=scratch,
     )
     return new, guards
-
-
-def _with(record: Any, **changed: Any) -> Any:
-    """A record with other values of some fields."""
-    return type(record)(
-        **{name: changed.get(name, getattr(record, name)) for name in type(record).__slots__}
-    )
 
 
 def _islands(plan: LaunchPlan) -> Iterator[tuple[int, int]]:
