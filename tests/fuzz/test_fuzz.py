@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from aotc.aot.capture.rounding_sensitivity import Comparisons
 from fuzz import drive, guards, trial
 from fuzz.__main__ import FORWARD_ONLY, _tasks
 from fuzz.drive import Setting, run
@@ -623,3 +624,18 @@ def test_rests_of_floats_are_exact_in_reference_numbers():
     texts = "torch.linspace(1, 2, 37)", "torch.full((37,), 1e-45)"
     (eager,) = Judge(_program("remainder of floats", texts, {}), 0).eager
     assert bool((eager == 0).all())
+
+
+@pytest.mark.parametrize(("dtype", "meets"), [(torch.bfloat16, True), (torch.float32, False)])
+def test_computed_numbers_of_16_bits_that_are_neighbours_may_be_equal(dtype, meets):
+    """attention 20261130175: `!=` of values a unit of bf16 apart, in all of eager's answers."""
+    unequal, comparisons = torch.ops.aten.ne.Tensor, Comparisons()
+    other = torch.tensor([-0.828125, 1.0, 2.0], dtype=dtype)
+    for computed in (4.0, 4.03125):
+        comparisons.begin()
+        one = torch.tensor([-0.82421875, 1.5, computed], dtype=dtype)
+        comparisons.operands(unequal, (one, other))
+    comparisons.begin(0)
+    met, _ = comparisons.operands(unequal, (one, other))
+    assert comparisons.found == meets
+    assert (met == other).tolist() == [meets, False, False]
