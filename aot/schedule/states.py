@@ -3,8 +3,8 @@
 The memory of a state holds its old value until its new one is written. A kernel of memory that
 updates a copy of the old value, which nothing else reads, updates the state itself: so a row of a
 cache is written without the others being moved; and so does the next one that updates a copy of its
-result. What a call only reads stays as it is. A new value whose old one nobody reads is stored where
-the state lies, by whatever computes it. Every other new value has memory of its own and is
+result. What a call only reads stays as it is. A new value whose old one nobody reads is stored
+where the state lies, by whatever computes it. Every other new value has memory of its own and is
 copied into the state's by launches that come last, when nothing reads old values any more.
 """
 
