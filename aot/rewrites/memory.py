@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
@@ -254,7 +255,10 @@ def _alike(node: Node) -> tuple[object, ...]:
 def _pair(first: Node, second: Node) -> list[Node]:
     """Both as the results of one op."""
     memories = tuple(dict.fromkeys((*first.inputs, *second.inputs)))
-    operands, stored, results, updates = [], [], [], []
+    operands: list[tuple[Any, ...]] = []
+    stored: list[tuple[Any, ...]] = []
+    results: list[Any] = []
+    updates: list[tuple[int, int]] = []
     for at, node in enumerate((first, second)):
         read = tuple(range(len(operands), len(operands) + 3))
         for number, *where in node.attr("operands"):
