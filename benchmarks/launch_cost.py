@@ -24,7 +24,7 @@ CALLS = 2000
 
 
 @triton.jit
-def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
 

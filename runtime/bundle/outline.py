@@ -12,7 +12,7 @@ full and held against the rules themselves.
 
 from __future__ import annotations
 
-from .extent import reader
+from .extent import WORD, reader
 from .launch_plan import LaunchPlan, at_sizes
 from .plan_parts import (
     ALIGNMENT_BYTES,
@@ -75,7 +75,7 @@ class Outline:
     grid of a kernel that needs scratch the grid's places and the bytes of one program.
     """
 
-    __slots__ = ("_aligned", "_arena", "_bounds", "_buffers", "_constants", "_grids",
+    __slots__ = ("_aligned", "_arena", "_bounds", "_buffers", "_checks", "_constants", "_grids",
                  "_kernels", "_reached", "_reached_arena", "_variant", "count", "launches",
                  "scratch", "spaces")  # fmt: skip
 
@@ -93,6 +93,12 @@ class Outline:
         self._buffers: Any = tuple(buffers)
         for place in (self._arena, *(place for row in buffers for place in row)):
             self._bind(place, BYTES)
+        self._checks = [
+            (row, table.place(row.low), table.place(row.high)) for row in variant.checks
+        ]
+        for _, low, high in self._checks:
+            self._bind(low, WORD)
+            self._bind(high, WORD)
         uses: dict[tuple[int, int], tuple[Parameter, ...]] = {}
         reached: dict[Any, None] = {}  # of each space: which memory, how, how many bytes of it
         for launch in self.launches:
@@ -147,10 +153,11 @@ class Outline:
         spans = self._spans(table)
         if spans is None or not self._holds(table, spans):
             return None
-        variant = self._variant
         made = OutlinedPlan(self, table, spans)
-        head = (table[self._arena], scratch_bytes, self._kernels, variant.zeroed_bytes, states,
-                variant.checks)  # fmt: skip
+        checks = tuple([row.replace(low=table[low], high=table[high])
+                        for row, low, high in self._checks])  # fmt: skip
+        head = (table[self._arena], scratch_bytes, self._kernels, self._variant.zeroed_bytes,
+                states, checks)  # fmt: skip
         return LaunchPlan.outlined_by(made, *head)
 
     def _spans(self, table: list[int]) -> Spans | None:

@@ -84,9 +84,15 @@ def variant_of(draw: random.Random, kernels: list):
         "entry": 0,
         "ranges": [[1, 100]],
         "buffers": buffers,
-        "checks": [],
+        "checks": [check_of(draw) for _ in range(draw.choice([0, 1, 2]))],
         "steps": steps,
     }
+
+
+def check_of(draw: random.Random):
+    """A check of indices, whose ends may be values of the plan."""
+    ends = {"low": number_of(draw, 0), "high": number_of(draw, 9)}
+    return {"kind": "index", "operation": "take", "place": "m.py:1", **ends}
 
 
 def plan_of(seed: int) -> Plan:
@@ -102,7 +108,11 @@ def plan_of(seed: int) -> Plan:
         {
             "abi": PLAN_ABI,
             "dims": 1,
-            "features": ["dynamic-shapes", *["tensor-maps"] * has_maps],
+            "features": [
+                *["data-checks"] * bool(variant["checks"]),
+                "dynamic-shapes",
+                *["tensor-maps"] * has_maps,
+            ],
             "states": [],
             "sizes": ROWS,
             "limits": [],

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
         def image(self, kernel: int) -> Image: ...
 
+
 CHANGING = ("input", "output")  # spaces whose addresses change from call to call
 SCRATCH, NOTHING = ("scratch", 0), 0  # what Triton's kernels take behind their arguments
 ROW = Struct("<Q7I4xQQQQ")  # a KernelNode

@@ -28,7 +28,7 @@ def kernel(x, out, N: tl.constexpr):
     a, b, c = tl.load(x + i), tl.load(x + N + i), tl.load(x + 2 * N + i)
 """
 # What libdevice itself asks for within larger functions, as CUDA's own libraries do; the root is of
-# asin and acos in Triton 3.9's, of (1 - |x|) / 2, which is 2⁻²⁵ or more where it is not chosen away.
+# asin and acos in Triton 3.9's, of (1 - |x|) / 2, 2⁻²⁵ or more where it is not chosen away.
 OWN = {"ex2.approx.ftz.f32", "rcp.approx.ftz.f32", "rsqrt.approx.ftz.f32"}
 
 
