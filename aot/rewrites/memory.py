@@ -170,7 +170,7 @@ def rows_in_place(graph: Graph) -> tuple[Graph, int]:
 
     def change(node: Node, made: Node) -> Node:
         nonlocal changed
-        if _is_rows(node):
+        if _is_alone(node):
             found = _from_where_they_lie(made, stored)
             changed += found is not made
             made = found
@@ -181,8 +181,10 @@ def rows_in_place(graph: Graph) -> tuple[Graph, int]:
     return graph.rebuilt(change), changed
 
 
-def _is_rows(node: Node) -> bool:
-    return node.op == "placed" and node.attr("function") == "scatter_rows"
+def _is_alone(node: Node) -> bool:
+    """Whether a node is a `scatter_rows`, and none of a pair."""
+    is_rows = node.op == "placed" and node.attr("function") == "scatter_rows"
+    return is_rows and len(node.attr("results")) == 1
 
 
 def _from_where_they_lie(node: Node, stored: Container[Node]) -> Node:
@@ -208,15 +210,18 @@ def pair_rows(graph: Graph) -> tuple[Graph, int]:
     Two that need the results of the same others need none of each other, and pairs of such have an
     order.
     """
-    needed: dict[Node, frozenset[Node]] = {}
+    needed: dict[Node, int] = {}  # a bit for each of those that a node hangs on
+    count = 0
     waiting: dict[object, Node] = {}
     replaced: dict[Node, Node] = {}
     for node in graph.nodes():
-        is_row = _is_rows(node) and len(node.attr("results")) == 1
-        before = frozenset().union(*(needed[operand] for operand in node.inputs))
-        needed[node] = before | {node} if is_row else before
-        if not is_row:
+        before = 0
+        for operand in node.inputs:
+            before |= needed[operand]
+        needed[node] = before
+        if not _is_alone(node):
             continue
+        needed[node], count = before | 1 << count, count + 1
         key = (before, node.inputs[node.attr("operands")[1][0]], *_alike(node))
         first = waiting.pop(key, None)
         if first is None or not _may_pair(first, node):
