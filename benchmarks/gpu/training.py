@@ -1,13 +1,14 @@
 """Training steps on one CUDA device: `backend="aotc"` beside eager and Inductor.
 
     python -m benchmarks.gpu.training [--only mlp,encoder] [--seconds 8] [--size full|small]
-        [--fallback inductor] [--unchecked] [--tune quick] [--out FOLDER]
+        [--fallback inductor] [--unchecked] [--tune quick] [--kernels 30] [--out FOLDER]
 
 A step is forward under bf16 autocast, backward and AdamW (fused, by torch, for all). Each contender
 has its own copy of the model with the same weights; blocks of steps are timed in turns by events,
 and the medians compared. Written are ratios (eager's and Inductor's time by ours), peak memory of
 torch's allocator and of the device over a step, the losses, and the seconds to the first step, as
-JSON and markdown. A contender that fails is a row with its error.
+JSON and markdown. A contender that fails is a row with its error. `--kernels` also prints which
+kernels take a step's time, by torch's profiler.
 """
 
 from __future__ import annotations
@@ -236,6 +237,24 @@ def first_steps(contender: Contender, batch: tuple[Tensor, Tensor]) -> dict[str,
     return {"losses": losses, "first step s": ready_s, "peak MiB of a step": peak / 2**20}
 
 
+def kernel_times(contender: Contender, batch: tuple[Tensor, Tensor], rows: int) -> str:
+    """Which kernels take a step's time on the device, as lines of text: the mean of BLOCK steps."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(BLOCK):
+            contender.step(batch)
+        torch.cuda.synchronize()
+    found = [each for each in seen.key_averages() if each.self_device_time_total > 0]
+    found.sort(key=lambda each: -each.self_device_time_total)
+    total_ms = sum(each.self_device_time_total for each in found) / 1e3 / BLOCK
+    lines = [f"    {total_ms:8.3f} ms in {sum(each.count for each in found) // BLOCK} kernels"]
+    for each in found[:rows]:
+        taken_ms = each.self_device_time_total / 1e3 / BLOCK
+        lines.append(f"    {taken_ms:8.3f} ms {each.count // BLOCK:5d}  {each.key[:110]}")
+    return "\n".join(lines)
+
+
 def used_bytes() -> int:
     """Memory of the device that is in use, by whomever, without what torch keeps for later."""
     gc.collect()
@@ -244,8 +263,9 @@ def used_bytes() -> int:
     return total - free
 
 
-def measure(case: Case, seconds: float, options: dict[str, Any]) -> dict[str, Any]:
-    """One model: figures of each contender, and the ratios of the medians."""
+def measure(case: Case, seconds: float, options: dict[str, Any], kernels: int) -> dict[str, Any]:
+    """One model: figures of each contender, and the ratios of the medians; `kernels` of each are
+    printed."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     start, batch = case.build().to("cuda").train(), case.batch()
@@ -261,6 +281,9 @@ def measure(case: Case, seconds: float, options: dict[str, Any]) -> dict[str, An
         except Exception as error:  # one contender's failure is a figure too
             rows[name] = {"error": f"{type(error).__name__}: {error}"[:600]}
         print(f"  {name}: {rows[name]}", flush=True)
+    for name, contender in ready.items():
+        if kernels:
+            print(f"  {name}:\n{kernel_times(contender, batch, kernels)}", flush=True)
     samples: dict[str, list[float]] = {name: [] for name in ready}
     ends_s = time.perf_counter() + seconds
     while time.perf_counter() < ends_s or min(map(len, samples.values()), default=3) < 3:
@@ -310,6 +333,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--fallback", default="inductor")
     parser.add_argument("--unchecked", action="store_true", help="indices are taken as they come")
     parser.add_argument("--tune", default="off", help="how our kernels are chosen")
+    parser.add_argument("--kernels", type=int, default=0, help="how many to print of each")
     parser.add_argument("--out", type=Path, default=Path())
     chosen = parser.parse_args(given)
     logging.basicConfig(level=logging.WARNING)
@@ -322,7 +346,7 @@ def main(given: Sequence[str] | None = None) -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name in names:
         print(name, flush=True)
-        found["models"][name] = measure(known[name], chosen.seconds, options)
+        found["models"][name] = measure(known[name], chosen.seconds, options, chosen.kernels)
         (chosen.out / "training.json").write_text(json.dumps(found, indent=1) + "\n")
         (chosen.out / "training.md").write_text(page(found))
         gc.collect()
