@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aotc.aot.dynamo import aotc
 from benchmarks.dynamo.models import Encoder
 from benchmarks.gpu.machine import facts
 from benchmarks.models.llama import Layer, Norm, Shape
@@ -196,7 +197,7 @@ class Contender:
         if name == "inductor":
             self.call = torch.compile(self.module)
         elif name == "aotc":
-            self.call = torch.compile(self.module, backend="aotc", options=options)
+            self.call = torch.compile(self.module, backend=aotc, options=options)
         self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=RATE, fused=True)
         self.loss = case.loss
 

@@ -15,6 +15,7 @@ from aotc.runtime.drivers.cuda.errors import (
     DeviceMemoryFull,
     StreamForeign,
 )
+from aotc.runtime.drivers.cuda.pool import LEAST_BYTES
 
 PATCH = "cuGraphExecKernelNodeSetParams_v2"
 
@@ -135,7 +136,7 @@ def test_host_buffers(program, fake_cuda):
         session.synchronize()
         assert back.bytes == bytes(range(30, 30 + COUNT))
         back.buffer.raw = bytes(COUNT)
-    assert session.nbytes == 1024 + 2 * COUNT
+    assert session.nbytes == 1024 + 2 * LEAST_BYTES
     session.close()
     executable.close()
     assert fake_cuda.live() == {}

@@ -58,7 +58,8 @@ class Arena:
                 return
             arena_bytes = -(-arena_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
             if arena_bytes + scratch_bytes:
-                self._base = self._allocate(arena_bytes + scratch_bytes, purpose)
+                self.nbytes = arena_bytes + scratch_bytes
+                self._base = device.pool.allocate(self.nbytes, purpose)
             if scratch_bytes:
                 self.scratch = self._base + arena_bytes
         except BaseException:
@@ -98,10 +99,13 @@ class Arena:
         staging.synchronize()
 
     def close(self) -> None:
-        """Give the memory back; idempotent."""
+        """Give the memory back, when no work uses it any more; idempotent."""
         for address in self._owned:
             self._device.free(address)
         self._owned.clear()
+        if self._base:
+            self._device.pool.free(self._base)
+            self._base = 0
 
 
 class Shared:
@@ -290,7 +294,7 @@ class DeviceStates:
         self._wait = wait
         offsets, self.nbytes = offsets_of(self._slots, ALIGNMENT_BYTES)
         self._viewed: DeviceBlock | None = None  # the memory, once views may outlive the session
-        base = self._device.allocate(self.nbytes, "a session's states") if self._slots else 0
+        base = self._device.pool.allocate(self.nbytes, "a session's states") if self._slots else 0
         self._owned = [base] if base else []
         self.addresses = [base + offset for offset in offsets]
         if self._slots:
@@ -360,10 +364,11 @@ class DeviceStates:
         return DeviceView(dtype, shape, self.addresses[index], device, self._viewed, self._wait)
 
     def close(self) -> None:
-        """Give the memory back, unless views still have it; idempotent."""
+        """Give the memory back, unless views still have it, when no work uses it any more;
+        idempotent."""
         if self._viewed is None:
             for address in self._owned:
-                self._device.free(address)
+                self._device.pool.free(address)
         self._owned.clear()
         self._viewed = None
 
@@ -394,7 +399,7 @@ class DeviceChecks:
     check.
     """
 
-    __slots__ = ("_checks", "_memory", "addresses")
+    __slots__ = ("_checks", "_device", "_memory", "addresses")
 
     def __init__(self, device: Device, plan: LaunchPlan) -> None:
         """Raises `DeviceMemoryFull`."""
@@ -403,7 +408,9 @@ class DeviceChecks:
         self.addresses: list[int] = []
         if "check" in plan.spaces:
             nbytes = WORD_BYTES * len(plan.checks)
-            self._memory = device.pinned(nbytes, "the words of a session's checks", is_mapped=True)
+            purpose = "the words of a session's checks"
+            self._memory = device.pool.pinned(nbytes, purpose, is_mapped=True)
+            self._device = device
             self._checks = Checks(plan.checks, self._memory.address)
             self.addresses = check_addresses(plan.checks, self._memory.address)
 
@@ -422,5 +429,5 @@ class DeviceChecks:
         if checks is None or memory is None:
             return None
         found = checks.found()
-        memory.close()
+        self._device.pool.free_pinned(memory, is_mapped=True)
         return found

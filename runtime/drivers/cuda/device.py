@@ -11,12 +11,16 @@ import ctypes
 from ...arrays.buffers import buffer_address
 from .context import ATTRIBUTES as ATTRIBUTES
 from .context import DeviceContext
+from .errors import DeviceMemoryFull, PinnedMemoryFull
 from .graph import LaunchGraph
 from .handles import Event, Function, Module, Pinned, Stream
 from .libcuda import RowsCopy
+from .pool import MemoryPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .handles import Arguments
 
 PINNED_PORTABLE, PINNED_MAPPED = 1, 2  # CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
@@ -29,16 +33,41 @@ class Device(DeviceContext):
     Addresses are device addresses as ints; for the rest see `DeviceContext`.
     """
 
-    __slots__ = ()
+    __slots__ = ("pool",)
+
+    def __init__(self, ordinal: int = 0) -> None:
+        """Retain the primary context; raises `DeviceAbsent` without driver or device."""
+        self.pool = MemoryPool(self)
+        super().__init__(ordinal)
 
     # Memory.
 
-    def allocate(self, nbytes: int, purpose: str = "a buffer") -> int:
-        """Device memory, aligned to 256 bytes; raises `DeviceMemoryFull` with needed and free."""
+    def allocate(self, nbytes: int, purpose: str = "a buffer", needed: int | None = None) -> int:
+        """Device memory, aligned to 256 bytes; raises `DeviceMemoryFull` with needed and free.
+
+        needed: what an error says where it is not `nbytes`.
+        """
+        return self._memory("cuMemAlloc_v2", "cuMemFree_v2", nbytes, (), purpose, needed)
+
+    def _memory(
+        self, make: str, free: str, nbytes: int, flags: tuple[int, ...], purpose: str,
+        needed: int | None,
+    ) -> int:  # fmt: skip
+        """Memory of the driver's; where it has none left, what the pool keeps is given to it."""
+        said: dict[str, Any] = {"purpose": purpose, "needed": nbytes if needed is None else needed}
         with self.current():
-            address = self.handle("cuMemAlloc_v2", max(nbytes, 1), purpose=purpose, needed=nbytes)
-        self._owned["cuMemFree_v2", address] = nbytes
+            try:
+                address = self.handle(make, max(nbytes, 1), *flags, **said)
+            except (DeviceMemoryFull, PinnedMemoryFull):
+                if not self.pool.trim():
+                    raise
+                address = self.handle(make, max(nbytes, 1), *flags, **said)
+        self._owned[free, address] = nbytes
         return address
+
+    def size_of(self, how: str, address: int) -> int | None:
+        """Bytes of memory that is still this object's, by the function that frees it."""
+        return self._owned.get((how, address))
 
     def free(self, address: int) -> None:
         """Give device memory back; an address that is not this device's is left alone."""
@@ -48,22 +77,26 @@ class Device(DeviceContext):
         """Have another object for the same device own memory that this one has allocated."""
         other._owned["cuMemFree_v2", address] = self._owned.pop(("cuMemFree_v2", address))
 
-    def pinned(self, nbytes: int, purpose: str = "staging", is_mapped: bool = False) -> Pinned:
+    def pinned(
+        self,
+        nbytes: int,
+        purpose: str = "staging",
+        is_mapped: bool = False,
+        needed: int | None = None,
+    ) -> Pinned:
         """Host memory that the device copies without the driver's own staging.
 
-        is_mapped: kernels write to it, at the same address as on the host.
+        is_mapped: kernels write to it, at the same address as on the host. needed: what an error
+        says where it is not `nbytes`.
         """
         flags = PINNED_PORTABLE | PINNED_MAPPED if is_mapped else PINNED_PORTABLE
-        with self.current():
-            address = self.handle(
-                "cuMemHostAlloc", max(nbytes, 1), flags, purpose=purpose, needed=nbytes
-            )
-        self._owned["cuMemFreeHost", address] = nbytes
+        address = self._memory("cuMemHostAlloc", "cuMemFreeHost", nbytes, (flags,), purpose, needed)
         return Pinned(self, address, nbytes)
 
     @property
     def allocated_bytes(self) -> int:
-        """Device memory that was allocated through this object and not yet freed."""
+        """Device memory that was allocated through this object and not yet freed, what its pool
+        keeps for the next sessions included."""
         return sum(
             nbytes for (how, _), nbytes in list(self._owned.items()) if how == "cuMemFree_v2"
         )

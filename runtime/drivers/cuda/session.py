@@ -96,6 +96,8 @@ class CudaSession:
             runs = self._runs()
             self.run: Callable[..., None] = runs[0] if len(runs) == 1 else in_turn(runs)
         except BaseException:
+            if device.is_usable:
+                device.synchronize()  # what was begun may still use the memory
             self._abandon()
             raise
 

@@ -51,9 +51,9 @@ class Staging:
         if index in self._parts and self._parts[index][1].nbytes < nbytes:
             self._drop(index)
         if index not in self._parts:
-            pinned = self._device.pinned(nbytes, "a host buffer")
+            pinned = self._device.pool.pinned(nbytes, "a host buffer")
             try:
-                address = self._device.allocate(nbytes, "the copy of a host buffer")
+                address = self._device.pool.allocate(pinned.nbytes, "the copy of a host buffer")
             except BaseException:
                 pinned.close()
                 raise
@@ -64,9 +64,11 @@ class Staging:
     def _drop(self, index: int) -> None:
         """Give a part back that is too small, after all that uses it."""
         self._device.synchronize()
-        address, pinned = self._parts.pop(index)
-        pinned.close()
-        self._device.free(address)
+        self._free(*self._parts.pop(index))
+
+    def _free(self, address: int, pinned: Pinned) -> None:
+        self._device.pool.free_pinned(pinned)
+        self._device.pool.free(address)
 
     def copy_in(self, index: int, host_address: int, nbytes: int) -> None:
         """Copy a host buffer to its part; the buffer may change as soon as this returns."""
@@ -125,15 +127,14 @@ class Staging:
         self._flying.clear()
 
     def close(self) -> None:
-        """Give everything back; idempotent."""
+        """Give everything back, when no work uses it any more; idempotent."""
         if self._stream is not None:
             self._stream.close()
         for event in (self._copies, self._run):
             if event is not None:
                 event.close()
         for address, pinned in self._parts.values():
-            pinned.close()
-            self._device.free(address)
+            self._free(address, pinned)
         self._parts.clear()
         self.is_used = False
         self._stream = self._copies = self._run = None

@@ -41,4 +41,4 @@ def test_a_kernel_with_pairs_is_assembled_without_them():
 @pytest.mark.parametrize("text", ["", ENTRY + ENTRY])
 def test_not_one_entry_is_an_error(text):
     with pytest.raises(ToolchainError, match="entries, expected 1"):
-        waiting(text)
+        waiting(text, {})

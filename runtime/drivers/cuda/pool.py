@@ -1,0 +1,133 @@
+"""Memory of closed sessions, kept for those that are opened next.
+
+The driver waits for the whole device where memory is given back, and takes tenths of a millisecond
+to give some: most of what a short session costs. So sessions give theirs here, once the device has
+ended their work, and the next ones take it.
+"""
+
+from __future__ import annotations
+
+import _thread
+
+from .errors import DeviceMemoryFull, PinnedMemoryFull
+from .handles import Pinned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .device import Device
+
+SMALL_BYTES = 1 << 20  # up to here blocks are powers of two, so that similar sessions share them
+LEAST_BYTES = 256
+ON_DEVICE, ON_HOST, MAPPED = "device", "host", "mapped"  # kinds of memory
+OVERSIZE = 4  # how many times larger than asked for a block may be
+KEPT_SHARE = 8  # at most this part of the device's memory is kept unused
+
+
+class MemoryPool:
+    """Blocks of device memory and of pinned memory; safe between threads.
+
+    Of each kind the smallest kept block that is large enough is taken, unless it is more than
+    OVERSIZE times as large. What is kept is given back to the driver by `trim`, and by the device
+    where it has no memory left.
+    """
+
+    __slots__ = ("_device", "_kept", "_limit_bytes", "_lock", "kept_bytes")
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._kept: dict[str, list[tuple[int, int]]] = {}  # kind → (bytes, address) each
+        self._limit_bytes = -1  # not asked for yet
+        self._lock = _thread.allocate_lock()
+        self.kept_bytes = 0
+
+    def allocate(self, nbytes: int, purpose: str) -> int:
+        """Device memory as `Device.allocate` gives it; what it holds is of no meaning."""
+        return self._allocate(ON_DEVICE, nbytes, purpose)[0]
+
+    def pinned(self, nbytes: int, purpose: str, is_mapped: bool = False) -> Pinned:
+        """Pinned memory as `Device.pinned` gives it, of at least so many bytes."""
+        address, found_bytes = self._allocate(MAPPED if is_mapped else ON_HOST, nbytes, purpose)
+        return Pinned(self._device, address, found_bytes)
+
+    def free(self, address: int) -> None:
+        """Take device memory back that no work uses any more."""
+        self._keep(ON_DEVICE, "cuMemFree_v2", address)
+
+    def free_pinned(self, memory: Pinned, is_mapped: bool = False) -> None:
+        """Take pinned memory back that no work uses any more."""
+        self._keep(MAPPED if is_mapped else ON_HOST, "cuMemFreeHost", memory.handle)
+
+    def trim(self) -> bool:
+        """Give all that is kept to the driver; whether there was any."""
+        with self._lock:
+            kept, self._kept, self.kept_bytes = self._kept, {}, 0
+        for kind, rows in kept.items():
+            for _, address in rows:
+                self._device.destroy(_how(kind), address)
+        return bool(kept)
+
+    def _allocate(self, kind: str, nbytes: int, purpose: str) -> tuple[int, int]:
+        wanted = least = _rounded(nbytes)
+        found = self._take(kind, wanted, OVERSIZE * wanted)
+        if found is not None:
+            return found[1], found[0]
+        # Sessions that grow in small steps: the block that was too small gives way to twice it.
+        outgrown = self._take(kind, SMALL_BYTES, wanted)
+        if outgrown is not None:
+            self._device.destroy(_how(kind), outgrown[1])
+            if 2 * outgrown[0] <= self._device.memory()[0] // KEPT_SHARE:
+                wanted = max(wanted, 2 * outgrown[0])
+        try:
+            return self._made(kind, wanted, purpose, nbytes), wanted
+        except (DeviceMemoryFull, PinnedMemoryFull):
+            if wanted == least:
+                raise
+        return self._made(kind, least, purpose, nbytes), least
+
+    def _made(self, kind: str, nbytes: int, purpose: str, needed: int) -> int:
+        """Memory of the driver's, of which `needed` bytes were asked for."""
+        if kind == ON_DEVICE:
+            return self._device.allocate(nbytes, purpose, needed)
+        return self._device.pinned(nbytes, purpose, kind == MAPPED, needed).handle
+
+    def _take(self, kind: str, least_bytes: int, most_bytes: int) -> tuple[int, int] | None:
+        """Remove and return the smallest kept block within these sizes."""
+        with self._lock:
+            rows = self._kept.get(kind, [])
+            fitting = [row for row in rows if least_bytes <= row[0] <= most_bytes]
+            if not fitting:
+                return None
+            found = min(fitting)
+            rows.remove(found)
+            self.kept_bytes -= found[0]
+            return found
+
+    def _keep(self, kind: str, how: str, address: int) -> None:
+        """Keep a block, or give it to the driver where enough is kept."""
+        device = self._device
+        nbytes = device.size_of(how, address)
+        if nbytes is None:  # somebody else's by now, or gone with the device
+            return
+        if device.is_usable and self._limit_bytes < 0:
+            self._limit_bytes = device.memory()[1] // KEPT_SHARE
+        with self._lock:
+            if (nbytes, address) in self._kept.get(kind, ()):
+                return
+            is_kept = device.is_usable and self.kept_bytes + nbytes <= self._limit_bytes
+            if is_kept:
+                self._kept.setdefault(kind, []).append((nbytes, address))
+                self.kept_bytes += nbytes
+        if not is_kept:
+            device.destroy(how, address)
+
+
+def _how(kind: str) -> str:
+    """The function of the driver that takes a kind of memory back."""
+    return "cuMemFree_v2" if kind == ON_DEVICE else "cuMemFreeHost"
+
+
+def _rounded(nbytes: int) -> int:
+    """The size of a new block for so many bytes."""
+    if nbytes > SMALL_BYTES:
+        return nbytes
+    return max(LEAST_BYTES, 1 << (nbytes - 1).bit_length())
