@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
 from aotc.aot import contents
@@ -37,6 +38,8 @@ from aotc.aot.tune.record import print_record, read_record, write_record
 from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
+
+FOLLOWED_EARLY_BYTES = 4 << 20  # as much as an H200 moves in a microsecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,7 @@ def _tune(
             budget_seconds=options.tune_budget_seconds,
         )
         reported = replace(resources, report=clock.progress.advance)
-        tuning = tune(_jobs(variants), policy, reported, measurer)
+        tuning = tune(jobs_of(variants), policy, reported, measurer)
         if beside is None:
             if options.record is None:
                 require_support_code(target.device, store)
@@ -203,8 +206,9 @@ def _tune(
     return tuning, beside
 
 
-def _jobs(variants: Sequence[Lowered]) -> list[Job]:
+def jobs_of(variants: Sequence[Lowered]) -> list[Job]:
     """Each distinct kernel with the memory of its parameters, at typical sizes."""
+    early = _followed_early(variants)
     pairs = [
         (spec, launch)
         for each in variants
@@ -220,8 +224,20 @@ def _jobs(variants: Sequence[Lowered]) -> list[Job]:
             Operand(typical(row.nbytes), _role(row.space, place >= first_stored))
             for place, row in enumerate(launch.operands)
         )
-        jobs[spec.digest] = Job(spec, operands, counts[spec.digest])
+        jobs[spec.digest] = Job(spec, operands, counts[spec.digest], spec.digest in early)
     return list(jobs.values())
+
+
+def _followed_early(variants: Sequence[Lowered]) -> set[str]:
+    """The digests of kernels that are small, as is every kernel that is launched next to them.
+
+    Their time is mostly that of a launch, which then overlaps. Programs of large kernels that come
+    early would be spread unevenly: onto those multiprocessors that the small ones leave free.
+    """
+    specs = {spec.digest: spec for each in variants for spec in each.specs}
+    found = {name for name, spec in specs.items() if spec.bytes <= FOLLOWED_EARLY_BYTES}
+    pairs = ((own, after) for each in variants for own, after in pairwise(each.specs))
+    return found - {own.digest for own, after in pairs if after.digest not in found}
 
 
 def _role(space: str, is_stored: bool) -> Literal["weight", "read", "stored"]:

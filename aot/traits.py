@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aotc.runtime.arrays.dlpack import HOST
 
 # Of a config, beside its constexprs.
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "is_followed_early")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aotc.aot.compile import Compiled, Resources, compile_for
+from aotc.aot.compile import Compiled, Resources, compile_for, jobs_of
 from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.refit import weights_program
 from aotc.aot.stages import Clock, Progress, Quiet
 from aotc.aot.targets.families import FAMILIES, find_target
-from aotc.aot.tune.compiling import Counts, Task, compile_each
+from aotc.aot.tune.compiling import Counts, compile_each, task_of
 from aotc.cache import Store
 from aotc.cache.collect import share
 
@@ -102,9 +102,9 @@ def _compile_candidates(
         return 0
     count = FAMILIES[compiled.target.device].candidates[options.tune]
     tasks = [
-        Task(spec, candidate, compiled.target)
-        for spec in {spec.digest: spec for spec in compiled.sources.specs}.values()
-        for candidate in spec.candidates[:count]
+        task_of(job, candidate, compiled.target)
+        for job in jobs_of(compiled.sources.variants)
+        for candidate in job.spec.candidates[:count]
     ]
     with clock.stage("tune"):
         compile_each(tasks, replace(resources, report=clock.progress.advance))

@@ -17,6 +17,7 @@ from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor, Outcome, Request, resolve
+from aotc.aot.tune.job import Job
 from aotc.cache import Entry, Key, Store
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.errors import AotcError
@@ -38,6 +39,7 @@ class Task:
     candidate: Candidate
     target: Target
     is_smaller: bool = False  # compiled for the target's smaller architecture
+    is_followed_early: bool = False  # see `Job`
 
     @property
     def form(self) -> Form:
@@ -48,8 +50,14 @@ class Task:
     def plain(self) -> tuple[Any, ...]:
         """The arguments of a family's compiler, as plain values."""
         params = tuple((param.name, param.type) for param in self.spec.params_of(self.candidate))
-        form, config = self.form, self.candidate.config
-        return (form.source, form.function, params, config, self.architecture)
+        form = self.form
+        return (form.source, form.function, params, self.config, self.architecture)
+
+    @property
+    def config(self) -> tuple[tuple[str, int], ...]:
+        """The constexprs and the launch options."""
+        is_early = self.is_followed_early and self.target.traits.is_gpu
+        return (*self.candidate.config, *(("is_followed_early", 1),) * is_early)
 
     @property
     def architecture(self) -> str:
@@ -63,7 +71,7 @@ class Task:
             "binaries",
             architecture=self.architecture,
             compiler=compiler_digest(self.target.device),
-            config=" ".join(f"{name}={value}" for name, value in self.candidate.config),
+            config=" ".join(f"{name}={value}" for name, value in self.config),
             function=self.form.function,
             params=" ".join(
                 f"{row.name}:{row.type}" for row in self.spec.params_of(self.candidate)
@@ -71,6 +79,11 @@ class Task:
             source=hashlib.sha256(self.form.source.encode()).hexdigest(),
             triton=triton_version(),
         )
+
+
+def task_of(job: Job, candidate: Candidate, target: Target) -> Task:
+    """A job's kernel with one of its candidates."""
+    return Task(job.spec, candidate, target, is_followed_early=job.is_followed_early)
 
 
 @dataclass(slots=True)

@@ -24,11 +24,15 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A kernel, the memory of its parameters in their order, and how often a call launches it."""
+    """A kernel, the memory of its parameters in their order, and how often a call launches it.
+
+    is_followed_early: on a GPU the next kernel's programs may come while this one's still wait.
+    """
 
     spec: KernelSpec
     operands: tuple[Operand, ...]
     launches: int = 1
+    is_followed_early: bool = False
 
     @property
     def weight(self) -> float:

@@ -22,7 +22,7 @@ from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
-from aotc.aot.tune.compiling import Report, Resources, Task, compile_each
+from aotc.aot.tune.compiling import Report, Resources, Task, compile_each, task_of
 from aotc.aot.tune.job import Job, Mode, Option
 from aotc.aot.tune.measuring import Measurer
 from aotc.aot.tune.record import Choice, Line, LineKey, Record, merge, parse_record
@@ -104,7 +104,7 @@ def tune(
     if measurer is not None and any(is_open.values()):
         to_measure = [job for digest, job in distinct.items() if is_open[digest]]
         kernels, made = _measure_all(to_measure, policy, resources, measurer)
-    rest = {digest: job.spec for digest, job in distinct.items() if digest not in kernels}
+    rest = {digest: job for digest, job in distinct.items() if digest not in kernels}
     kernels |= _without_measuring(rest, chosen, policy, resources)
     lines = sorted({**known, **made}.values(), key=lambda line: line.key)
     return Tuning(kernels, tuple(lines), len(made), sum(is_open.values()) - len(made))
@@ -168,7 +168,7 @@ def _refuse_misses(distinct: Mapping[str, Job], known: Mapping[str, Line]) -> No
 
 
 def _without_measuring(
-    specs: Mapping[str, KernelSpec],
+    jobs: Mapping[str, Job],
     chosen: Mapping[str, Candidate | None],
     policy: Policy,
     resources: Resources,
@@ -178,8 +178,8 @@ def _without_measuring(
     A choice that does not compile, for want of registers or shared memory, gives way to the next.
     """
     tasks = {
-        digest: Task(spec, chosen[digest] or spec.candidates[0], policy.target)
-        for digest, spec in specs.items()
+        digest: task_of(job, chosen[digest] or job.spec.candidates[0], policy.target)
+        for digest, job in jobs.items()
     }
     outcomes = _compiled_or_refused(list(tasks.values()), policy, resources)
     kernels: dict[str, Tuned] = {}
@@ -191,7 +191,7 @@ def _without_measuring(
         if isinstance(outcome, AotcError) and (chosen[digest] or not others):
             raise outcome
         if isinstance(outcome, AotcError):
-            spares = [Task(task.spec, each, policy.target) for each in others]
+            spares = [replace(task, candidate=each) for each in others]
             found = compile_each(spares, resources)
             task = next((t for t in spares if not isinstance(found[t], AotcError)), None) or task
             outcomes |= found
@@ -322,13 +322,11 @@ def _compile_batch(
     Where none of those to be measured compiles, the last one, the surest, stands in for them.
     """
     rows = [
-        [Task(job.spec, each, policy.target) for each in _candidates(job, policy)] for job in jobs
+        [task_of(job, each, policy.target) for each in _candidates(job, policy)] for job in jobs
     ]
     found = _compiled([task for row in rows for task in row], resources, ahead)
     failed = [row for row in rows if all(isinstance(found[task], AotcError) for task in row)]
-    spares = {
-        row[0]: Task(row[0].spec, row[0].spec.candidates[-1], policy.target) for row in failed
-    }
+    spares = {row[0]: replace(row[0], candidate=row[0].spec.candidates[-1]) for row in failed}
     found |= _compiled([task for task in spares.values() if task not in found], resources, ahead)
     return [
         _options([*row, *([spares[row[0]]] if row[0] in spares else [])], found) for row in rows

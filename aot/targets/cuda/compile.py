@@ -68,8 +68,8 @@ def compile_cubin(
 
     `params` are (name, Triton type) of the run-time arguments; `constants` the constexprs;
     `options` num_warps, num_stages, maxnreg and enable_fp_fusion where they are not the defaults,
-    which let a product join the sum that reads it. f32 dots that do not name a precision are
-    computed in f32. The entry is called `symbol`.
+    which let a product join the sum that reads it, and is_followed_early (see `ptx.waiting`). f32
+    dots that do not name a precision are computed in f32. The entry is called `symbol`.
 
     Raises ToolchainError with Triton's or ptxas's message, and KernelTooLarge.
     """
@@ -86,7 +86,7 @@ def compile_cubin(
                     module = separated(module)
                 if name == "ptx":
                     module = re.sub(rf"\b{re.escape(metadata['name'])}\b", symbol, module)
-                    module = repaired(module, capability)
+                    module = repaired(module, capability, bool(options.get("is_followed_early")))
                 made[name] = module if isinstance(module, bytes) else str(module)
     except Exception as error:
         raise ToolchainError(
@@ -135,7 +135,7 @@ def _front_end(
     parsed = backend.parse_options(
         {
             "default_dot_input_precision": "ieee",
-            **options,
+            **{name: value for name, value in options.items() if name != "is_followed_early"},
             "enable_fp_fusion": bool(options.get("enable_fp_fusion", True)),
         }
     )

@@ -26,13 +26,14 @@ HALVES = """\
 	}}"""
 
 
-def repaired(ptx: str, capability: int) -> str:
-    """The PTX as it goes to the assembler.
+def repaired(ptx: str, capability: int, is_followed_early: bool = False) -> str:
+    """The PTX as it goes to the assembler; is_followed_early: see `waiting`.
 
     Raises ToolchainError where it has not one entry.
     """
     ptx = halved(ptx)
-    return waiting(ptx) if capability >= PROGRAMMATIC_LAUNCH_CAPABILITY else ptx
+    is_waiting = capability >= PROGRAMMATIC_LAUNCH_CAPABILITY
+    return waiting(ptx, is_followed_early) if is_waiting else ptx
 
 
 def halved(ptx: str) -> str:
@@ -45,13 +46,16 @@ def halved(ptx: str) -> str:
     return PAIR.sub(lambda match: HALVES.format(**match.groupdict()), ptx)
 
 
-def waiting(ptx: str) -> str:
+def waiting(ptx: str, is_followed_early: bool = False) -> str:
     """An entry that begins by waiting until the kernels before it have ended.
 
     Every thread waits before it touches memory: the launch may then overlap with the end of the
-    kernel before. Where nothing was launched early this costs nothing.
+    kernel before. Where nothing was launched early this costs nothing. is_followed_early: the
+    kernel behind it may come as soon as all of its programs have begun. That one waits until this
+    one has ended, and so until those before it have, since every thread of this one waits too.
     """
-    text, count = ENTRY.subn(lambda match: match[0] + "\tgriddepcontrol.wait;\n", ptx)
+    start = "\tgriddepcontrol.launch_dependents;\n" if is_followed_early else ""
+    text, count = ENTRY.subn(lambda match: f"{match[0]}{start}\tgriddepcontrol.wait;\n", ptx)
     if count != 1:
         reason = f"its PTX has {count} entries, expected 1"
         raise ToolchainError(step="compiling", name="ptx", reason=reason)

@@ -41,4 +41,23 @@ def test_a_kernel_with_pairs_is_assembled_without_them():
 @pytest.mark.parametrize("text", ["", ENTRY + ENTRY])
 def test_not_one_entry_is_an_error(text):
     with pytest.raises(ToolchainError, match="entries, expected 1"):
-        waiting(text, {})
+        waiting(text)
+
+
+def test_every_thread_waits_before_anything_else():
+    assert waiting(ENTRY) == ENTRY + "\tgriddepcontrol.wait;\n"
+
+
+def test_a_kernel_that_is_followed_early_says_so_before_it_waits():
+    begin = "\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;\n"
+    assert waiting(ENTRY, is_followed_early=True) == ENTRY + begin
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_it_is_an_option_of_the_launch(capability):
+    from aotc.aot.targets.cuda.compile import compile_kernel
+
+    params = (("data", "*i64"), ("out", "*i64"))
+    config = (("SIZE", 512), ("num_warps", 1), ("is_followed_early", 1))
+    text = compile_kernel(PACKED, "packed", params, config, f"sm_{capability}").texts["ptx"]
+    assert ("griddepcontrol.launch_dependents" in text) == (capability >= 90)
