@@ -197,9 +197,13 @@ class DeviceContext:
 
     # Ownership.
 
-    def own(self, how: str, handle: int) -> None:
-        """Have `close` call the function `how` on this handle."""
-        self._owned[how, handle] = 0
+    def own(self, how: str, handle: int, nbytes: int = 0) -> None:
+        """Have `close` call the function `how` on this handle, of so much memory."""
+        self._owned[how, handle] = nbytes
+
+    def size_of(self, how: str, handle: int) -> int | None:
+        """Bytes of what is still this object's, by the function that gives it back."""
+        return self._owned.get((how, handle))
 
     def destroy(self, how: str, handle: int) -> None:
         """Give one thing back now; does nothing when it is not owned (any more)."""

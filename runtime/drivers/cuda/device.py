@@ -11,20 +11,16 @@ import ctypes
 from ...arrays.buffers import buffer_address
 from .context import ATTRIBUTES as ATTRIBUTES
 from .context import DeviceContext
-from .errors import DeviceMemoryFull, PinnedMemoryFull
 from .graph import LaunchGraph
 from .handles import Event, Function, Module, Pinned, Stream
 from .libcuda import RowsCopy
-from .pool import MemoryPool
+from .pool import MAPPED, ON_DEVICE, ON_HOST, MemoryPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .handles import Arguments
 
-PINNED_PORTABLE, PINNED_MAPPED = 1, 2  # CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
-ON_HOST, ON_DEVICE = 1, 2  # CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE
+FROM_HOST, TO_DEVICE = 1, 2  # CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE
 
 
 class Device(DeviceContext):
@@ -42,32 +38,9 @@ class Device(DeviceContext):
 
     # Memory.
 
-    def allocate(self, nbytes: int, purpose: str = "a buffer", needed: int | None = None) -> int:
-        """Device memory, aligned to 256 bytes; raises `DeviceMemoryFull` with needed and free.
-
-        needed: what an error says where it is not `nbytes`.
-        """
-        return self._memory("cuMemAlloc_v2", "cuMemFree_v2", nbytes, (), purpose, needed)
-
-    def _memory(
-        self, make: str, free: str, nbytes: int, flags: tuple[int, ...], purpose: str,
-        needed: int | None,
-    ) -> int:  # fmt: skip
-        """Memory of the driver's; where it has none left, what the pool keeps is given to it."""
-        said: dict[str, Any] = {"purpose": purpose, "needed": nbytes if needed is None else needed}
-        with self.current():
-            try:
-                address = self.handle(make, max(nbytes, 1), *flags, **said)
-            except (DeviceMemoryFull, PinnedMemoryFull):
-                if not self.pool.trim():
-                    raise
-                address = self.handle(make, max(nbytes, 1), *flags, **said)
-        self._owned[free, address] = nbytes
-        return address
-
-    def size_of(self, how: str, address: int) -> int | None:
-        """Bytes of memory that is still this object's, by the function that frees it."""
-        return self._owned.get((how, address))
+    def allocate(self, nbytes: int, purpose: str = "a buffer") -> int:
+        """Device memory, aligned to 256 bytes; raises `DeviceMemoryFull` with needed and free."""
+        return self.pool.fresh(ON_DEVICE, nbytes, purpose, nbytes)
 
     def free(self, address: int) -> None:
         """Give device memory back; an address that is not this device's is left alone."""
@@ -77,21 +50,13 @@ class Device(DeviceContext):
         """Have another object for the same device own memory that this one has allocated."""
         other._owned["cuMemFree_v2", address] = self._owned.pop(("cuMemFree_v2", address))
 
-    def pinned(
-        self,
-        nbytes: int,
-        purpose: str = "staging",
-        is_mapped: bool = False,
-        needed: int | None = None,
-    ) -> Pinned:
+    def pinned(self, nbytes: int, purpose: str = "staging", is_mapped: bool = False) -> Pinned:
         """Host memory that the device copies without the driver's own staging.
 
-        is_mapped: kernels write to it, at the same address as on the host. needed: what an error
-        says where it is not `nbytes`.
+        is_mapped: kernels write to it, at the same address as on the host.
         """
-        flags = PINNED_PORTABLE | PINNED_MAPPED if is_mapped else PINNED_PORTABLE
-        address = self._memory("cuMemHostAlloc", "cuMemFreeHost", nbytes, (flags,), purpose, needed)
-        return Pinned(self, address, nbytes)
+        kind = MAPPED if is_mapped else ON_HOST
+        return Pinned(self, self.pool.fresh(kind, nbytes, purpose, nbytes), nbytes)
 
     @property
     def allocated_bytes(self) -> int:
@@ -118,8 +83,8 @@ class Device(DeviceContext):
         """Copy rows of pinned memory that lie one after the other to the device, where they begin
         at multiples of the pitch, in the order of the stream."""
         row = RowsCopy(
-            source_type=ON_HOST, source_host=host_address, source_pitch_bytes=width_bytes,
-            type=ON_DEVICE, device=address, pitch_bytes=pitch_bytes, width_bytes=width_bytes,
+            source_type=FROM_HOST, source_host=host_address, source_pitch_bytes=width_bytes,
+            type=TO_DEVICE, device=address, pitch_bytes=pitch_bytes, width_bytes=width_bytes,
             height=rows,
         )  # fmt: skip
         with self.current():

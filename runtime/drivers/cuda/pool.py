@@ -14,11 +14,19 @@ from .handles import Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .device import Device
+    from .context import DeviceContext
 
 SMALL_BYTES = 1 << 20  # up to here blocks are powers of two, so that similar sessions share them
 LEAST_BYTES = 256
-ON_DEVICE, ON_HOST, MAPPED = "device", "host", "mapped"  # kinds of memory
+# Kinds of memory: of the device, pinned memory of the host, such that kernels write to.
+ON_DEVICE, ON_HOST, MAPPED = "device", "host", "mapped"
+PORTABLE, DEVICE_MAPPED = 1, 2  # CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
+# Kind → the functions of the driver that give memory and take it, and flags of the former.
+DRIVER: dict[str, tuple[str, str, tuple[int, ...]]] = {
+    ON_DEVICE: ("cuMemAlloc_v2", "cuMemFree_v2", ()),
+    ON_HOST: ("cuMemHostAlloc", "cuMemFreeHost", (PORTABLE,)),
+    MAPPED: ("cuMemHostAlloc", "cuMemFreeHost", (PORTABLE | DEVICE_MAPPED,)),
+}
 OVERSIZE = 4  # how many times larger than asked for a block may be
 KEPT_SHARE = 8  # at most this part of the device's memory is kept unused
 
@@ -33,7 +41,7 @@ class MemoryPool:
 
     __slots__ = ("_device", "_kept", "_limit_bytes", "_lock", "kept_bytes")
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceContext) -> None:
         self._device = device
         self._kept: dict[str, list[tuple[int, int]]] = {}  # kind → (bytes, address) each
         self._limit_bytes = -1  # not asked for yet
@@ -51,11 +59,29 @@ class MemoryPool:
 
     def free(self, address: int) -> None:
         """Take device memory back that no work uses any more."""
-        self._keep(ON_DEVICE, "cuMemFree_v2", address)
+        self._keep(ON_DEVICE, address)
 
     def free_pinned(self, memory: Pinned, is_mapped: bool = False) -> None:
         """Take pinned memory back that no work uses any more."""
-        self._keep(MAPPED if is_mapped else ON_HOST, "cuMemFreeHost", memory.handle)
+        self._keep(MAPPED if is_mapped else ON_HOST, memory.handle)
+
+    def fresh(self, kind: str, nbytes: int, purpose: str, needed: int) -> int:
+        """Memory of the driver's, of which `needed` bytes were asked for; its address.
+
+        Where there is none left, all that is kept goes to the driver first. Raises
+        `DeviceMemoryFull` and `PinnedMemoryFull`.
+        """
+        make, how, flags = DRIVER[kind]
+        device, size = self._device, max(nbytes, 1)
+        with device.current():
+            try:
+                address = device.handle(make, size, *flags, purpose=purpose, needed=needed)
+            except (DeviceMemoryFull, PinnedMemoryFull):
+                if not self.trim():
+                    raise
+                address = device.handle(make, size, *flags, purpose=purpose, needed=needed)
+        device.own(how, address, nbytes)
+        return address
 
     def trim(self) -> bool:
         """Give all that is kept to the driver; whether there was any."""
@@ -63,7 +89,7 @@ class MemoryPool:
             kept, self._kept, self.kept_bytes = self._kept, {}, 0
         for kind, rows in kept.items():
             for _, address in rows:
-                self._device.destroy(_how(kind), address)
+                self._device.destroy(DRIVER[kind][1], address)
         return bool(kept)
 
     def _allocate(self, kind: str, nbytes: int, purpose: str) -> tuple[int, int]:
@@ -74,21 +100,15 @@ class MemoryPool:
         # Sessions that grow in small steps: the block that was too small gives way to twice it.
         outgrown = self._take(kind, SMALL_BYTES, wanted)
         if outgrown is not None:
-            self._device.destroy(_how(kind), outgrown[1])
+            self._device.destroy(DRIVER[kind][1], outgrown[1])
             if 2 * outgrown[0] <= self._device.memory()[0] // KEPT_SHARE:
                 wanted = max(wanted, 2 * outgrown[0])
         try:
-            return self._made(kind, wanted, purpose, nbytes), wanted
+            return self.fresh(kind, wanted, purpose, nbytes), wanted
         except (DeviceMemoryFull, PinnedMemoryFull):
             if wanted == least:
                 raise
-        return self._made(kind, least, purpose, nbytes), least
-
-    def _made(self, kind: str, nbytes: int, purpose: str, needed: int) -> int:
-        """Memory of the driver's, of which `needed` bytes were asked for."""
-        if kind == ON_DEVICE:
-            return self._device.allocate(nbytes, purpose, needed)
-        return self._device.pinned(nbytes, purpose, kind == MAPPED, needed).handle
+        return self.fresh(kind, least, purpose, nbytes), least
 
     def _take(self, kind: str, least_bytes: int, most_bytes: int) -> tuple[int, int] | None:
         """Remove and return the smallest kept block within these sizes."""
@@ -102,9 +122,9 @@ class MemoryPool:
             self.kept_bytes -= found[0]
             return found
 
-    def _keep(self, kind: str, how: str, address: int) -> None:
+    def _keep(self, kind: str, address: int) -> None:
         """Keep a block, or give it to the driver where enough is kept."""
-        device = self._device
+        device, how = self._device, DRIVER[kind][1]
         nbytes = device.size_of(how, address)
         if nbytes is None:  # somebody else's by now, or gone with the device
             return
@@ -119,11 +139,6 @@ class MemoryPool:
                 self.kept_bytes += nbytes
         if not is_kept:
             device.destroy(how, address)
-
-
-def _how(kind: str) -> str:
-    """The function of the driver that takes a kind of memory back."""
-    return "cuMemFree_v2" if kind == ON_DEVICE else "cuMemFreeHost"
 
 
 def _rounded(nbytes: int) -> int:
