@@ -222,7 +222,7 @@ class PlotExtraMissing(UserError):
 
 
 class OutputInBundle(UserError):
-    """A report, plot or trace would be written into a bundle, which then had a file too many."""
+    """A report, plot or trace would be written into a bundle, whose manifest does not list it."""
 
     template = "`{path}` lies in the bundle `{bundle}`, every file of which has its digest"
     hint = "choose a path beside the bundle"
@@ -416,7 +416,7 @@ class NativeOpInvalid(UserError):
     """`aot.native_op` was given what no op can be made of."""
 
     template = "native op `{op}`: {detail}"
-    hint = "docs/native-backends.md shows one whole"
+    hint = "docs/native-backends.md has a complete example"
 
 
 class ModelRaised(SpecError):

@@ -671,19 +671,21 @@ class Overloaded(EnvironmentFault):
     """A batcher's queue is full."""
 
     template = "{found} requests wait already, expected fewer than {limit}"
-    hint = "answer 503, or raise `max_queue`; more memory makes no more throughput"
+    hint = "answer 503, or raise `max_queue`; a longer queue does not raise the throughput"
 
 
 class BatcherClosed(InputError):
     """A request to a batcher after it was closed."""
 
     template = "the batcher is closed, expected it to be open"
+    hint = "close it after the last request, or make another one: `runtime.Batcher`"
 
 
 class BatcherOption(InputError):
     """An argument of a batcher is out of its range or of another type."""
 
     template = "`{name}` is {found}, expected {expected}"
+    hint = "docs/serving.md shows a batcher with its options"
 
 
 class DeadlinePassed(EnvironmentFault):

@@ -40,6 +40,7 @@ NEEDED = ("torch", "triton", "numpy")
     "out",
     required=True,
     type=click.Path(path_type=Path),
+    metavar="OUT",
     help="Bundle to write; with several SPECs, the folder of their bundles.",
 )
 @flags.targets

@@ -60,7 +60,9 @@ def command(
     the model's code, as `aotc build` does.
     """
     if out.suffix != ".py":
-        raise click.UsageError(f"`{out}` is no .py file, expected one for the spec")
+        raise click.UsageError(
+            f"`{out}` does not end in `.py`, expected a Python file for the spec"
+        )
     check_new(out, force)
     if not Path(model).is_dir() or is_bundle(model):
         _refuse_no_model(model)

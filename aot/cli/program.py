@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # printing it imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("build", "Compile a model into a bundle."),
-    "init": ("init", "Write a spec for a model's class or a folder of Hugging Face's."),
+    "init": ("init", "Write a spec for a model's class, or for a Hugging Face model in a folder."),
     "inspect": (
         "inspect",
         "Show a bundle's inputs, outputs, kernels and memory; runs nothing of it.",

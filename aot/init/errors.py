@@ -107,7 +107,7 @@ class InitOverModel(SpecError):
 
 
 class InitFolderUnknown(SpecError):
-    """The architecture of a folder's model is none whose inputs are known."""
+    """The architecture of a folder's model is not one whose inputs are known."""
 
     template = "`{path}` holds {found}: {detail}"
     hint = "write a spec for it: docs/llm.md and examples/bert.py show how"

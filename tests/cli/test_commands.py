@@ -2,6 +2,7 @@
 
 import ast
 import json
+import pickle
 import re
 import shutil
 import struct
@@ -16,7 +17,9 @@ import pytest
 from aotc.aot import version
 from aotc.aot.cli.program import COMMANDS
 from aotc.aot.host_array import HostArray, npy_bytes, read_npy
+from aotc.cache.errors import CacheError
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.errors import AotcError
 
 ROOT = Path(__file__).parents[2]
 
@@ -149,6 +152,23 @@ def test_explain_knows_every_code_of_the_sources_and_no_two_are_alike():
     }
     # Of two classes with one code the second is left out.
     assert found <= {each.__name__ for each in error_classes().values()}
+
+
+def test_errors_that_make_a_field_themselves_travel_between_processes():
+    from aotc.aot.cli.explain import error_classes
+    from aotc.aot.errors import UnknownTarget
+    from aotc.aot.huggingface.errors import SizesInvalid
+
+    made = [
+        UnknownTarget(target="cuda:sm90", known="cpu, cuda:sm_90"),
+        SizesInvalid(max_length=1, max_prompt=2, batch=1, limit=3),
+        SizesInvalid(max_length=1, max_prompt=2, batch=1),
+    ]
+    for error in made:
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.fields) == (type(error), str(error), error.fields)
+    own = {kind for kind in error_classes().values() if "__init__" in vars(kind)}
+    assert own - {type(error) for error in made} <= {AotcError, CacheError}
 
 
 def test_codes_stay():
