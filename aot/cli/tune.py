@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 NEEDED = ("triton", "numpy")
 
 
-# What the processes that execute kernel sources gave up → how that is said.
+# What the processes that execute kernel sources gave up → what `aotc tune` prints about them.
 RIGHTS = {
-    ("network", "writes"): "executed without network, writing into folders of their own only",
-    ("network",): "executed without network; this system cannot restrict writing",
-    ("writes",): "executed with network, writing into folders of their own only",
-    (): "executed with the rights of who ran them, and with network",
+    ("network", "writes"): "ran without network, able to write only to folders of their own",
+    ("network",): "ran without network; this system cannot restrict where they write",
+    ("writes",): "ran with network, able to write only to folders of their own",
+    (): "ran with network and with your own permissions",
 }
 
 
