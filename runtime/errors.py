@@ -381,8 +381,7 @@ class DriverFault(EnvironmentFault):
 
 
 class LibraryUnsealed(DriverFault):
-    """The system makes no sealed copy in memory of a library, and code is loaded from nothing else:
-    a file could be changed after its bytes were checked."""
+    """No sealed copy of a library can be made in memory; a file could change after its check."""
 
     template = "no sealed copy of a library of {nbytes} bytes: found {found}, expected {expected}"
     hint = "{advice}"
@@ -639,8 +638,7 @@ class WeightsNotReplaceable(InputError):
 
 
 class AdapterMismatch(InputError):
-    """An adapter is for other modules than the model has, of other sizes, or of a kind that is not
-    known; `modules`: their names."""
+    """An adapter has other `modules` than the model, other sizes, or a kind that is not known."""
 
     template = "adapter `{source}` does not fit the program: {problem}: {modules}"
     hint = "the program keeps its weights"
