@@ -64,6 +64,19 @@ def test_the_sdist_holds_what_a_build_needs_alone(packages):
     }
 
 
+def test_what_the_documents_make_in_a_checkout_is_ignored():
+    """Else linters and packages would take an environment for a part of the project."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("this is not a checkout of git")
+    pages = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+    made = {name for page in pages for name in re.findall(r"-m venv ([\w.-]+)", page.read_text())}
+    made -= {"serving"}  # beside the checkout, in the tutorial's own folder
+    assert "building" in made
+    for name in made:
+        done = run("git", "check-ignore", "--quiet", f"{name}/bin/python", folder=ROOT)
+        assert done.returncode == 0, name
+
+
 def test_the_pythons_are_those_of_the_project():
     lowest, end = re.findall(r"3\.(\d+)", PROJECT["requires-python"])
     assert [f"3.{minor}" for minor in range(int(lowest), int(end))] == list(PYTHONS)
