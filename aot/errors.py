@@ -7,6 +7,8 @@ final period, found before expected, then `hint:` with the next step.
 
 from __future__ import annotations
 
+import difflib
+
 from aotc.runtime.errors import AotcError
 
 
@@ -172,7 +174,12 @@ class UnknownTarget(UserError):
     """`--target` names no row of the target table."""
 
     template = "target `{target}` is not known, expected one of: {known}"
-    hint = "`aotc build --help` shows the form of a target, `aotc doctor` this machine's"
+    hint = "{near}`aotc build --help` shows the form of a target, `aotc doctor` this machine's"
+
+    def __init__(self, target: str, known: str, near: str = "") -> None:
+        found = difflib.get_close_matches(target, known.split(", "), n=1)
+        meant = near or (f"did you mean `{found[0]}`? " if found else "")
+        super().__init__(target=target, known=known, near=meant)
 
 
 class TargetDeviceAbsent(UserError):
@@ -186,8 +193,8 @@ class TargetDeviceAbsent(UserError):
 class UnknownCode(UserError):
     """`aotc explain` was asked for a code that no error has."""
 
-    template = "no error has the code `{wanted}`, codes like it: {near}"
-    hint = "`aotc explain` without an argument lists all codes"
+    template = "no error has the code `{wanted}`"
+    hint = "{near}`aotc explain` without an argument lists all codes"
 
 
 class InputArgumentError(UserError):
@@ -203,7 +210,7 @@ class InputFileError(UserError):
 
     code = "input-file"
     template = "cannot read `{path}` as an array: {detail}"
-    hint = "write it with `numpy.save`"
+    hint = "{advice}write it with `numpy.save`"
 
 
 class PlotExtraMissing(UserError):
@@ -215,7 +222,7 @@ class PlotExtraMissing(UserError):
 
 
 class OutputInBundle(UserError):
-    """A report, plot or trace would be written into a bundle, which then had a file too many."""
+    """A report, plot or trace would be written into a bundle, whose manifest does not list it."""
 
     template = "`{path}` lies in the bundle `{bundle}`, every file of which has its digest"
     hint = "choose a path beside the bundle"
@@ -323,7 +330,7 @@ class SpecNotUnderstood(SpecError):
         "spec `{spec}` is not of the form `FILE.py`, `FILE.py:NAME`, `PACKAGE.MODULE:NAME` or"
         " `FILE.pt2`"
     )
-    hint = "`aotc init MODEL` writes a spec; docs/tutorial.md begins with one"
+    hint = "{advice}`aotc init {model}` writes a spec; docs/tutorial.md begins with one"
 
 
 class SpecFileMissing(SpecError):
@@ -336,7 +343,7 @@ class SpecFileMissing(SpecError):
 class SpecModuleMissing(SpecError):
     """The module that SPEC names cannot be found."""
 
-    template = "spec module `{module}` is not importable"
+    template = "module `{module}` is not importable"
     hint = "a file is given as `{module}.py`, a module must be on the Python path"
 
 
@@ -409,7 +416,7 @@ class NativeOpInvalid(UserError):
     """`aot.native_op` was given what no op can be made of."""
 
     template = "native op `{op}`: {detail}"
-    hint = "docs/native-backends.md shows one whole"
+    hint = "docs/native-backends.md has a complete example"
 
 
 class ModelRaised(SpecError):
@@ -473,7 +480,9 @@ class ExportDiffers(UnsupportedError):
 class StructureUnsupported(UnsupportedError):
     """An argument or a part of the result is neither an array nor plain data."""
 
-    template = "{name} is a `{found}`, expected arrays, numbers, text and None in {containers}"
+    template = (
+        "{name} is of type `{found}`, expected arrays, numbers, text and None in {containers}"
+    )
     hint = "give it another type, or register it with `torch.utils._pytree.register_pytree_node`"
 
 

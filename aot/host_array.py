@@ -7,6 +7,7 @@ imports numpy. bf16, which numpy lacks, is stored in .npy files as its bits (`<u
 from __future__ import annotations
 
 import ast
+import ctypes
 import math
 import random
 import struct
@@ -23,7 +24,18 @@ from aotc.runtime.comparison import elements, relative_difference
 from aotc.runtime.programs.entry import EntryFunction
 
 MAGIC = b"\x93NUMPY"
+ARCHIVE_MAGIC = b"PK\x03\x04"  # of a .npz file
 HEADER_LIMIT_BYTES = 1 << 16
+# The element types of buffers that have no elements, as only these keep a shape with a 0 in it.
+ELEMENTS: Mapping[str, Any] = {
+    "d": ctypes.c_double, "f": ctypes.c_float, "H": ctypes.c_uint16, "q": ctypes.c_int64,
+    "i": ctypes.c_int32, "h": ctypes.c_int16, "b": ctypes.c_int8, "B": ctypes.c_uint8,
+    "?": ctypes.c_bool,
+}  # fmt: skip
+
+
+class _NotTaken(Exception):
+    """A .npy file that numpy reads, but not `aotc`: why, and what to do first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +46,21 @@ class HostArray:
     shape: tuple[int, ...]
     data: bytes
 
+    @property
+    def type_text(self) -> str:
+        """Its dtype and shape, such as `f32[2, 3]`."""
+        return f"{self.dtype}{list(self.shape)}"
+
     def buffer(self) -> memoryview:
         """The array as the runtime takes it: a view with element type and shape."""
         letter: Any = "H" if self.dtype in ("f16", "bf16") else DTYPES[self.dtype].buffer
         view = memoryview(self.data)
-        if not self.shape or 0 in self.shape:  # a view of no elements or no dims has no shape
+        if 0 in self.shape:
+            kind = ELEMENTS[letter]
+            for extent in reversed(self.shape):
+                kind = kind * extent
+            return memoryview(kind())
+        if not self.shape:  # `cast` takes no shape without dims
             return view.cast(letter)
         return view.cast(letter, self.shape)
 
@@ -109,11 +131,15 @@ def read_npy(path: Path) -> HostArray:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputFileError(path=path, detail=(error.strerror or "").lower()) from None
+        detail = (error.strerror or "").lower()
+        raise InputFileError(path=path, detail=detail, advice="") from None
     try:
         return _parse_npy(data)
+    except _NotTaken as error:
+        detail, advice = error.args
+        raise InputFileError(path=path, detail=detail, advice=advice) from None
     except (ValueError, SyntaxError, KeyError, TypeError, struct.error) as error:
-        raise InputFileError(path=path, detail=str(error)) from None
+        raise InputFileError(path=path, detail=str(error), advice="") from None
 
 
 def npy_bytes(array: HostArray) -> bytes:
@@ -135,6 +161,9 @@ def difference(found: HostArray, expected: HostArray) -> float:
 
 def _parse_npy(data: bytes) -> HostArray:
     if data[:6] != MAGIC or len(data) < 12:
+        if data[:4] == ARCHIVE_MAGIC:
+            advice = "each array has a file of its own: "
+            raise _NotTaken("it is an archive of files, such as .npz, expected a .npy file", advice)
         raise ValueError("it is not a .npy file")
     length_bytes = 2 if data[6] == 1 else 4
     start = 8 + length_bytes
@@ -145,10 +174,13 @@ def _parse_npy(data: bytes) -> HostArray:
     kinds = {row.numpy: row.name for row in DTYPES.values() if row.name != "bf16"}
     kinds |= {"<u2": "bf16", "|V2": "bf16", "<V2": "bf16"}
     if head["descr"] not in kinds:
-        raise ValueError(f"it holds dtype `{head['descr']}`, expected one of {', '.join(kinds)}")
+        known = f"expected one of: {', '.join(DTYPES)}"
+        advice = "convert it with `array.astype`, then "
+        raise _NotTaken(f"its elements are `{head['descr']}`, {known}", advice)
     shape = tuple(int(extent) for extent in head["shape"])
     if head["fortran_order"] and len(shape) > 1:
-        raise ValueError("it is in Fortran order, expected row-major order")
+        advice = "copy it with `numpy.ascontiguousarray`, then "
+        raise _NotTaken("it is in Fortran order, expected row-major order", advice)
     dtype = kinds[head["descr"]]
     body = data[start + header_bytes :]
     expected_bytes = math.prod(shape) * DTYPES[dtype].itemsize_bytes

@@ -107,7 +107,7 @@ class CacheNotWritable(CacheError):
 
     code = "cache-not-writable"
     template = "cache folder `{path}` cannot be written, after {added} entries were added"
-    hint = "what was added is whole; the same import goes on from there"
+    hint = "the entries that were added are complete; run the same import again for the others"
 
 
 class ArchiveTaken(CacheError):

@@ -5,6 +5,11 @@ stands for is imported at the name's first use.
 
 from __future__ import annotations
 
+import sys
+
+if sys.version_info < (3, 11):
+    raise ImportError(f"this is Python {sys.version.split()[0]}, aotc needs Python 3.11 or later")
+
 
 def _is_second_name() -> bool:
     """In a checkout the folder answers to `runtime`; an installed `aotc.runtime` goes first."""

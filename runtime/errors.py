@@ -381,8 +381,7 @@ class DriverFault(EnvironmentFault):
 
 
 class LibraryUnsealed(DriverFault):
-    """The system makes no sealed copy in memory of a library, and code is loaded from nothing else:
-    a file could be changed after its bytes were checked."""
+    """No sealed copy of a library can be made in memory; a file could change after its check."""
 
     template = "no sealed copy of a library of {nbytes} bytes: found {found}, expected {expected}"
     hint = "{advice}"
@@ -639,8 +638,7 @@ class WeightsNotReplaceable(InputError):
 
 
 class AdapterMismatch(InputError):
-    """An adapter is for other modules than the model has, of other sizes, or of a kind that is not
-    known; `modules`: their names."""
+    """An adapter has other `modules` than the model, other sizes, or a kind that is not known."""
 
     template = "adapter `{source}` does not fit the program: {problem}: {modules}"
     hint = "the program keeps its weights"
@@ -671,19 +669,21 @@ class Overloaded(EnvironmentFault):
     """A batcher's queue is full."""
 
     template = "{found} requests wait already, expected fewer than {limit}"
-    hint = "answer 503, or raise `max_queue`; more memory makes no more throughput"
+    hint = "answer 503, or raise `max_queue`; a longer queue does not raise the throughput"
 
 
 class BatcherClosed(InputError):
     """A request to a batcher after it was closed."""
 
     template = "the batcher is closed, expected it to be open"
+    hint = "close it after the last request, or make another one: `runtime.Batcher`"
 
 
 class BatcherOption(InputError):
     """An argument of a batcher is out of its range or of another type."""
 
     template = "`{name}` is {found}, expected {expected}"
+    hint = "docs/serving.md shows a batcher with its options"
 
 
 class DeadlinePassed(EnvironmentFault):

@@ -21,6 +21,7 @@ WORDS = {
     "aot.extensions",
     "aot.folders",
     "aot.printable",
+    "aot.spec_form",
     "aot.version",
     "runtime",
 }
@@ -136,6 +137,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.host_kernels": {"aot.capture", "aot.rewrites", "kernels"},
     "aot.signature": {*STAGE_FREE, "aot.plan"},
     "aot.errors": {"runtime"},
+    "aot.spec_form": {"aot.errors", "runtime"},
     "aot.folders": {"runtime"},
     "aot.traits": {"runtime"},
     "aot.extensions": {"runtime"},

@@ -30,10 +30,10 @@ from aotc.aot.errors import (
     SpecInputsMissing,
     SpecModelInvalid,
     SpecModelMissing,
-    SpecNotUnderstood,
     SpecStatesInvalid,
     SpecTensorsEmpty,
 )
+from aotc.aot.spec_form import spec_not_understood
 from aotc.runtime.bundle.manifest import MAIN
 from aotc.runtime.bundle.plan_parts import ENTRIES_LIMIT
 from aotc.runtime.bundle.schema import is_symbol
@@ -107,7 +107,7 @@ def load_specs(text: str) -> tuple[Spec, ...]:
         elif name and all(part.isidentifier() for part in location.split(".")):
             module = import_module(location)
         else:
-            raise SpecNotUnderstood(spec=text)
+            raise spec_not_understood(text)
         return _from_module(module, location, name)
 
 

@@ -1,9 +1,13 @@
 """The command line: `aotc`. One file a command; nothing heavy is imported before it is needed."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import sys
+
+LOWEST_PYTHON = (3, 11)
+PACKAGES = ("click", "filelock")  # of the base installation; the runtime needs none
 
 
 def main() -> None:
@@ -13,6 +17,7 @@ def main() -> None:
     file and child process has been closed by its own block by now.
     """
     _open_streams()
+    _check_installation()
     from aotc.aot.cli import signals
 
     signals.catch()
@@ -28,6 +33,23 @@ def main() -> None:
         with contextlib.suppress(OSError, ValueError):  # the reader of a pipe went away
             stream.flush()
     os._exit(code)
+
+
+def _check_installation() -> None:
+    """End with 7 where the interpreter is too old or a package of the base installation is absent,
+    as in a checkout that was never installed."""
+    if sys.version_info < LOWEST_PYTHON:
+        found, lowest = (".".join(map(str, each[:2])) for each in (sys.version_info, LOWEST_PYTHON))
+        problem = f"this is Python {found}, expected {lowest} or later"
+        advice = "name a newer Python, as in `python3.13 -m venv`"
+    else:
+        missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+        if not missing:
+            return
+        problem = f"`{missing[0]}` is not installed, the command line needs it"
+        advice = "pip install aotc; in a checkout of aotc: pip install ."
+    print(f"error: {problem}\n\nhint: {advice}", file=sys.stderr)
+    raise SystemExit(7)
 
 
 def _open_streams() -> None:

@@ -18,9 +18,10 @@ from aotc.aot.cli.output import check_place, write_output
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, cache_layers, setting
-from aotc.aot.errors import BuildExtraMissing, SpecFileMissing, SpecNotUnderstood
+from aotc.aot.errors import BuildExtraMissing, SpecFileMissing
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
+from aotc.aot.spec_form import spec_not_understood
 from aotc.aot.stages import StageTime
 from aotc.aot.version import warn_untested
 
@@ -39,6 +40,7 @@ NEEDED = ("torch", "triton", "numpy")
     "out",
     required=True,
     type=click.Path(path_type=Path),
+    metavar="OUT",
     help="Bundle to write; with several SPECs, the folder of their bundles.",
 )
 @flags.targets
@@ -169,7 +171,7 @@ def refuse_missing_file(spec: str) -> None:
         if not Path(path).is_file():
             raise SpecFileMissing(path=path)
     elif not name or not all(part.isidentifier() for part in path.split(".")):
-        raise SpecNotUnderstood(spec=spec)
+        raise spec_not_understood(spec)
 
 
 def refuse_unknown_targets(targets: Sequence[str]) -> None:

@@ -178,8 +178,8 @@ def list_entries(given: Given, kind: str | None) -> None:
 def verify_entries(given: Given) -> int:
     """Read every entry and check every byte by its digest; changes nothing.
 
-    Exit 6 where an entry is damaged, or somebody else could have written it. A build takes such an
-    entry for a miss.
+    Exit 6 where an entry is damaged, or somebody else could have written it. A build treats
+    such an entry as a miss.
     """
     from aotc.cache.checking import check
 
@@ -207,10 +207,10 @@ def verify_entries(given: Given) -> int:
 @_shared
 @click.pass_obj
 def collect_garbage(given: Given, max_size: int | None) -> None:
-    """Delete what killed processes left, damaged entries, and the least recently used entries
-    above the limit; and the temporary folders of killed builds of yours.
+    """Delete the remains of killed processes and of your killed builds, damaged entries, and the
+    least recently used entries above the limit.
 
-    What a writer is making, and what a reader has open, stays.
+    Files that another process is writing or reading are kept.
     """
     from aotc.aot.folders import sweep
     from aotc.cache.collect import collect_all
@@ -284,7 +284,7 @@ def clear_entries(given: Given, kind: str | None) -> None:
 @_shared
 @click.pass_obj
 def export_entries(given: Given, path: Path, force: bool, kind: str | None) -> None:
-    """Write all entries into one archive FILE: equal entries give equal bytes."""
+    """Write all entries into one archive FILE; the same entries give the same bytes."""
     from aotc.cache.archive import export_to
     from aotc.cache.errors import ArchiveTaken
 
@@ -329,8 +329,8 @@ def import_entries(given: Given, path: Path) -> None:
 def explain_misses(given: Given, wanted: str | None, has_all: bool) -> None:
     """Say why the last build missed: the nearest stored key and the fields that differ.
 
-    Of keys of one kind that differ in the same fields the first is printed. With the first digits
-    of a DIGEST, only the keys that begin so, all of them.
+    Of keys of one kind that differ in the same fields, only the first is printed. DIGEST may be the
+    first digits of a key: every key that begins with them is printed, and no other.
     """
     from aotc.cache.collect import explain, last_misses
 

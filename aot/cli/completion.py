@@ -13,7 +13,7 @@ VARIABLE = "_AOTC_COMPLETE"
 def command(shell: str) -> None:
     """Print the completion script of SHELL: bash, zsh or fish.
 
-    Each time the shell completes a line, the script calls `aotc` for what may stand there.
+    Each time the shell completes a line, the script asks `aotc` which words may come next.
     """
     click.echo(script(shell), nl=False)
 

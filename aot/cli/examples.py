@@ -22,7 +22,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "init": (
         ("aotc init model.py", "a file with a class of torch.nn.Module; writes spec.py"),
         ("aotc init shop.models:Ranker -o ranker.py --argument width=64", "a class of a package"),
-        ("aotc init model.py:Net --input x=f32[8,3,224,224]", "with inputs of one's own"),
+        ("aotc init model.py:Net --input x=f32[8,3,224,224]", "with your own inputs"),
         ("aotc init downloads/bert-base/", "a folder with config.json"),
     ),
     "inspect": (

@@ -63,7 +63,8 @@ def command(code: str | None, as_json: bool) -> None:
         return
     if code not in classes:
         near = difflib.get_close_matches(code, classes, n=3)
-        raise UnknownCode(wanted=code, near=", ".join(near) or "none")
+        meant = " or ".join(f"`{each}`" for each in near)
+        raise UnknownCode(wanted=code, near=f"did you mean {meant}? " if meant else "")
     if as_json:
         print_json("aotc.explain/1", {"codes": [_record(code)]})
         return

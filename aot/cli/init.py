@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import refuse_missing_file, require_build_extra
+from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.output import check_new, write_output
 from aotc.aot.cli.printing import count_text, print_json
+from aotc.aot.init.errors import InitFileMissing, model_not_understood
 from aotc.aot.printable import printable
+from aotc.aot.spec_form import is_bundle
 
 
 @click.command("init")
@@ -58,11 +60,12 @@ def command(
     the model's code, as `aotc build` does.
     """
     if out.suffix != ".py":
-        raise click.UsageError(f"`{out}` is no .py file, expected one for the spec")
+        raise click.UsageError(
+            f"`{out}` does not end in `.py`, expected a Python file for the spec"
+        )
     check_new(out, force)
-    is_folder = Path(model).is_dir()
-    if not is_folder:
-        refuse_missing_file(model)
+    if not Path(model).is_dir() or is_bundle(model):
+        _refuse_no_model(model)
     require_build_extra("aotc init")
     from aotc.aot.init.init import init
 
@@ -82,3 +85,13 @@ def command(
     for note in written.notes:
         click.echo(f"note     {printable(note)}")
     click.echo(f"next     aotc build {printable(out)} -o BUNDLE")
+
+
+def _refuse_no_model(text: str) -> None:
+    """Raise before the seconds that importing torch takes, where no model can be found."""
+    path, _, name = text.partition(":")
+    if path.endswith(".py"):
+        if not Path(path).is_file():
+            raise InitFileMissing(path=path)
+    elif not name or not all(part.isidentifier() for part in path.split(".")):
+        raise model_not_understood(text)

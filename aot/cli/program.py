@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # printing it imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("build", "Compile a model into a bundle."),
-    "init": ("init", "Write a spec for a model's class or a folder of Hugging Face's."),
+    "init": ("init", "Write a spec for a model's class, or for a Hugging Face model in a folder."),
     "inspect": (
         "inspect",
         "Show a bundle's inputs, outputs, kernels and memory; runs nothing of it.",
@@ -165,6 +165,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
+        _name_command(error, words)
         if as_json:
             _report("usage", error.exit_code, usage_texts(error), _usage_fields(error))
         return print_usage(error)
@@ -251,6 +252,20 @@ def _report(
     """The error as JSON, unless nobody reads it."""
     with contextlib.suppress(OSError):
         print_error_json(code, exit_code, texts, fields)
+
+
+def _name_command(error: click.ClickException, words: Sequence[str]) -> None:
+    """Give a usage error its command, where click left it out: an option without its value."""
+    if not isinstance(error, click.UsageError) or error.ctx is not None:
+        return
+    command: click.Command | None = program
+    context = click.Context(program, info_name="aotc")
+    for word in words:
+        command = command.get_command(context, word) if isinstance(command, click.Group) else None
+        if command is None:
+            break
+        context = click.Context(command, context, word)
+    error.ctx = context
 
 
 def _usage_fields(error: click.ClickException) -> dict[str, Any]:

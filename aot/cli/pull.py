@@ -45,9 +45,9 @@ def command(
     """Fetch the bundle at REFERENCE: `registry.example.com/team/model@sha256:…`, with a tag in
     place of the digest, or `oci-layout:PATH:TAG`.
 
-    Digests, and signatures where keys are trusted, are checked before the bundle appears; what is
-    cut off goes on with the next `aotc pull` to the same place. User and password are those that
-    `docker login` keeps.
+    Digests, and signatures where keys are trusted, are checked before the bundle appears. A pull
+    that was interrupted is resumed by the next `aotc pull` to the same place. User and password are
+    those that `docker login` stored.
     """
     from aotc.aot.distribution.exchange import pull_bundle
     from aotc.runtime.trust.trust import policy

@@ -28,11 +28,11 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Send BUNDLE to REFERENCE: `registry.example.com/team/model:v1`, or `oci-layout:PATH:TAG` for
-    an image layout on disk.
+    """Send BUNDLE to REFERENCE: `registry.example.com/team/model:v1`, or, for an image layout on
+    disk, `oci-layout:PATH:TAG`.
 
-    Every file is checked against its digest first, and is one uncompressed layer. Layers that the
-    registry has are not sent. User and password are those that `docker login` keeps.
+    Every file is checked against its digest first, and becomes one uncompressed layer. Layers that
+    the registry already has are not sent. User and password are those that `docker login` stored.
     """
     from aotc.aot.distribution.exchange import push_bundle
 

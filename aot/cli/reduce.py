@@ -20,6 +20,7 @@ from aotc.aot.cli.project import cache_folder, cache_layers, setting
     "out",
     required=True,
     type=click.Path(path_type=Path),
+    metavar="OUT",
     help="Spec file to write.",
 )
 @flags.targets

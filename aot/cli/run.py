@@ -105,13 +105,16 @@ def command(
     for name, path in targets.items():
         write_output(path, npy_bytes(results[name]))
     checks = []
+    types = {}
     for name, path in references.items():
         limit = golden.tolerances.get(name, DEFAULT_TOLERANCE) if tolerance is None else tolerance
-        checks.append(Comparison(name, difference(results[name], read_npy(path)), limit))
+        reference = read_npy(path)
+        types[name] = reference.type_text
+        checks.append(Comparison(name, difference(results[name], reference), limit))
     if as_json:
         print_json("aotc.run/1", _record(results, checks, loaded_s - began_s, ended_s - started_s))
     else:
-        _print(results, checks)
+        _print(results, checks, types)
         times = f"load {time_text(loaded_s - began_s)}, call {time_text(ended_s - started_s)}"
         click.echo(times, err=True)
     return 0 if all(check.is_ok for check in checks) else 1
@@ -174,13 +177,20 @@ def _assignments(option: str, texts: Sequence[str], specs: Sequence[TensorSpec])
     return found
 
 
-def _print(results: dict[str, HostArray], checks: Sequence[Comparison]) -> None:
+def _print(
+    results: dict[str, HostArray], checks: Sequence[Comparison], types: Mapping[str, str]
+) -> None:
+    """The outputs and how far they are from what was expected; types: those of the files."""
     for name, array in results.items():
         values = array.values()
         shown = ", ".join(f"{value:.6g}" for value in values[:SHOWN_VALUES])
         dots = ", …" if len(values) > SHOWN_VALUES else ""
-        click.echo(f"{name}: {array.dtype}{list(array.shape)} = {shown}{dots}")
+        click.echo(f"{name}: {array.type_text} = {shown}{dots}")
     for check in checks:
+        found = results[check.name].type_text
+        if found != types[check.name]:
+            click.echo(f"{check.name}: DIFFERS, is {found}, expected {types[check.name]}")
+            continue
         word = "ok" if check.is_ok else "DIFFERS"
         click.echo(
             f"{check.name}: {word}, max error {check.difference:.3g} relative to max |expected| "

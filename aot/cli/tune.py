@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 NEEDED = ("triton", "numpy")
 
 
-# What the processes that execute kernel sources gave up → how that is said.
+# What the processes that execute kernel sources gave up → what `aotc tune` prints about them.
 RIGHTS = {
-    ("network", "writes"): "executed without network, writing into folders of their own only",
-    ("network",): "executed without network; this system cannot restrict writing",
-    ("writes",): "executed with network, writing into folders of their own only",
-    (): "executed with the rights of who ran them, and with network",
+    ("network", "writes"): "ran without network, able to write only to folders of their own",
+    ("network",): "ran without network; this system cannot restrict where they write",
+    ("writes",): "ran with network, able to write only to folders of their own",
+    (): "ran with network and with your own permissions",
 }
 
 
 @click.command("tune")
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), help="Bundle to write.")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), metavar="OUT",
+              help="Bundle to write.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
 @click.option(
     "--tune",
@@ -82,10 +83,10 @@ def command(
     """Write BUNDLE at OUT with the kernels that are fastest on this machine, or with `--ray` on the
     devices of a cluster, or with `--tasks-to` and `--results-from` wherever `aotc measure` runs.
 
-    Needs triton here, but neither torch nor the model. Executes the kernel sources that lie in
-    BUNDLE, as Python code in processes without network that write into folders of their own only,
-    and measures what they become with your rights: do this with bundles that you trust, pinned by
-    --digest. Nothing that the bundle digest does not cover is run.
+    Needs triton here, but neither torch nor the model. Compiling a kernel executes its source in
+    BUNDLE as Python code, in processes without network that can write only to folders of their own;
+    measuring runs the compiled kernels with your permissions. So tune only bundles that you trust,
+    and pin them by --digest. Everything that is run is covered by the bundle's digest.
     """
     _check_usage(out, given)
     if out is None:  # nothing will be written there

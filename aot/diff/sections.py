@@ -200,7 +200,10 @@ def graphs_of(facts: BundleFacts) -> Iterator[tuple[str, GraphFile, Variant]]:
         for variant in target.variants:
             entries = facts.manifest.entries
             entry = entries[variant.entry].name if variant.entry < len(entries) else "?"
-            ranges = (f"{name} {low}..{high}" for name, low, high in variant.ranges)
+            ranges = (
+                f"{name} = {low}" if low == high else f"{name} = {low}..{high}"
+                for name, low, high in variant.ranges
+            )
             yield f"{', '.join([target.name, *ranges])} {entry}", facts.graphs, variant
 
 

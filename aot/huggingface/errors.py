@@ -40,14 +40,14 @@ class WeightsMissing(SpecError):
 
 
 class NotCausal(SpecError):
-    """The model is none that generates token by token with a cache of keys and values."""
+    """The model does not generate token by token with a cache of keys and values."""
 
     template = "`{name}` is not a causal language model with a cache of keys and values: {detail}"
     hint = "encoders and models of fixed length build from a spec with `example_inputs`"
 
 
 class NotSeq2Seq(SpecError):
-    """The model is none that generates tokens behind an encoder."""
+    """The model does not generate tokens with an encoder and a decoder."""
 
     template = "`{name}` is not a model of transformers that has an encoder and a decoder of tokens"
     hint = "decoders by themselves are those of `causal_lm` and `causal_step`"
@@ -69,8 +69,9 @@ class SizesInvalid(SpecError):
     )
     hint = "give `max_length`, `max_prompt` and `batch` as docs/llm.md has them"
 
-    def __init__(self, limit: int | None = None, **fields: Any) -> None:
-        limited = "" if limit is None else f" <= {limit}, the positions that the model learned"
+    def __init__(self, limit: int | None = None, limited: str = "", **fields: Any) -> None:
+        if limit is not None:
+            limited = f" <= {limit}, the positions that the model learned"
         super().__init__(limited=limited, **fields)
 
 

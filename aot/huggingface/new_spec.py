@@ -3,6 +3,7 @@ no code that lies in the folder is run."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import json
@@ -14,8 +15,8 @@ from typing import Any
 import torch
 
 from aotc.aot.huggingface.errors import FolderInvalid, require_transformers
-from aotc.aot.init.errors import InitFolderUnknown
-from aotc.aot.init.inputs import BATCH, LENGTH, Example
+from aotc.aot.init.errors import InitArgumentInvalid, InitFolderUnknown, InitModelRaised
+from aotc.aot.init.inputs import BATCH, LENGTH, Example, what_raised
 from aotc.aot.init.written import Written, dims_text, literal
 
 CONFIG = "config.json"
@@ -42,6 +43,10 @@ def folder_spec(folder: Path, out: Path, given: Mapping[str, Example]) -> Writte
         raise FolderInvalid(path=str(folder), detail=detail)
     name = names[0]
     has_weights = any(folder.glob("*.safetensors"))
+    generating = (CAUSAL, SEQ2SEQ, SPEECH)
+    if given and any(name in _architectures(each) for each in generating):
+        detail = f"`{name}` generates: its spec has lengths, expected no example inputs"
+        raise InitArgumentInvalid(option="--input", text=next(iter(given)), detail=detail)
     if name in _architectures(CAUSAL):
         return _generating(folder, out, config, name, "causal_lm", has_weights)
     if any(name in _architectures(each) for each in (SEQ2SEQ, SPEECH)):
@@ -131,8 +136,9 @@ def _once_through(
         detail = f"transformers {transformers.__version__} has no such class"
         raise InitFolderUnknown(path=str(folder), found=found, detail=detail)
     name = maker.__name__
+    _refuse_unknown(maker, _base_class(config), given)
     examples = {**_examples(folder, config, maker, given), **given}
-    count = _tried(folder, config, maker, examples)
+    count = _tried(folder, config, maker, examples, given)
     reading = f"    return {name}.from_pretrained(FOLDER, local_files_only=True)"
     making = ["    # The folder has no weights: these are random.", f"    {CONFIG_LINE}"]
     lines = [reading] if has_weights else [*making, f"    return {name}(config)"]
@@ -191,7 +197,26 @@ def _examples(
     raise InitFolderUnknown(path=str(folder), found=found_text, detail=detail)
 
 
-def _tried(folder: Path, config: Any, maker: Any, examples: Mapping[str, Example]) -> int:
+def _refuse_unknown(maker: Any, base: Any, given: Mapping[str, Example]) -> None:
+    """Raise for an input that the model does not name: `**kwargs` would take and ignore it."""
+    known = {"args", "kwargs", "self"}
+    names = [*inspect.signature(maker.forward).parameters]
+    names += [*inspect.signature(base.forward).parameters] if base is not None else []
+    names = [each for each in dict.fromkeys(names) if each not in known]
+    for each in given:
+        if each not in names:
+            near = difflib.get_close_matches(each, names, n=1) or names
+            detail = f"`{maker.__name__}.forward` has no such parameter, expected one of: "
+            raise InitArgumentInvalid(option="--input", text=each, detail=detail + ", ".join(near))
+
+
+def _tried(
+    folder: Path,
+    config: Any,
+    maker: Any,
+    examples: Mapping[str, Example],
+    given: Mapping[str, Example],
+) -> int:
     """Run the model on its examples; returns how many parameters it has.
 
     First with tensors that have no elements; where an operation needs those, with random weights.
@@ -210,6 +235,11 @@ def _tried(folder: Path, config: Any, maker: Any, examples: Mapping[str, Example
         except Exception as error:
             if device == "meta":
                 continue
+            if given:
+                kind, detail, source = what_raised(error, maker)
+                raise InitModelRaised(
+                    name=maker.__name__, kind=kind, detail=detail, source=source
+                ) from error
             detail = f"it raised on examples: {_first_line(error)}"
             found = f"`{maker.__name__}`"
             raise InitFolderUnknown(path=str(folder), found=found, detail=detail) from error

@@ -2,7 +2,49 @@
 
 from __future__ import annotations
 
+import re
+
 from aotc.aot.errors import SpecError
+from aotc.aot.spec_form import is_bundle, model_folder
+
+HUB_NAME = re.compile(
+    r"[\w.-]+/[\w.-]+|\w+(-\w+)+"
+)  # such as `owner/model`, or an old `some-model`
+
+
+class InitModelNotUnderstood(SpecError):
+    """MODEL is none of the forms that `aotc init` takes."""
+
+    code = "init-model-form"
+    template = (
+        "model `{path}` is not of the form `FILE.py`, `FILE.py:NAME`, `PACKAGE.MODULE:NAME` or a"
+        " folder with `config.json`"
+    )
+    hint = "{advice}`aotc init --help` has examples"
+
+
+def model_not_understood(text: str) -> InitModelNotUnderstood:
+    """The error for a word that names no model; its hint fits what is there."""
+    folder = model_folder(text)
+    if text.endswith(".pt2"):
+        advice = f"it is an exported model, which `aotc build {text} -o BUNDLE` takes as it is; "
+    elif is_bundle(text):
+        advice = f"it is a bundle, which `aotc run {text}` runs; "
+    elif folder is not None:
+        advice = f"name the folder: `aotc init {folder}`; "
+    elif HUB_NAME.fullmatch(text):
+        fetched = f"`hf download {text} --local-dir FOLDER`, then `aotc init FOLDER`"
+        advice = f"nothing is downloaded; for a model of the Hugging Face hub: {fetched}; "
+    else:
+        advice = ""
+    return InitModelNotUnderstood(path=text, advice=advice)
+
+
+class InitFileMissing(SpecError):
+    """The file that MODEL names is not there."""
+
+    template = "file `{path}` does not exist"
+    hint = "MODEL is the file of a model's class; see `aotc init --help` for examples"
 
 
 class InitModelUnclear(SpecError):
@@ -15,15 +57,18 @@ class InitModelUnclear(SpecError):
 class InitModelAbsent(SpecError):
     """A file or module has no model, or none of the name that was given."""
 
-    template = "`{path}` has no {wanted}, expected one of: {known}"
-    hint = "name a class or an instance of torch.nn.Module, or a function `build_…` that makes one"
+    template = "`{path}` has no {wanted}"
+    hint = (
+        "{known}name a class or an instance of torch.nn.Module, or a function `build_…` that makes"
+        " one"
+    )
 
 
 class InitArgumentsMissing(SpecError):
     """A model's class cannot be called as it is."""
 
     template = "`{name}{signature}` needs values: {detail}"
-    hint = "give each: `--argument NAME=VALUE`"
+    hint = "give each: `--argument NAME=VALUE`{advice}"
 
 
 class InitArgumentInvalid(SpecError):
@@ -62,7 +107,7 @@ class InitOverModel(SpecError):
 
 
 class InitFolderUnknown(SpecError):
-    """The architecture of a folder's model is none whose inputs are known."""
+    """The architecture of a folder's model is not one whose inputs are known."""
 
     template = "`{path}` holds {found}: {detail}"
     hint = "write a spec for it: docs/llm.md and examples/bert.py show how"

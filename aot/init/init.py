@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from aotc.aot.errors import SpecNotUnderstood
 from aotc.aot.extensions import extension
-from aotc.aot.init.errors import InitArgumentInvalid
+from aotc.aot.init.errors import InitArgumentInvalid, model_not_understood
 from aotc.aot.init.inputs import Example, parse_argument, parse_input
 from aotc.aot.init.python_model import python_spec
 from aotc.aot.init.written import Written
@@ -32,7 +31,7 @@ def init(text: str, out: Path, inputs: Sequence[str], arguments: Sequence[str]) 
             found: Written = extension("aotc init FOLDER").folder_spec(Path(text), out, given)
             return found
         if text.endswith(".pt2"):
-            raise SpecNotUnderstood(spec=text)
+            raise model_not_understood(text)
         return python_spec(text, out, values, given)
 
 

@@ -47,6 +47,8 @@ KINDS_TRIED = 12  # of arrays, for each parameter
 INDEX_NAME = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?|labels?)($|_)|^input_ids")
 MASK_NAME = re.compile(r"mask")
 ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([0-9, ]*)\](?:<([0-9]+))?")
+# No number or text of a model begins like this: a name before a bracket, or a dtype.
+MEANT_AS_ARRAY = re.compile(rf"(?i:[a-z][\w.]*\s*\[|(torch\.)?(int|float|{'|'.join(DTYPES)})\d*\b)")
 
 
 def _images(channels: int) -> list[tuple[int, ...]]:
@@ -138,6 +140,9 @@ def parse_input(text: str) -> tuple[str, Example]:
     name, value = parse_pair("--input", text)
     found = ARRAY.fullmatch(value)
     if found is None:
+        if MEANT_AS_ARRAY.match(value):
+            detail = f"`{value}` is not of the form `DTYPE[SIZES]`"
+            raise InitArgumentInvalid(option="--input", text=text, detail=detail)
         return name, Example(value=_literal(value))
     if found[1] not in DTYPES:
         known = ", ".join(DTYPES)
@@ -264,9 +269,14 @@ def _raised(
                 **{each: examples[each].make() for each in by_name},
             )
     except (Exception, SystemExit) as error:
-        path = inspect.getsourcefile(type(model)) or ""
-        return type(error).__name__, str(error).strip() or "no text", user_line(error, path)
+        return what_raised(error, type(model))
     return None
+
+
+def what_raised(error: BaseException, model: type) -> tuple[str, str, str]:
+    """Kind and text of what a model's code raised, and the line of the file of its class."""
+    path = inspect.getsourcefile(model) or ""
+    return type(error).__name__, str(error).strip() or "no text", user_line(error, path)
 
 
 def _candidates(model: nn.Module, row: inspect.Parameter) -> Iterator[Example]:

@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ from torch import nn
 
 from aotc.aot.capture.spec import FunctionModule
 from aotc.aot.capture.user_code import guarded, import_file, import_module
-from aotc.aot.errors import SpecModelInvalid, SpecNotUnderstood
+from aotc.aot.errors import SpecModelInvalid
 from aotc.aot.init.errors import (
     InitArgumentInvalid,
     InitArgumentsMissing,
@@ -26,6 +27,7 @@ from aotc.aot.init.errors import (
     InitModelAbsent,
     InitModelUnclear,
     InitOverModel,
+    model_not_understood,
 )
 from aotc.aot.init.inputs import Example, arguments_of, inputs_of
 from aotc.aot.init.written import Written, dims_text, literal
@@ -50,7 +52,7 @@ def python_spec(
     elif name and all(part.isidentifier() for part in location.split(".")):
         module = import_module(location)
     else:
-        raise SpecNotUnderstood(spec=text)
+        raise model_not_understood(text)
     name = name or _only_model(module, location)
     model = _made(module, location, name, arguments)
     examples = inputs_of(model, _callee(model, name), dict(given))
@@ -80,7 +82,7 @@ def _only_model(module: ModuleType, path: str) -> str:
         return roots[0]
     if not classes:
         wanted = "model, `build_model` or class of torch.nn.Module"
-        raise InitModelAbsent(path=path, wanted=wanted, known="none")
+        raise InitModelAbsent(path=path, wanted=wanted, known="")
     names = ", ".join(f"`{name}`" for name in roots or classes)
     raise InitModelUnclear(path=path, found=f"the models {names}")
 
@@ -110,10 +112,7 @@ def _used_by_others(module: ModuleType, classes: Sequence[str]) -> set[str]:
 def _made(module: ModuleType, path: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:
     """The model; raises `InitModelAbsent`, `InitArgumentsMissing` and what the user's code does."""
     if not hasattr(module, name):
-        known = [*_classes(module), *(each for each in MODEL_NAMES if hasattr(module, each))]
-        near = difflib.get_close_matches(name, known, n=1)
-        names = ", ".join(f"`{each}`" for each in (near or known)) or "none"
-        raise InitModelAbsent(path=path, wanted=f"`{name}`", known=names)
+        raise InitModelAbsent(path=path, wanted=f"`{name}`", known=_known(module, name))
     found = getattr(module, name)
     is_class = inspect.isclass(found) and issubclass(found, nn.Module)
     if is_class or (inspect.isfunction(found) and name.startswith("build_")):
@@ -128,6 +127,15 @@ def _made(module: ModuleType, path: str, name: str, arguments: Mapping[str, Any]
         return FunctionModule(found)
     kind = f"class {found.__name__}" if inspect.isclass(found) else type(found).__name__
     raise SpecModelInvalid(name=name, path=path, found=kind)
+
+
+def _known(module: ModuleType, name: str) -> str:
+    """What a name was likely meant to be, as the beginning of a hint; empty where nothing is."""
+    near = difflib.get_close_matches(name, dir(module), n=1)
+    if near:
+        return f"did you mean `{near[0]}`? "
+    own = [*_classes(module), *(each for each in MODEL_NAMES if hasattr(module, each))]
+    return f"it has {', '.join(f'`{each}`' for each in own)}; " if own else ""
 
 
 def _check_arguments(maker: Any, name: str, arguments: Mapping[str, Any]) -> None:
@@ -147,7 +155,24 @@ def _check_arguments(maker: Any, name: str, arguments: Mapping[str, Any]) -> Non
             raise InitArgumentInvalid(option="--argument", text=each, detail=detail)
     if missing:
         words = ", ".join(f"`{row}`" for row in missing)
-        raise InitArgumentsMissing(name=name, signature=signature, detail=words)
+        advice = _advice_on(missing)
+        raise InitArgumentsMissing(name=name, signature=signature, detail=words, advice=advice)
+
+
+def _advice_on(missing: Sequence[inspect.Parameter]) -> str:
+    """How objects are given, as the end of a hint; empty where no parameter takes one."""
+    if not any(row.name == "config" or _is_object(row.annotation) for row in missing):
+        return ""
+    made = "a function `build_model` in a file can make one"
+    return f"; an object is none of its values: {made}, or a folder with `config.json` names it"
+
+
+def _is_object(annotation: Any) -> bool:
+    """Whether a parameter's type is a class that no literal of Python makes."""
+    if isinstance(annotation, str):
+        name = annotation.rpartition(".")[2]
+        return name.isidentifier() and name[0].isupper() and not hasattr(typing, name)
+    return inspect.isclass(annotation) and annotation.__module__ not in ("builtins", "inspect")
 
 
 def _callee(model: nn.Module, name: str) -> str:

@@ -20,7 +20,7 @@ TILES_LIMIT = 64
 
 
 class NativeTargetUnsupported(UnsupportedError):
-    """The model calls a native function that is none of the device it is built for."""
+    """The model calls a native function that has no form for the device it is built for."""
 
     code = "native-target"
     template = "native function `{function}` takes no tensors of device `{device}`{source}"

@@ -7,7 +7,7 @@ from aotc.runtime.errors import AotcError
 
 
 class TaskError(AotcError):
-    """Who runs the tasks failed, not the task: never taken for a kernel that does not compile."""
+    """What runs the tasks failed, not the task: never taken for a kernel that does not compile."""
 
     code = "task"
     exit_code = 4

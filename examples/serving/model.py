@@ -98,8 +98,12 @@ def refused(error):
 
 def arrays_of(body, inputs):
     """Arrays by the inputs' names; raises ValueError for what is not JSON of that kind."""
-    if not isinstance(body, dict) or set(body) != {each.name for each in inputs}:
-        raise ValueError(f"expected an object with {', '.join(each.name for each in inputs)}")
+    expected = ", ".join(f"`{each.name}`" for each in inputs)
+    if not isinstance(body, dict):
+        raise ValueError(f"the body is no object, expected one with {expected}")
+    if set(body) != {each.name for each in inputs}:
+        found = ", ".join(f"`{name[:50]}`" for name in body) or "nothing"
+        raise ValueError(f"the body has {found}, expected {expected}")
     return {each.name: _array_of(body[each.name], each) for each in inputs}
 
 
@@ -119,7 +123,7 @@ def _array_of(value, spec):
         else:
             found = memoryview(array.array(letter, flat)).cast("B")
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"`{spec.name}`: {error}") from None
+        raise ValueError(f"`{spec.name}`: expected numbers of {spec.dtype}: {error}") from None
     return found.cast(letter, shape) if reduce(mul, shape, 1) else found
 
 

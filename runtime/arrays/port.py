@@ -77,7 +77,7 @@ class Port:
     def no_array(self, value: Any) -> InputUnreadable:
         """The error for an argument that is not an array at all."""
         expected = f"an array {self.dtype}{list(self.shape)}"
-        return self.unreadable(f"a `{type(value).__name__}`", expected)
+        return self.unreadable(f"of type `{type(value).__name__}`", expected)
 
     def no_capsule(self, error: Exception) -> InputUnreadable:
         """The error for an array whose library does not export it by DLPack."""

@@ -118,7 +118,7 @@ class FunctionArguments(InputError):
 
 
 class FunctionScalar(InputError):
-    """An argument that is to be a number is none of its kind."""
+    """An argument that has to be a number is something else, or does not fit its type."""
 
     code = "native-scalar"
     template = "`{function}`: `{name}` is {found}, expected {expected}"

@@ -135,7 +135,7 @@ def _of_buffer(slot: TensorSlot, label: str, value: Any) -> View:
     try:
         view = memoryview(value)
     except (TypeError, BufferError):
-        found, expected = f"a `{type(value).__name__}`", "an array"
+        found, expected = f"of type `{type(value).__name__}`", "an array"
         raise InputUnreadable(role=slot.role, name=label, found=found, expected=expected) from None
     letter = view.format.lstrip("@=<")
     letter = {"l": "q" if view.itemsize == 8 else "i", "c": "B"}.get(letter, letter)

@@ -133,7 +133,7 @@ def _shown(value: Any) -> str:
         return f"a {type(value).__name__} of {len(value)}"
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    return f"a `{type(value).__name__}`"
+    return f"of type `{type(value).__name__}`"
 
 
 def _expected(part: Part) -> str:

@@ -260,7 +260,7 @@ class Step:
             if known is None:
                 continue
             if not isinstance(value, tensor):
-                found = f"a `{type(value).__name__}`"
+                found = f"of type `{type(value).__name__}`"
             elif (value.dtype, tuple(value.shape)) != known:
                 found = _type_text(value.dtype, value.shape)
             else:

@@ -194,7 +194,7 @@ WRONG = {
         InputStrided,
         "is not contiguous",
     ),
-    "no array": (lambda a: ((None, a, 6), a), InputUnreadable, "a `NoneType`"),
+    "no array": (lambda a: ((None, a, 6), a), InputUnreadable, "of type `NoneType`"),
     "device": (
         lambda a: ((torch.empty(6, device="meta"), a, 6), a),
         InputDevice,

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import pickle
 import re
 import shutil
 import struct
@@ -15,8 +16,10 @@ import pytest
 
 from aotc.aot import version
 from aotc.aot.cli.program import COMMANDS
-from aotc.aot.host_array import read_npy
+from aotc.aot.host_array import HostArray, npy_bytes, read_npy
+from aotc.cache.errors import CacheError
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.errors import AotcError
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,6 +154,23 @@ def test_explain_knows_every_code_of_the_sources_and_no_two_are_alike():
     assert found <= {each.__name__ for each in error_classes().values()}
 
 
+def test_errors_that_make_a_field_themselves_travel_between_processes():
+    from aotc.aot.cli.explain import error_classes
+    from aotc.aot.errors import UnknownTarget
+    from aotc.aot.huggingface.errors import SizesInvalid
+
+    made = [
+        UnknownTarget(target="cuda:sm90", known="cpu, cuda:sm_90"),
+        SizesInvalid(max_length=1, max_prompt=2, batch=1, limit=3),
+        SizesInvalid(max_length=1, max_prompt=2, batch=1),
+    ]
+    for error in made:
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.fields) == (type(error), str(error), error.fields)
+    own = {kind for kind in error_classes().values() if "__init__" in vars(kind)}
+    assert own - {type(error) for error in made} <= {AotcError, CacheError}
+
+
 def test_codes_stay():
     """Scripts of users ask for them: a class that is renamed keeps its code by saying it."""
     from aotc.aot.cli.explain import error_classes
@@ -184,7 +204,11 @@ def test_run_writes_and_compares_numpy_files(aotc, bundle, tmp_path):
     assert aotc("run", bundle, "--seed", "7", *expect)[0] == 0
     code, text, _ = aotc("run", bundle, "--seed", "8", *expect)
     assert code == 1
-    assert "DIFFERS" in text
+    assert "DIFFERS, max error" in text
+    out.write_bytes(npy_bytes(HostArray("f32", (2, 480), array.data)))
+    code, text, _ = aotc("run", bundle, "--seed", "7", *expect)
+    assert code == 1
+    assert "DIFFERS, is f32[12, 80], expected f32[2, 480]" in text
 
 
 def copy_of(bundle, tmp_path):
@@ -421,8 +445,6 @@ def test_settings_come_from_the_project_file_and_bad_ones_are_named(
 
 def test_npy_files_are_those_of_numpy(tmp_path):
     numpy = pytest.importorskip("numpy")
-    from aotc.aot.host_array import HostArray, npy_bytes
-
     for dtype, kind in (("f32", "<f4"), ("f16", "<f2"), ("i64", "<i8"), ("bool", "|b1")):
         array = numpy.arange(12).reshape(3, 4).astype(kind)
         numpy.save(tmp_path / "theirs.npy", array)
@@ -430,6 +452,39 @@ def test_npy_files_are_those_of_numpy(tmp_path):
         assert ours == HostArray(dtype, (3, 4), array.tobytes())
         (tmp_path / "ours.npy").write_bytes(npy_bytes(ours))
         assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
+
+
+def test_a_file_of_numpy_that_is_not_taken_says_how_to_write_it(aotc, bundle, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    ones = numpy.ones((12, 48), numpy.float32)
+    path = tmp_path / "x.npy"
+    for array, found, advice in (
+        (numpy.asfortranarray(ones), "Fortran order", "numpy.ascontiguousarray"),
+        (ones.astype("<c8"), "expected one of: f64, f32", "array.astype"),
+    ):
+        numpy.save(path, array)
+        code, _, errors = aotc("run", bundle, "--input", f"x=@{path}")
+        assert code == 2
+        assert found in errors
+        assert advice in errors
+    numpy.savez(tmp_path / "x.npz", x=ones)
+    code, _, errors = aotc("run", bundle, "--input", f"x=@{tmp_path / 'x.npz'}")
+    assert code == 2
+    assert "archive" in errors
+
+
+def test_an_array_without_elements_keeps_its_shape(aotc, bundle, tmp_path):
+    from aotc.aot.host_array import ELEMENTS
+    from aotc.runtime.arrays.dtypes import DTYPES
+
+    (tmp_path / "x.npy").write_bytes(npy_bytes(HostArray("f32", (0, 48), b"")))
+    code, _, errors = aotc("run", bundle, "--input", f"x=@{tmp_path / 'x.npy'}")
+    assert code == 2
+    assert "shape [0, 48], expected [12, 48]" in errors
+    for dtype, row in DTYPES.items():
+        view = HostArray(dtype, (2, 0, 3), b"").buffer()
+        assert (view.shape, view.itemsize) == ((2, 0, 3), row.itemsize_bytes)
+    assert set(ELEMENTS) == {"H" if row.name == "f16" else row.buffer for row in DTYPES.values()}
 
 
 @pytest.mark.parametrize("data", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\xff\xff{}", b"PK" * 50])

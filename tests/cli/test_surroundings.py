@@ -6,6 +6,8 @@ all.
 """
 
 import os
+import subprocess
+import sys
 
 import pytest
 import working
@@ -134,3 +136,23 @@ def test_a_user_without_a_home_has_a_cache(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert settings.cache_dir().value == f"{tmp_path}/aotc-cache-{os.geteuid()}"
+
+
+OLD = "import sys\nsys.version_info = (3, 9, 18, 'final', 0)\n"
+BARE = "import sys\nsys.modules['click'] = None\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "expected"),
+    [
+        (f"{OLD}import aotc.runtime", 1, "aotc needs Python 3.11"),
+        (f"{OLD}from aotc.aot.cli import main\nmain()", 7, "this is Python 3.9, expected 3.11"),
+        (f"{BARE}from aotc.aot.cli import main\nmain()", 7, "`click` is not installed"),
+    ],
+    ids=["the runtime", "the command line", "without click"],
+)
+def test_an_installation_that_cannot_work_says_why(text, code, expected):
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert expected in done.stderr
+    assert code == 1 or "Traceback" not in done.stderr

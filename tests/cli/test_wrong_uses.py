@@ -257,6 +257,13 @@ def test_messages_name_the_nearest(aotc, bundle):
         (("cache", "sise"), "did you mean `size`"),
         (("inspect", f"{bundle}s"), f"did you mean `{bundle}`"),
         (("inspect", ""), "variable of the shell"),
+        (("stubs", bundle, "-o"), "see `aotc stubs --help`"),
+        (("cache", "prune", "--max-size"), "see `aotc cache prune --help`"),
+        (("explain", "input-dtyp"), "did you mean `input-dtype`"),
+        (("tune", bundle, "-o", "out", "--target", "cuda:sm90"), "is not known"),
+        (("build", __file__, "-o", "out", "--target", "cuda:sm90"), "did you mean `cuda:sm_90`"),
+        (("build", bundle, "-o", "out"), f"`aotc run {bundle}`"),
+        (("init", bundle, "-o", "out.py"), f"`aotc run {bundle}`"),
     ):
         code, _, errors = aotc(*words)
         assert code == 2

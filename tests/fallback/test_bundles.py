@@ -122,7 +122,7 @@ def test_what_torch_raises_is_an_error_of_the_call(program, case, eager):
         (lambda x: torch.zeros(3), r"is float32\[3\], expected float32\[7, 5\]"),
         (lambda x: x.double(), r"is float64\[7, 5\]"),
         (lambda x: (x, x), "is one of 2, expected one of 1"),
-        (lambda x: 3, "is a `int`"),
+        (lambda x: 3, "is of type `int`"),
     ],
 )
 def test_another_result_than_at_the_build_is_refused(program, case, changed, found):

@@ -243,6 +243,9 @@ REFUSED = {
     "a function's argument": ("model = nn.Linear(3, 4)\n", ("--argument", "a=1"),
                               "init-argument-invalid"),
     "a number": ("model = 3\n", (), "spec-model-invalid"),
+    **{f"almost an array, {text}": (MODELS["linear"][0], ("--input", f"x={text}"),
+                                    "init-argument-invalid")
+       for text in ("f32[2,5", "f32(2,5)", "F32[2,5]", "torch.float32[2,5]", "int64", "f32")},
 }  # fmt: skip
 
 
@@ -258,9 +261,66 @@ def test_models_that_are_refused(aotc, tmp_path, name):
     assert record["message"][:1] in (record["message"][:1].lower(), "`")
 
 
+FORMS = {
+    "nothing": "`aotc init --help`",
+    "owner/model": "hf download owner/model",
+    "some-model-base": "hf download some-model-base",
+    "{area}/model/config.json": "`aotc init {area}/model`",
+    "exported.pt2": "`aotc build exported.pt2",
+    "absent.py": "MODEL is the file",
+}
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_what_names_no_model_gets_the_step_that_its_kind_asks(aotc, tmp_path, text):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    word, expected = (each.format(area=tmp_path) for each in (text, FORMS[text]))
+    code, out, _ = aotc("init", word, "-o", tmp_path / "spec.py", "--json")
+    record = json.loads(out)
+    assert code == 2
+    assert record["code"] == ("init-file-missing" if text == "absent.py" else "init-model-form")
+    assert expected in record["hint"]
+    if "config" in text:
+        code, out, _ = aotc("build", word, "-o", tmp_path / "bundle", "--json")
+        assert expected in json.loads(out)["hint"]
+
+
+def test_a_mistyped_name_and_an_object_for_an_argument(aotc, tmp_path):
+    (tmp_path / "net.py").write_text(HEAD + NET)
+    code, _, found = aotc("init", f"{tmp_path / 'net.py'}:Nett", "-o", tmp_path / "spec.py")
+    assert code == 2
+    assert "did you mean `Net`?" in found
+    code, _, found = aotc("init", "torch.nn:TransformerEncoder", "-o", tmp_path / "spec.py")
+    assert code == 2
+    assert "an object is none of its values" in found
+
+
+def test_inputs_that_a_model_of_transformers_does_not_take(aotc, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 70, "dim": 16, "hidden_dim": 16, "n_layers": 1, "n_heads": 2}
+    config = transformers.DistilBertConfig(**sizes, architectures=["DistilBertModel"])
+    config.save_pretrained(tmp_path / "encoder")
+    config = transformers.GPT2Config(
+        n_embd=16, n_layer=1, n_head=2, architectures=["GPT2LMHeadModel"]
+    )
+    config.save_pretrained(tmp_path / "decoder")
+    for folder, text, code, expected in (
+        ("encoder", "ids=i64[2,16]", "init-argument-invalid", "has no such parameter"),
+        ("encoder", "input_ids=f32[2,16]", "init-model-raised", "RuntimeError"),
+        ("decoder", "input_ids=i64[2,16]", "init-argument-invalid", "expected no example inputs"),
+    ):
+        words = ("--input", text, "-o", tmp_path / "spec.py", "--json")
+        exit_code, out, _ = aotc("init", tmp_path / folder, *words)
+        assert exit_code == 2
+        assert json.loads(out)["code"] == code
+        assert expected in json.loads(out)["message"]
+    assert not (tmp_path / "spec.py").exists()
+
+
 def test_every_error_of_its_own_is_raised_here():
     codes = {code for *_, code in (*REFUSED.values(), *FOLDERS_REFUSED.values())}
-    codes.add("init-over-model")  # below
+    codes |= {"init-over-model", "init-model-form", "init-file-missing"}  # by other tests here
     own = {value.code for value in vars(errors).values()
            if inspect.isclass(value) and value.__module__ == errors.__name__}  # fmt: skip
     assert own <= codes

@@ -85,7 +85,7 @@ WRONG = {
     "unknown": ((), {"y": 1}, InputUnknown, "input `y` is not known"),
     "unknown inside": (({"x": ONES, "z": 1},), {}, InputUnknown, "`batch.z` is not known, .*`x`"),
     "another value": (({"x": ONES}, 0.25), {}, InputFixed, "`scale` is 0.25, expected 0.5"),
-    "an array": (({"x": ONES}, ONES), {}, InputFixed, "is a `array`, expected 0.5"),
+    "an array": (({"x": ONES}, ONES), {}, InputFixed, "is of type `array`, expected 0.5"),
     "a list": (([ONES],), {}, InputStructure, "`batch` is a list of 1, expected a dict with `x`"),
     "too many": ((1, 2, 3), {}, InputCount, "3 inputs were given, expected 2"),
 }

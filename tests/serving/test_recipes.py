@@ -70,6 +70,13 @@ def test_answers_and_refusals(model):
     for body in [*bodies, *({"x": each} for each in wrong)]:
         status, answer = model.answer(body)
         assert (status, list(answer)) == (400, ["error"])
+    for body, text in (
+        ({"y": ROW, "z": 1}, "the body has `y`, `z`, expected `x`"),
+        ({}, "the body has nothing, expected `x`"),
+        ([], "the body is no object, expected one with `x`"),
+        ({"x": [0.5] * 192}, "`x`: expected numbers of i"),
+    ):
+        assert model.answer(body)[1]["error"].startswith(text)
     model.close()
     assert not model.is_ready()
     assert model.answer(GOOD)[0] == 503

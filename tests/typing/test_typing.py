@@ -142,48 +142,6 @@ def test_mypy_on_an_editable_install(user, tmp_path):
     assert done.stdout == "True\n"
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, by pip without isolation, from this tree."""
-    pytest.importorskip("setuptools", minversion="77")
-    pytest.importorskip("pip")
-    folder = tmp_path_factory.mktemp("wheel")
-    tree = folder / "tree"
-    shutil.copytree(ROOT / "scripts" / "alias", tree / "scripts" / "alias",
-                    ignore=shutil.ignore_patterns("__pycache__", "egg-info"))  # fmt: skip
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree)
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-         "--wheel-dir", folder, tree],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return next(folder.glob("*.whl"))
-
-
-WHEEL_BYTES = 1_560_000  # sources alone; and of those that a server imports:
-RUNTIME_BYTES = 400_000
-
-
-def test_what_the_wheel_holds(wheel):
-    files = zipfile.ZipFile(wheel).infolist()
-    names = [file.filename for file in files]
-    assert wheel.stat().st_size <= WHEEL_BYTES
-    runtime = [file.compress_size for file in files if file.filename.startswith("aotc/runtime/")]
-    assert sum(runtime) <= RUNTIME_BYTES
-    assert {name.split("/")[0] for name in names} == {
-        "aotc", "runtime.py", f"{wheel.name.partition('-py3')[0]}.dist-info"
-    }  # fmt: skip
-    assert {name.split("/")[1] for name in names if name.startswith("aotc/")} == {
-        "__init__.py", "py.typed", "aot", "cache", "kernels", "runtime"
-    }  # fmt: skip
-    assert {name for name in names if name.endswith("py.typed")} == {
-        f"aotc/{each}py.typed" for each in ("", "aot/", "cache/", "kernels/", "runtime/")
-    }
-    assert not [name for name in names if name.endswith((".md", ".pyc"))]
-
-
 def test_mypy_and_the_program_on_a_wheel(user, wheel, tmp_path):
     python, packages = environment(tmp_path / "environment")
     zipfile.ZipFile(wheel).extractall(packages)
