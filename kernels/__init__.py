@@ -17,7 +17,7 @@ from aotc.kernels.library import FUNCTIONS
 
 if TYPE_CHECKING:
     from aotc.kernels.library.adamw import adamw_step
-    from aotc.kernels.library.attention import attention
+    from aotc.kernels.library.attention import attention, attention_varlen
     from aotc.kernels.library.cross_entropy import cross_entropy
     from aotc.kernels.library.dropout import dropout
     from aotc.kernels.library.embedding_bag import embedding_bag
@@ -118,6 +118,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "adamw_step",
     "attention",
+    "attention_varlen",
     "autotune",
     "cross_entropy",
     "dropout",

@@ -27,6 +27,7 @@ FUNCTIONS = {
     "linear_cross_entropy": "linear_cross_entropy",
     "matmul": "products",
     "attention": "attention",
+    "attention_varlen": "attention",
     "linear": "products",
     "swiglu_mlp": "products",
     "geglu_mlp": "products",
