@@ -22,11 +22,31 @@ if TYPE_CHECKING:
     from aotc.kernels.library.dropout import dropout
     from aotc.kernels.library.embedding_bag import embedding_bag
     from aotc.kernels.library.linear_cross_entropy import linear_cross_entropy
+    from aotc.kernels.library.modules import (
+        GEGLUMLP,
+        GELU,
+        Attention,
+        CrossEntropyLoss,
+        Dropout,
+        EmbeddingBag,
+        GroupNorm,
+        LayerNorm,
+        LayerNormLinear,
+        Linear,
+        LinearCrossEntropyLoss,
+        LogSoftmax,
+        ReLUSquared,
+        RMSNorm,
+        SiLU,
+        Softmax,
+        SwiGLUMLP,
+    )
     from aotc.kernels.library.norm_linear import (
         layer_norm_linear,
         layer_norm_linear_gelu_dropout,
     )
     from aotc.kernels.library.normalization import group_norm, layer_norm, rms_norm
+    from aotc.kernels.library.patching import Patch, patch, unpatch
     from aotc.kernels.library.pointwise import (
         geglu,
         gelu,
@@ -116,6 +136,24 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "GEGLUMLP",
+    "GELU",
+    "Attention",
+    "CrossEntropyLoss",
+    "Dropout",
+    "EmbeddingBag",
+    "GroupNorm",
+    "LayerNorm",
+    "LayerNormLinear",
+    "Linear",
+    "LinearCrossEntropyLoss",
+    "LogSoftmax",
+    "Patch",
+    "RMSNorm",
+    "ReLUSquared",
+    "SiLU",
+    "Softmax",
+    "SwiGLUMLP",
     "adamw_step",
     "attention",
     "attention_varlen",
@@ -135,6 +173,7 @@ __all__ = [
     "log_softmax",
     "matmul",
     "on_cpu",
+    "patch",
     "relu_squared",
     "rms_norm",
     "rope",
@@ -142,6 +181,7 @@ __all__ = [
     "softmax",
     "swiglu",
     "swiglu_mlp",
+    "unpatch",
     "use_cpu",
     "vector_add",
     "write_choices",
