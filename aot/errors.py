@@ -137,14 +137,14 @@ class PatchTargetInvalid(AotcError, TypeError):
 
 
 class LogitsNotKept(AotcError, RuntimeError):
-    """Logits that a patched model did not compute are asked for after its weights changed; exit 2."""
+    """Logits that a patched model did not compute are read after its weights changed; exit 2."""
 
     exit_code = 2
     template = (
         "the logits were not computed beside the loss, and `{argument}` has changed since, "
         "expected them to be read before"
     )
-    hint = "read `logits` before the optimiser's step, or `patch(model, skip=('linear_cross_entropy',))`"
+    hint = "read `logits` before the optimiser's step, or skip `linear_cross_entropy` in `patch`"
 
 
 class TuneError(AotcError):

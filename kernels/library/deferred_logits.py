@@ -13,7 +13,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ _asked = threading.local()
 
 # What is known of logits without computing them.
 _KNOWN = {
-    Tensor.size, Tensor.dim, Tensor.numel, Tensor.stride, Tensor.is_floating_point, Tensor.is_complex,
+    Tensor.size, Tensor.dim, Tensor.numel, Tensor.stride, Tensor.is_floating_point,
     *(getattr(Tensor, name).__get__ for name in ("shape", "ndim", "dtype", "device", "layout")),
     *(getattr(Tensor, name).__get__ for name in ("is_cuda", "is_cpu", "is_meta", "is_sparse")),
 }  # fmt: skip
@@ -38,11 +38,9 @@ class DeferredLogits(Tensor):
     """x @ weightᵀ + bias, computed when it is needed, with its gradients."""
 
     @staticmethod
-    def __new__(cls, x: Tensor, weight: Tensor, bias: Tensor | None) -> DeferredLogits:
+    def __new__(cls, x: Tensor, weight: Tensor, bias: Tensor | None) -> Self:
         shape = (*x.shape[:-1], weight.shape[0])
-        made: DeferredLogits = Tensor._make_wrapper_subclass(
-            cls, shape, dtype=x.dtype, device=x.device
-        )
+        made: Self = Tensor._make_wrapper_subclass(cls, shape, dtype=x.dtype, device=x.device)
         made.operands = (x, weight, bias)
         made.versions = _versions(made.operands)
         made.has_gradients = torch.is_grad_enabled()

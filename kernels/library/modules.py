@@ -52,8 +52,8 @@ class RMSNorm(nn.RMSNorm):
 
 
 class GroupNorm(nn.GroupNorm):
-    """`torch.nn.GroupNorm` by `group_norm`: [batch, channels, ...] of f32, f16, bf16 or f64; weights
-    of the input's type, or f32. Wu and He, arXiv 1803.08494."""
+    """`torch.nn.GroupNorm` by `group_norm`: [batch, channels, ...] of f32, f16, bf16 or f64;
+    weights of the input's type, or f32. Wu and He, arXiv 1803.08494."""
 
     def forward(self, x: Tensor) -> Tensor:
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)

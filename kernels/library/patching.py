@@ -17,7 +17,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 
@@ -72,7 +72,7 @@ class Patch:
         while self._undo:
             self._undo.pop()()
 
-    def __enter__(self) -> Patch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -148,7 +148,7 @@ def unpatch(model: nn.Module) -> None:
             for name in ("forward", "_loss_function"):
                 if _is_ours(module.__dict__.get(name)):
                     del module.__dict__[name]
-            config = getattr(module, "config", None)
+            config: Any = getattr(module, "config", None)
             if getattr(config, "_attn_implementation", None) == registered_attention.NAME:
                 config._attn_implementation = registered_attention.INSTEAD_OF
 

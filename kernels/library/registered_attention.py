@@ -60,9 +60,9 @@ def attention_forward(
         )  # fmt: skip
         return found
     if is_packed:
-        rows = (each[0].transpose(0, 1) for each in (query, key, value))
+        q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
         out = attention_varlen(
-            *rows, others["cu_seq_lens_q"], others["cu_seq_lens_k"], others["max_length_q"],
+            q, k, v, others["cu_seq_lens_q"], others["cu_seq_lens_k"], others["max_length_q"],
             others["max_length_k"], causal, others.get("sliding_window"), scaling,
         )  # fmt: skip
         return out.unsqueeze(0), None
