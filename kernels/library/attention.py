@@ -30,7 +30,6 @@ from aotc.kernels.library.products import precision_of
 from aotc.kernels.library.registration import define, differentiate, widened
 from aotc.kernels.library.tiles import power_of_two
 
-
 # -- launches --------------------------------------------------------------------------------------
 
 

@@ -201,13 +201,15 @@ def _patch_modules(model: nn.Module, skip: Collection[str], made: Patch) -> None
                 made.left.append(Part(place, type(module).__name__, reason=reason))
             continue
         function, forward = found
+        activation = gated_activation(module)
         if isinstance(forward, str):
             made.left.append(Part(place, type(module).__name__, reason=forward))
+            if activation is not None and _is_ours(module.__dict__.get("forward")):
+                computed.add(activation)
             continue
         original = type(module).forward
         _replace(module, "forward", _bound(module, forward(module, original), original), made)
         made.replaced.append(Part(place, type(module).__name__, function))
-        activation = gated_activation(module)
         if activation is not None:
             computed.add(activation)
 
