@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
+from gpu_compilation import compiling_for_a_gpu  # noqa: E402
 from kernel_cases import EPSILON  # noqa: E402
 
 from aotc import kernels  # noqa: E402
@@ -21,6 +22,8 @@ from aotc.aot.errors import (  # noqa: E402
     KernelShapeInvalid,
     KernelValueInvalid,
 )
+from aotc.kernels import driver  # noqa: E402
+from aotc.kernels.library import attention as library  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -300,6 +303,22 @@ def test_export_keeps_one_call():
     shorter = starts_of([3, 1, 1, 2])
     found = program.module()(x[:7], shorter)
     torch.testing.assert_close(found, module(x[:7], shorter))
+
+
+@pytest.mark.cpu_only("it has launches on the CPU compile for a GPU")
+def test_packed_kernels_compile_for_a_gpu(monkeypatch):
+    """With at most the shared memory that all GPUs have since sm_80."""
+    found = []
+    monkeypatch.setattr(driver, "run_on_cpu", compiling_for_a_gpu(found))
+    monkeypatch.setitem(library.TILES, "cpu", library.TILES["cuda"])
+    q = torch.zeros(256, 2, 128, dtype=torch.bfloat16, requires_grad=True)
+    starts = starts_of([100, 0, 156])
+    sinks = torch.zeros(2, dtype=torch.bfloat16)
+    kernels.attention_varlen(
+        q, q, q, starts, starts, 156, 156, True, 64, None, sinks
+    ).sum().backward()  # fmt: skip
+    assert len(found) == 3
+    assert [kernel.metadata.shared for kernel in found if kernel.metadata.shared > 99 * 1024] == []
 
 
 SPEC = """
