@@ -10,8 +10,9 @@ from triton.runtime.jit import create_function_from_signature
 TARGET = GPUTarget("cuda", 90, 32)
 
 
-def compiling_for_a_gpu(found):
-    """What `driver.run_on_cpu` can be replaced by: compiled kernels go to the list `found`."""
+def compiling_for_a_gpu(found, run=None):
+    """What `driver.run_on_cpu` can be replaced by: compiled kernels go to the list `found`; with
+    `run`, the driver's own, they run on the CPU, too."""
 
     def compile_kernel(kernel, grid, arguments, options):
         backend = make_backend(TARGET)
@@ -22,5 +23,7 @@ def compiling_for_a_gpu(found):
         )
         source = ASTSource(kernel, signature, constants, attributes)
         found.append(triton.compile(source, target=TARGET, options=settings.__dict__))
+        if run is not None:
+            run(kernel, grid, arguments, options)
 
     return compile_kernel

@@ -39,9 +39,9 @@ def attention_mask(*arguments: Any, **named: Any) -> Tensor | None:
     from transformers import AttentionMaskInterface
 
     made: Tensor | None = AttentionMaskInterface()[INSTEAD_OF](*arguments, **named)
-    window = named.get("local_size")
-    is_read = made is not None and window and not torch.compiler.is_compiling()
-    if is_read and _is_window(made, window):
+    window: int = named.get("local_size") or 0
+    is_read = window and not torch.compiler.is_compiling()
+    if made is not None and is_read and _is_window(made, window):
         setattr(made, _WINDOW, window)
     return made
 
