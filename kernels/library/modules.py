@@ -40,6 +40,7 @@ class LayerNorm(nn.LayerNorm):
     weights of the input's type, or f32. Ba and others, arXiv 1607.06450."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [..., *normalized_shape]; returns the same shape and type."""
         return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
@@ -48,6 +49,7 @@ class RMSNorm(nn.RMSNorm):
     of the input's type, or f32. Zhang and Sennrich, arXiv 1910.07467."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [..., *normalized_shape]; returns the same shape and type."""
         return rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
@@ -56,6 +58,7 @@ class GroupNorm(nn.GroupNorm):
     weights of the input's type, or f32. Wu and He, arXiv 1803.08494."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [batch, channels, ...]; returns the same shape and type."""
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
@@ -66,6 +69,7 @@ class Softmax(nn.Softmax):
         super().__init__(dim)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: floats of any shape; returns the same shape and type."""
         return softmax(x, self.dim)
 
 
@@ -76,6 +80,7 @@ class LogSoftmax(nn.LogSoftmax):
         super().__init__(dim)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: floats of any shape; returns the same shape and type."""
         return log_softmax(x, self.dim)
 
 
@@ -87,6 +92,7 @@ class SiLU(nn.SiLU):
         super().__init__()
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: floats of any shape; returns the same shape and type."""
         return silu(x)
 
 
@@ -94,6 +100,7 @@ class GELU(nn.GELU):
     """`torch.nn.GELU` by `gelu`, of any shape; `approximate` is "none" or "tanh"."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: floats of any shape; returns the same shape and type."""
         return gelu(x, self.approximate)
 
 
@@ -101,6 +108,7 @@ class ReLUSquared(nn.Module):
     """max(x, 0)² by `relu_squared`, of any shape. So and others, arXiv 2109.08668."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: floats of any shape; returns the same shape and type."""
         return relu_squared(x)
 
 
@@ -113,6 +121,7 @@ class Dropout(nn.Dropout):
         super().__init__(p)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: floats of any shape; returns the same shape and type, `x` itself in evaluation."""
         return dropout(x, self.p, self.training)
 
 
@@ -128,6 +137,7 @@ class Linear(nn.Linear):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [..., in_features]; returns [..., out_features]."""
         return linear(x, self.weight, self.bias, self.activation)
 
 
@@ -151,6 +161,7 @@ class LayerNormLinear(nn.Module):
         self.weight, self.bias = inner.weight, inner.bias
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [..., in_features]; returns [..., out_features]."""
         return layer_norm_linear(
             x, self.norm_weight, self.norm_bias, self.weight, self.bias, self.eps, self.activation
         )
@@ -179,6 +190,7 @@ class SwiGLUMLP(_GatedMLP):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [..., in_features]; returns [..., out_features]."""
         return swiglu_mlp(x, *self._weights())
 
 
@@ -194,6 +206,7 @@ class GEGLUMLP(_GatedMLP):
         self.approximate = approximate
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [..., in_features]; returns [..., out_features]."""
         return geglu_mlp(x, *self._weights(), self.approximate)
 
 
@@ -209,6 +222,8 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
         super().__init__(None, None, ignore_index, None, reduction, label_smoothing)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """x: [N, C], [N, C, ...] or [C]; target: i64 [N], [N, ...] or []. Returns a number, or
+        target's shape for "none", of x's type."""
         return cross_entropy(x, target, self.ignore_index, self.reduction, self.label_smoothing)
 
 
@@ -229,6 +244,8 @@ class LinearCrossEntropyLoss(nn.Module):
         self.ignore_index, self.reduction = ignore_index, reduction
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """x: [..., in_features]; target: i64 [...]. Returns a number, or target's shape for
+        "none", of x's type."""
         return linear_cross_entropy(
             x, self.weight, target, self.bias, self.ignore_index, self.reduction
         )
@@ -246,6 +263,8 @@ class EmbeddingBag(nn.EmbeddingBag):
         super().__init__(num_embeddings, embedding_dim, mode=mode, device=device, dtype=dtype)
 
     def forward(self, indices: Tensor, offsets: Tensor | None = None) -> Tensor:
+        """indices: i64 [lists, length], or [count] with offsets i64 [lists]; returns
+        [lists, embedding_dim]."""
         return embedding_bag(indices, self.weight, offsets, self.mode)
 
 
@@ -280,6 +299,7 @@ class Attention(nn.Module):
         self.register_parameter("sinks", None if sinks is None else nn.Parameter(sinks))
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: [batch, T, width]; returns the same shape."""
         q, k, v = (
             layer(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for layer in (self.q_proj, self.k_proj, self.v_proj)

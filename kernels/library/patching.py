@@ -65,7 +65,7 @@ class Patch:
     model: str
     replaced: list[Part] = field(default_factory=list)
     left: list[Part] = field(default_factory=list)
-    _undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    _undo: list[Callable[[], None]] = field(default_factory=list, init=False, repr=False)
 
     def undo(self) -> None:
         """Let the model compute as before; again is nothing."""
