@@ -302,11 +302,21 @@ def _restore_rotary(file: Any) -> None:
         setattr(file, ROTARY, original)
 
 
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
+"""transformers' name of the registry, in the files of models that look attention up in it."""
+
+
 def _patch_attention(model: nn.Module, made: Patch) -> None:
     models = _pretrained(model)
     configs = list({id(each.config): each.config for each in models}.values())
     kinds = {id(each.config): type(each).__name__ for each in reversed(models)}
     before = [(config, config._attn_implementation) for config in configs]
+    looked_up = {
+        id(each.config)
+        for each in models
+        if hasattr(sys.modules.get(type(each).__module__), _REGISTRY)
+    }
+    changed: list[Any] = []
     for config, implementation in before:
         kind = f"attention of {kinds[id(config)]}"
         if implementation == registered_attention.NAME:
@@ -317,15 +327,18 @@ def _patch_attention(model: nn.Module, made: Patch) -> None:
                 f"{registered_attention.INSTEAD_OF!r}"
             )
             made.left.append(Part("", kind, reason=reason))
+        elif id(config) not in looked_up:
+            reason = "its code does not look attention up in transformers' registry"
+            made.left.append(Part("", kind, reason=reason))
         else:
             registered_attention.register()
             made.replaced.append(Part("", kind, "attention"))
+            changed.append(config)
 
     def undo() -> None:
         for config, implementation in before:
             config._attn_implementation = implementation
 
-    changed = [config for config, old in before if old == registered_attention.INSTEAD_OF]
     if changed:
         made._undo.append(undo)
         for config, implementation in before:  # a config hands its own on to those inside it

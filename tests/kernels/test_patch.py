@@ -45,13 +45,30 @@ FAMILIES = {
     "GPT2": ({}, {"layer_norm": 5, "gelu": 2, "attention": 1, "linear_cross_entropy": 1}),
     "Bert": ({}, {"layer_norm": 6, "gelu": 3, "attention": 1}),
 }
+MORE = {
+    "Qwen3": {"head_dim": 8},
+    "Gemma": {"head_dim": 8},
+    "Phi3": {},
+    "Cohere": {},
+    "Granite": {"logits_scaling": 2.0},
+    "Olmo2": {},
+    "GPTNeoX": {},
+    "Nemotron": {},
+    "StableLm": {},
+    "SmolLM3": {},
+    "Bloom": {},
+}
+"""Further models, whose numbers are compared each night."""
 CLASSES = {"GPT2": "GPT2LMHeadModel", "Bert": "BertForMaskedLM"}
 
 
 def model_of(family):
     """Small, without dropout, with weights that are no ones and zeros."""
     torch.manual_seed(0)
-    options = {**SIZES, **FAMILIES[family][0]}
+    options = {
+        **SIZES,
+        **(FAMILIES[family][0] if family in FAMILIES else {**GROUPS, **MORE[family]}),
+    }
     for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop", "hidden_dropout_prob",
                  "attention_probs_dropout_prob"):  # fmt: skip
         options[name] = 0.0
@@ -101,7 +118,9 @@ def check_numbers(family, dtype, steps):
     assert not far
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [*FAMILIES, *(pytest.param(each, marks=pytest.mark.nightly) for each in MORE)]
+)
 def test_outputs_and_gradients_are_as_near_to_f64_as_eagers(family):
     check_numbers(family, torch.float32, 32)
 
@@ -146,6 +165,17 @@ def test_what_is_left_is_said_with_a_reason():
     assert "rms_norm: 9 Gemma2RMSNorm" in text
     text = str(kernels.patch(model_of("Bert")))
     assert "left: 1 loss of BertForMaskedLM: its `forward` does not call `loss_function`" in text
+
+
+def test_a_registry_that_is_not_asked(monkeypatch):
+    """As in models that choose attention by classes of their own."""
+    model = model_of("Llama")
+    monkeypatch.delattr(sys.modules[type(model).__module__], "ALL_ATTENTION_FUNCTIONS")
+    with kernels.patch(model) as patch:
+        assert [part.reason for part in patch.left] == [
+            "its code does not look attention up in transformers' registry"
+        ]
+        assert model.config._attn_implementation == "sdpa"
 
 
 def test_nothing_to_patch():
