@@ -55,7 +55,7 @@ def difference(module: nn.Module, original: Function, forward: Forward, form: Fo
         return f"its weights are of type {first.dtype}"
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(form.shape(module), generator=generator).to(first.device, first.dtype)
-    was_training = module.training
+    training = [(each, each.training) for each in module.modules()]
     try:
         with torch.no_grad():
             module.train(False)
@@ -63,7 +63,8 @@ def difference(module: nn.Module, original: Function, forward: Forward, form: Fo
     except Exception as error:  # of a model's own code: anything
         return f"a trial raised {type(error).__name__}: {str(error).splitlines()[0]}"
     finally:
-        module.train(was_training)
+        for each, was_training in training:
+            each.training = was_training
     return compared(found, expected)
 
 

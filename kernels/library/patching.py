@@ -132,6 +132,8 @@ def patch(model: nn.Module, *, skip: Collection[str] = ()) -> Patch:
             if function not in skip:
                 step(model, made)
         _patches.setdefault(model, []).append(made)
+    # What is not the model's own, as the function of its file, is put back when the model is gone.
+    weakref.finalize(model, made.undo).atexit = False
     return made
 
 
@@ -163,16 +165,23 @@ def _is_ours(function: Any) -> bool:
 
 
 def _replace(owner: nn.Module, name: str, function: Any, made: Patch) -> None:
-    """Give `owner` an attribute of its own, and take it away, or put back the one before, later."""
+    """Give `owner` an attribute of its own, and take it away, or put back the one before, later.
+
+    A patch must not keep its model alive, so it holds no method that is bound to a module.
+    """
     before = owner.__dict__.get(name)
     owner.__dict__[name] = function
+    place, ours = weakref.ref(owner), getattr(function, "__func__", function)
 
     def undo() -> None:
-        if owner.__dict__.get(name) is function:
-            if before is None:
-                del owner.__dict__[name]
-            else:
-                owner.__dict__[name] = before
+        there = place()
+        found = None if there is None else there.__dict__.get(name)
+        if there is None or getattr(found, "__func__", found) is not ours:
+            return
+        if before is None:
+            del there.__dict__[name]
+        else:
+            there.__dict__[name] = before
 
     made._undo.append(undo)
 

@@ -4,8 +4,10 @@ why, and that nothing is changed once it is undone."""
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import sys
+import weakref
 
 import pytest
 
@@ -277,6 +279,20 @@ def test_copies_and_pickles():
     assert not any("forward" in module.__dict__ for module in twin.modules())
     assert twin.config._attn_implementation == "sdpa"
     assert "_loss_function" not in twin.__dict__
+
+
+def test_a_model_that_is_gone():
+    """Its patch does not keep it, and the function of its file is put back."""
+    model = model_of("Llama")
+    file, place = sys.modules[type(model).__module__], weakref.ref(model)
+    rotary = file.apply_rotary_pos_emb
+    patch = kernels.patch(model)
+    assert file.apply_rotary_pos_emb is not rotary
+    del model
+    gc.collect()
+    assert place() is None
+    assert file.apply_rotary_pos_emb is rotary
+    patch.undo()
 
 
 def test_wrong_arguments():
