@@ -174,11 +174,21 @@ def attention_varlen(
     Wrong offsets raise on the CPU; on CUDA they are not read by the host, so that nothing waits:
     no memory outside the tensors is touched, and the numbers are undefined.
     """
+    check_floats("attention_varlen", q=q, k=k, v=v, sinks=sinks)
+    _check("attention_varlen", q, k, v, window, sinks)
+    _check_packing(q, Packing(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k))
+    scale = 1.0 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
+    result: Tensor = _ATTENTION_VARLEN(
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
+        is_causal, window or 0, scale,
+    )[0]  # fmt: skip
+    return result
+
+
+def _check_packing(q: Tensor, packing: Packing) -> None:
+    """Types, shapes and places; the host does not read what the offsets are."""
     name = "attention_varlen"
-    check_floats(name, q=q, k=k, v=v, sinks=sinks)
-    _check(name, q, k, v, window, sinks)
-    offsets = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
-    for argument, starts in offsets.items():
+    for argument, starts in zip(("cu_seqlens_q", "cu_seqlens_k"), packing[:2], strict=True):
         if starts.dtype not in (torch.int32, torch.int64):
             expected = "torch.int32 or torch.int64"
             raise KernelDtypeUnsupported(
@@ -190,18 +200,12 @@ def attention_varlen(
                 function=name, argument=argument, found=list(starts.shape),
                 expected="[sequences + 1]",
             )  # fmt: skip
-    check_shape(name, "cu_seqlens_k", cu_seqlens_k, cu_seqlens_q.shape)
-    for argument, longest in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
+    check_shape(name, "cu_seqlens_k", packing.key_starts, packing.query_starts.shape)
+    for argument, longest in zip(("max_seqlen_q", "max_seqlen_k"), packing[2:], strict=True):
         if longest < 0:
             raise KernelValueInvalid(
                 function=name, argument=argument, found=longest, expected="a number from 0 on"
             )
-    scale = 1.0 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
-    result: Tensor = _ATTENTION_VARLEN(
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
-        is_causal, window or 0, scale,
-    )[0]  # fmt: skip
-    return result
 
 
 _NAMES = {
