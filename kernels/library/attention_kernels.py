@@ -13,6 +13,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+LENGTHS = ("T", "S")
+"""Arguments that vary from call to call: one kernel for all, also for 1 and multiples of 16."""
+
 
 @triton.jit
 def load_rows(x, row, count, width, stride, step, BD: tl.constexpr):
@@ -76,7 +79,7 @@ def key_steps(
     return begin, end
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def attention_kernel(
     q, k, v, sinks, out, sums, query_starts, key_starts, heads, ratio, T, S, D, DV, window,
     qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd,
@@ -128,7 +131,7 @@ def attention_kernel(
     tl.store(sums + rows, tl.where(is_blind, 0.0, top + tl.log(total)), mask=t < T)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def query_gradient_kernel(
     gradient, q, k, v, sums, deltas, of_q, query_starts, key_starts,
     heads, ratio, T, S, D, DV, window,
@@ -170,7 +173,7 @@ def query_gradient_kernel(
     tl.store(of_q + place, acc * scale, mask=(t < T)[:, None] & (d < D)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=LENGTHS)
 def key_gradient_kernel(
     gradient, q, k, v, sums, deltas, of_k, of_v, query_starts, key_starts,
     heads, ratio, T, S, D, DV, window,

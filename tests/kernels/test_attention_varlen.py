@@ -131,10 +131,10 @@ def test_two_hundred_random_calls():
         torch.manual_seed(number)
         count = generator.randint(1, 6)
         lengths = [(generator.randint(0, 60), generator.randint(0, 90)) for _ in range(count)]
-        groups = generator.choice((1, 2, 3))
-        sizes = (groups * generator.choice((1, 2, 4)), groups, generator.choice((1, 8, 17, 64)),
-                 generator.choice((1, 16, 31)))  # fmt: skip
-        form = (generator.random() < 0.5, generator.choice((None, 1, 3, 50)),
+        lengths.append((generator.randint(33, 60), generator.randint(33, 90)))  # one size of tiles
+        groups = generator.choice((1, 3))
+        sizes = (groups * generator.choice((1, 4)), groups, *generator.choice(((8, 8), (33, 16))))
+        form = (generator.random() < 0.5, generator.choice((None, 3, 50)),
                 generator.random() < 0.5)  # fmt: skip
         check(lengths, sizes, form, generator.choice(DTYPES))
 
