@@ -131,6 +131,24 @@ class KernelRowInvalid(AotcError, IndexError):
     template = "`embedding_bag`: an index is {found}, expected a number from 0 to {rows} - 1"
 
 
+class PatchTargetInvalid(AotcError, TypeError):
+    """`aotc.kernels.patch` or `unpatch` was given something that is no module; exit 2."""
+
+    exit_code = 2
+    template = "`{function}`: `model` is a {found}, expected a `torch.nn.Module`"
+
+
+class LogitsNotKept(AotcError, RuntimeError):
+    """Logits that a patched model did not compute are read after its weights changed; exit 2."""
+
+    exit_code = 2
+    template = (
+        "the logits were not computed beside the loss, and `{argument}` has changed since, "
+        "expected them to be read before"
+    )
+    hint = "read `logits` before the optimiser's step, or skip `linear_cross_entropy` in `patch`"
+
+
 class TuneError(AotcError):
     """Measuring or reading a tuning record failed; exit 4."""
 

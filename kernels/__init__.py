@@ -17,16 +17,36 @@ from aotc.kernels.library import FUNCTIONS
 
 if TYPE_CHECKING:
     from aotc.kernels.library.adamw import adamw_step
-    from aotc.kernels.library.attention import attention
+    from aotc.kernels.library.attention import attention, attention_varlen
     from aotc.kernels.library.cross_entropy import cross_entropy
     from aotc.kernels.library.dropout import dropout
     from aotc.kernels.library.embedding_bag import embedding_bag
     from aotc.kernels.library.linear_cross_entropy import linear_cross_entropy
+    from aotc.kernels.library.modules import (
+        GEGLUMLP,
+        GELU,
+        Attention,
+        CrossEntropyLoss,
+        Dropout,
+        EmbeddingBag,
+        GroupNorm,
+        LayerNorm,
+        LayerNormLinear,
+        Linear,
+        LinearCrossEntropyLoss,
+        LogSoftmax,
+        ReLUSquared,
+        RMSNorm,
+        SiLU,
+        Softmax,
+        SwiGLUMLP,
+    )
     from aotc.kernels.library.norm_linear import (
         layer_norm_linear,
         layer_norm_linear_gelu_dropout,
     )
     from aotc.kernels.library.normalization import group_norm, layer_norm, rms_norm
+    from aotc.kernels.library.patching import Patch, patch, unpatch
     from aotc.kernels.library.pointwise import (
         geglu,
         gelu,
@@ -116,8 +136,27 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "GEGLUMLP",
+    "GELU",
+    "Attention",
+    "CrossEntropyLoss",
+    "Dropout",
+    "EmbeddingBag",
+    "GroupNorm",
+    "LayerNorm",
+    "LayerNormLinear",
+    "Linear",
+    "LinearCrossEntropyLoss",
+    "LogSoftmax",
+    "Patch",
+    "RMSNorm",
+    "ReLUSquared",
+    "SiLU",
+    "Softmax",
+    "SwiGLUMLP",
     "adamw_step",
     "attention",
+    "attention_varlen",
     "autotune",
     "cross_entropy",
     "dropout",
@@ -134,6 +173,7 @@ __all__ = [
     "log_softmax",
     "matmul",
     "on_cpu",
+    "patch",
     "relu_squared",
     "rms_norm",
     "rope",
@@ -141,6 +181,7 @@ __all__ = [
     "softmax",
     "swiglu",
     "swiglu_mlp",
+    "unpatch",
     "use_cpu",
     "vector_add",
     "write_choices",

@@ -307,7 +307,7 @@ def python_api() -> str:
     return _page("Python API", "signatures and docstrings", *parts)
 
 
-MADE_BY_CALLS = ("Program", "Session", "Bound", "Mismatch", "TensorSpec")
+MADE_BY_CALLS = ("Program", "Session", "Bound", "Mismatch", "TensorSpec", "Patch")
 FIRST = ("load", "Program", "Session", "Bound", "check", "manual_seed", "get_backend")
 
 

@@ -248,6 +248,20 @@ CASES = (
         gradcheck=(2, 2, 3, 2),
     ),
     Case(
+        "attention_varlen",
+        lambda q, k, v: kernels.attention_varlen(q, k, v, *packing(q), True),
+        lambda q, k, v: torch.cat(
+            [
+                functional.scaled_dot_product_attention(*part, is_causal=True).transpose(0, 1)
+                for part in zip(*map(sequences, (q, k, v)), strict=True)
+            ]
+        ),
+        lambda shape: [shape] * 3,
+        ((7, 3, 4),),
+        ((70, 2, 40), (33, 1, 128)),
+        gradcheck=(5, 2, 3),
+    ),
+    Case(
         "matmul of batches",
         kernels.matmul,
         torch.matmul,
@@ -344,6 +358,23 @@ def labels(x: torch.Tensor) -> torch.Tensor:
     """A class for each row, with all of them in turns."""
     shape = (x.shape[0], *x.shape[2:])
     return (torch.arange(math.prod(shape)) * 3 % max(1, x.shape[1])).reshape(shape)
+
+
+def lengths(rows: int) -> list[int]:
+    """Of three packed sequences: a third, none, the rest."""
+    return [rows // 3, 0, rows - rows // 3]
+
+
+def packing(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int, int]:
+    """What follows the tensors of packed attention."""
+    first, _, last = lengths(x.shape[0])
+    starts = torch.tensor([0, first, first, first + last], dtype=torch.int32)
+    return starts, starts, last, last
+
+
+def sequences(x: torch.Tensor) -> list[torch.Tensor]:
+    """Packed sequences, each [heads, length, width]."""
+    return [each.transpose(0, 1) for each in x.split(lengths(x.shape[0]))]
 
 
 OFFSETS = torch.tensor([0, 4, 4, 9])

@@ -252,7 +252,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "filelock": ("cache",),
     "matplotlib": ("aot/charts/png.py", "aot/cli/output.py"),
     "ray": ("aot/tasks/cluster.py",),
-    "transformers": ("aot/huggingface",),
+    "transformers": ("aot/huggingface", "kernels/library/registered_attention"),
     "safetensors": (),
 }
 STANDARD = set(sys.stdlib_module_names)

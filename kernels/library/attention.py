@@ -1,196 +1,34 @@
-"""Attention, forward and backward, without the scores in memory.
+"""Attention, forward and backward, without the scores in memory: of batches, and of sequences of
+different lengths that lie one behind the other (packed).
 
-The forward pass goes along the keys with a running maximum and sum, and keeps the logarithm of each
-row's sum; the backward pass makes the weights again from that, once by tiles of queries for their
-gradient, once by tiles of keys for theirs, so that there are no atomics (Dao, "FlashAttention-2",
-arXiv 2307.08691). A sink is a logit of each head that takes weight and gives nothing (Xiao and
-others, "Efficient streaming language models with attention sinks", arXiv 2309.17453).
+The algorithm is that of Dao, "FlashAttention-2", arXiv 2307.08691 (`attention_kernels.py`). A sink
+is a logit of each head that takes weight and gives nothing (Xiao and others, "Efficient streaming
+language models with attention sinks", arXiv 2309.17453).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
-from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid
-from aotc.kernels.library.checks import check_floats, check_shape
+from aotc.aot.errors import KernelDtypeUnsupported, KernelShapeInvalid, KernelValueInvalid
+from aotc.kernels.library.attention_kernels import (
+    attention_kernel,
+    key_gradient_kernel,
+    query_gradient_kernel,
+)
+from aotc.kernels.library.checks import check_device, check_floats, check_shape
 from aotc.kernels.library.devices import CPU, GPU
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import contiguous_like
 from aotc.kernels.library.products import precision_of
 from aotc.kernels.library.registration import define, differentiate, widened
 from aotc.kernels.library.tiles import power_of_two
-
-
-@triton.jit
-def load_rows(x, row, count, width, stride, step, BD: tl.constexpr):
-    """Rows `row` of [count, width], zeros beyond it."""
-    d = tl.arange(0, BD)
-    at = row.to(tl.int64)[:, None] * stride + d[None, :] * step
-    return tl.load(x + at, mask=(row < count)[:, None] & (d < width)[None, :], other=0.0)
-
-
-@triton.jit
-def sees(t, s, T, S, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
-    """Whether queries `t` see keys `s`, which broadcast."""
-    mask = (t < T) & (s < S)
-    if CAUSAL:
-        mask = mask & (s <= t)
-    if WINDOW:
-        mask = mask & (s > t - window) & (s < t + window)
-    return mask
-
-
-@triton.jit
-def key_steps(first, last, S, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, BN: tl.constexpr):
-    """Where the keys that queries from `first` to before `last` see begin and end."""
-    begin = first * 0
-    end = begin + S
-    if CAUSAL:
-        end = tl.minimum(end, last)
-    if WINDOW:
-        begin = tl.maximum(first - window + 1, 0) // BN * BN
-        end = tl.minimum(end, last + window - 1)
-    return begin, end
-
-
-@triton.jit
-def attention_kernel(
-    q, k, v, sinks, out, sums, heads, ratio, T, S, D, DV, window,
-    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SINKS: tl.constexpr,
-    ACC: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BD: tl.constexpr, BV: tl.constexpr,
-):  # fmt: skip
-    z = tl.program_id(1).to(tl.int64)
-    batch, head = z // heads, z % heads
-    first = tl.program_id(0) * BM
-    t = first + tl.arange(0, BM)
-    query = load_rows(q + batch * qb + head * qh, t, T, D, qt, qd, BD)
-    k += batch * kb + head // ratio * kh
-    v += batch * vb + head // ratio * vh
-    low = tl.full((), float("-inf"), ACC)
-    scale = tl.full((), SCALE, ACC)
-    top = tl.full((BM,), float("-inf"), ACC)
-    total = tl.zeros((BM,), ACC)
-    if SINKS:
-        top = tl.zeros((BM,), ACC) + tl.load(sinks + head).to(ACC)  # the first logit
-        total += 1.0
-    acc = tl.zeros((BM, BV), ACC)
-    begin, end = key_steps(first, first + BM, S, window, CAUSAL, WINDOW, BN)
-    for start in range(begin, end, BN):
-        s = start + tl.arange(0, BN)
-        key = load_rows(k, s, S, D, ks, kd, BD)
-        scores = tl.dot(query, tl.trans(key), input_precision=PRECISION, out_dtype=ACC) * scale
-        mask = sees(t[:, None], s[None, :], T, S, window, CAUSAL, WINDOW)
-        scores = tl.where(mask, scores, low)
-        higher = tl.maximum(top, tl.max(scores, 1))
-        base = tl.where(higher == low, 0.0, higher)  # -inf - -inf is NaN
-        weights = tl.exp(scores - base[:, None])
-        shrink = tl.exp(top - base)
-        total = total * shrink + tl.sum(weights, 1)
-        value = load_rows(v, s, S, DV, vs, vd, BV)
-        acc = tl.dot(weights.to(value.dtype), value, acc * shrink[:, None],
-                     input_precision=PRECISION, out_dtype=ACC)  # fmt: skip
-        top = higher
-    is_blind = total == 0.0
-    total = tl.where(is_blind, 1.0, total)
-    y = tl.arange(0, BV)
-    place = (z * T + t[:, None]) * DV + y[None, :]
-    tl.store(out + place, acc / total[:, None], mask=(t < T)[:, None] & (y < DV)[None, :])
-    tl.store(sums + z * T + t, tl.where(is_blind, 0.0, top + tl.log(total)), mask=t < T)
-
-
-@triton.jit
-def query_gradient_kernel(
-    gradient, q, k, v, sums, deltas, of_q, heads, ratio, T, S, D, DV, window,
-    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    ACC: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BD: tl.constexpr, BV: tl.constexpr,
-):  # fmt: skip
-    z = tl.program_id(1).to(tl.int64)
-    batch, head = z // heads, z % heads
-    first = tl.program_id(0) * BM
-    t = first + tl.arange(0, BM)
-    query = load_rows(q + batch * qb + head * qh, t, T, D, qt, qd, BD)
-    g = load_rows(gradient + z * T * DV, t, T, DV, DV, 1, BV)
-    total = tl.load(sums + z * T + t, mask=t < T, other=0.0)
-    delta = tl.load(deltas + z * T + t, mask=t < T, other=0.0)
-    k += batch * kb + head // ratio * kh
-    v += batch * vb + head // ratio * vh
-    scale = tl.full((), SCALE, ACC)
-    acc = tl.zeros((BM, BD), ACC)
-    begin, end = key_steps(first, first + BM, S, window, CAUSAL, WINDOW, BN)
-    for start in range(begin, end, BN):
-        s = start + tl.arange(0, BN)
-        key = load_rows(k, s, S, D, ks, kd, BD)
-        value = load_rows(v, s, S, DV, vs, vd, BV)
-        scores = tl.dot(query, tl.trans(key), input_precision=PRECISION, out_dtype=ACC) * scale
-        mask = sees(t[:, None], s[None, :], T, S, window, CAUSAL, WINDOW)
-        weights = tl.where(mask, tl.exp(scores - total[:, None]), 0.0)
-        slope = tl.dot(g, tl.trans(value), input_precision=PRECISION, out_dtype=ACC)
-        slope = weights * (slope - delta[:, None])
-        acc = tl.dot(slope.to(key.dtype), key, acc, input_precision=PRECISION, out_dtype=ACC)
-    d = tl.arange(0, BD)
-    place = (z * T + t[:, None]) * D + d[None, :]
-    tl.store(of_q + place, acc * scale, mask=(t < T)[:, None] & (d < D)[None, :])
-
-
-@triton.jit
-def key_gradient_kernel(
-    gradient, q, k, v, sums, deltas, of_k, of_v, heads, ratio, T, S, D, DV, window,
-    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    ACC: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BD: tl.constexpr, BV: tl.constexpr,
-):  # fmt: skip
-    """A tile of the keys and values of a group; the heads that share them follow each other."""
-    z = tl.program_id(1).to(tl.int64)
-    groups = heads // ratio
-    batch, group = z // groups, z % groups
-    first = tl.program_id(0) * BN
-    s = first + tl.arange(0, BN)
-    key = load_rows(k + batch * kb + group * kh, s, S, D, ks, kd, BD)
-    value = load_rows(v + batch * vb + group * vh, s, S, DV, vs, vd, BV)
-    scale = tl.full((), SCALE, ACC)
-    of_key = tl.zeros((BN, BD), ACC)
-    of_value = tl.zeros((BN, BV), ACC)
-    begin = first * 0
-    end = begin + T
-    if CAUSAL:
-        begin = first // BM * BM
-    if WINDOW:
-        begin = tl.maximum(begin, tl.maximum(first - window + 1, 0) // BM * BM)
-        end = tl.minimum(end, first + BN + window - 1)
-    for number in range(ratio):
-        head = group * ratio + number
-        row = (batch * heads + head) * T
-        for start in range(begin, end, BM):
-            t = start + tl.arange(0, BM)
-            query = load_rows(q + batch * qb + head * qh, t, T, D, qt, qd, BD)
-            g = load_rows(gradient + row * DV, t, T, DV, DV, 1, BV)
-            total = tl.load(sums + row + t, mask=t < T, other=0.0)
-            delta = tl.load(deltas + row + t, mask=t < T, other=0.0)
-            scores = tl.dot(key, tl.trans(query), input_precision=PRECISION, out_dtype=ACC)
-            mask = sees(t[None, :], s[:, None], T, S, window, CAUSAL, WINDOW)
-            weights = tl.where(mask, tl.exp(scores * scale - total[None, :]), 0.0)
-            of_value = tl.dot(weights.to(g.dtype), g, of_value,
-                              input_precision=PRECISION, out_dtype=ACC)  # fmt: skip
-            slope = tl.dot(value, tl.trans(g), input_precision=PRECISION, out_dtype=ACC)
-            slope = weights * (slope - delta[None, :])
-            of_key = tl.dot(slope.to(query.dtype), query, of_key,
-                            input_precision=PRECISION, out_dtype=ACC)  # fmt: skip
-    d, y = tl.arange(0, BD), tl.arange(0, BV)
-    row = z * S + s[:, None]
-    tl.store(of_k + row * D + d[None, :], of_key * scale, (s < S)[:, None] & (d < D)[None, :])
-    tl.store(of_v + row * DV + y[None, :], of_value, (s < S)[:, None] & (y < DV)[None, :])
-
 
 # -- launches --------------------------------------------------------------------------------------
 
@@ -230,18 +68,51 @@ def _constants(x: Tensor, width: int, is_backward: bool, sizes: tuple[int, int])
     }  # fmt: skip
 
 
-def _common(
-    q: Tensor, k: Tensor, v: Tensor, window: int, scale: float, is_causal: bool, is_backward: bool
-) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """Sizes and strides, and the constants, of all three kernels."""
-    heads, (t, d), (s, dv) = q.shape[1], q.shape[2:], v.shape[2:]
-    sizes = (heads, heads // max(1, k.shape[1]), t, s, d, dv, window)
+class Packing(NamedTuple):
+    """Sequences one behind the other. starts: offsets, one more than sequences; longest: lengths
+    that none is above."""
+
+    query_starts: Tensor
+    key_starts: Tensor
+    longest_queries: int
+    longest_keys: int
+
+
+class _Call(NamedTuple):
+    """What all three kernels take, and their grids: over queries by heads, keys by groups."""
+
+    sizes: tuple[Any, ...]
+    constants: dict[str, Any]
+    query_grid: tuple[int, int]
+    key_grid: tuple[int, int]
+
+
+def _call(
+    q: Tensor, k: Tensor, v: Tensor, packing: Packing | None, window: int, scale: float,
+    is_causal: bool, is_backward: bool,
+) -> _Call:  # fmt: skip
+    starts: tuple[Tensor | None, Tensor | None] = (None, None)
+    if packing is None:
+        batches, (t, s) = q.shape[0], (q.shape[2], k.shape[2])
+        counts, strides = (t, s), [each.stride() for each in (q, k, v)]
+    else:
+        starts = packing.query_starts.contiguous(), packing.key_starts.contiguous()
+        batches, (t, s) = starts[0].shape[0] - 1, packing[2:]
+        counts = q.shape[0], k.shape[0]
+        strides = [(0, each.stride(1), each.stride(0), each.stride(2)) for each in (q, k, v)]
+    heads, groups, d, dv = q.shape[1], k.shape[1], q.shape[-1], v.shape[-1]
     widths = (max(16, power_of_two(d)), max(16, power_of_two(dv)))
-    return (*sizes, *q.stride(), *k.stride(), *v.stride()), {
-        "SCALE": scale, "CAUSAL": is_causal, "WINDOW": window > 0, "ACC": accumulator(q),
-        "PRECISION": precision_of(q), "BD": widths[0], "BV": widths[1],
+    constants = {
+        "SCALE": scale, "CAUSAL": is_causal, "WINDOW": window > 0, "PACKED": packing is not None,
+        "ACC": accumulator(q), "PRECISION": precision_of(q), "BD": widths[0], "BV": widths[1],
         **_constants(q, max(widths), is_backward, (t, s)),
     }  # fmt: skip
+    return _Call(
+        (*starts, heads, heads // max(1, groups), *counts, d, dv, window, *sum(strides, ())),
+        constants,
+        (triton.cdiv(t, constants["BM"]), batches * heads),
+        (triton.cdiv(s, constants["BN"]), batches * groups),
+    )
 
 
 def attention(
@@ -264,30 +135,107 @@ def attention(
     Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelDeviceInvalid and KernelValueInvalid.
     """
     check_floats("attention", q=q, k=k, v=v, sinks=sinks)
-    _check(q, k, v, window, sinks)
+    _check("attention", q, k, v, window, sinks)
     scale = 1.0 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
     result: Tensor = _ATTENTION(q, k, v, sinks, is_causal, window or 0, scale)[0]
     return result
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None, sinks: Tensor | None) -> None:
-    names = ("[batch, heads, T, D]", "[batch, groups, S, D]", "[batch, groups, S, DV]")
-    for name, x, expected in zip("qkv", (q, k, v), names, strict=True):
-        if x.dim() != 4:
-            raise KernelShapeInvalid(
-                function="attention", argument=name, found=list(x.shape), expected=expected
+def attention_varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    is_causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """`attention` of sequences of different lengths, packed one behind the other without padding.
+
+    q: [queries, heads, D]; k: [keys, groups, D]; v: [keys, groups, DV]; floats of one type, any
+    strides, the rows of all sequences. cu_seqlens_q, cu_seqlens_k: i32 or i64 [sequences + 1];
+    sequence i has the rows from element i to before element i + 1; the first element is 0, none is
+    below the one before it, the last is at most the number of rows. max_seqlen_q, max_seqlen_k:
+    numbers that no sequence is longer than. Sequences may be empty.
+
+    is_causal, window: the last query of a sequence stands at its last key (bottom-right aligned,
+    as in flash-attention; `attention` aligns the first ones, as torch does): query t of T stands at
+    key t + S - T, sees keys up to there, and less than `window` away from there. In
+    flash-attention's words `window_size` is (window - 1, window - 1), causal (window - 1, 0).
+    scale, sinks: as `attention`'s. Returns a contiguous [queries, heads, DV]; queries without a key
+    and rows behind the last sequence give zeros. The arguments are those of
+    `flash_attn_varlen_func` (Dao, arXiv 2307.08691).
+
+    Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelDeviceInvalid and KernelValueInvalid.
+    Wrong offsets raise on the CPU; on CUDA they are not read by the host, so that nothing waits:
+    no memory outside the tensors is touched, and the numbers are undefined.
+    """
+    check_floats("attention_varlen", q=q, k=k, v=v, sinks=sinks)
+    _check("attention_varlen", q, k, v, window, sinks)
+    _check_packing(q, Packing(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k))
+    scale = 1.0 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
+    result: Tensor = _ATTENTION_VARLEN(
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
+        is_causal, window or 0, scale,
+    )[0]  # fmt: skip
+    return result
+
+
+def _check_packing(q: Tensor, packing: Packing) -> None:
+    """Types, shapes and places; the host does not read what the offsets are."""
+    name = "attention_varlen"
+    for argument, starts in zip(("cu_seqlens_q", "cu_seqlens_k"), packing[:2], strict=True):
+        if starts.dtype not in (torch.int32, torch.int64):
+            expected = "torch.int32 or torch.int64"
+            raise KernelDtypeUnsupported(
+                function=name, argument=argument, found=starts.dtype, expected=expected
             )
-    check_shape("attention", "k", k, (q.shape[0], k.shape[1], k.shape[2], q.shape[3]))
-    check_shape("attention", "v", v, (*k.shape[:3], v.shape[3]))
-    check_shape("attention", "sinks", sinks, q.shape[1:2])
+        check_device(name, argument, starts, q)
+        if starts.dim() != 1 or not starts.shape[0]:
+            raise KernelShapeInvalid(
+                function=name, argument=argument, found=list(starts.shape),
+                expected="[sequences + 1]",
+            )  # fmt: skip
+    check_shape(name, "cu_seqlens_k", packing.key_starts, packing.query_starts.shape)
+    for argument, longest in zip(("max_seqlen_q", "max_seqlen_k"), packing[2:], strict=True):
+        if longest < 0:
+            raise KernelValueInvalid(
+                function=name, argument=argument, found=longest, expected="a number from 0 on"
+            )
+
+
+_NAMES = {
+    "attention": ("[batch, heads, T, D]", "[batch, groups, S, D]", "[batch, groups, S, DV]"),
+    "attention_varlen": ("[queries, heads, D]", "[keys, groups, D]", "[keys, groups, DV]"),
+}
+"""Dims of queries, keys and values of each function."""
+
+
+def _check(
+    function: str, q: Tensor, k: Tensor, v: Tensor, window: int | None, sinks: Tensor | None
+) -> None:
+    names = _NAMES[function]
+    for name, x, expected in zip("qkv", (q, k, v), names, strict=True):
+        if x.dim() != expected.count(",") + 1:
+            raise KernelShapeInvalid(
+                function=function, argument=name, found=list(x.shape), expected=expected
+            )
+    batch = q.shape[:1] if q.dim() == 4 else ()
+    check_shape(function, "k", k, (*batch, *k.shape[len(batch) : -1], q.shape[-1]))
+    check_shape(function, "v", v, (*k.shape[:-1], v.shape[-1]))
+    check_shape(function, "sinks", sinks, q.shape[1:2])
     if q.shape[1] and (not k.shape[1] or q.shape[1] % k.shape[1]):
         raise KernelValueInvalid(
-            function="attention", argument="groups", found=k.shape[1],
+            function=function, argument="groups", found=k.shape[1],
             expected=f"a divisor of the {q.shape[1]} heads",
         )  # fmt: skip
     if window is not None and window < 1:
         raise KernelValueInvalid(
-            function="attention", argument="window", found=window, expected="a number from 1 on"
+            function=function, argument="window", found=window, expected="a number from 1 on"
         )
 
 
@@ -299,45 +247,105 @@ def _run(
     scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     out, sums = _fake(q, k, v, sinks, is_causal, window, scale)
-    sizes, constants = _common(q, k, v, window, scale, is_causal, False)
-    grid = (triton.cdiv(q.shape[2], constants["BM"]), q.shape[0] * q.shape[1])
-    launch(
-        attention_kernel, grid, q, k, v, None if sinks is None else sinks.contiguous(), out, sums,
-        *sizes, SINKS=sinks is not None, **constants,
-    )  # fmt: skip
+    _launch(q, k, v, sinks, out, sums, _call(q, k, v, None, window, scale, is_causal, False))
     return out, sums
 
 
-def _fake(
-    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, is_causal: bool, window: int,
+def _run_varlen(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, query_starts: Tensor,
+    key_starts: Tensor, longest_queries: int, longest_keys: int, is_causal: bool, window: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if q.is_cpu:
+        _check_starts("q", query_starts, longest_queries, q.shape[0])
+        _check_starts("k", key_starts, longest_keys, k.shape[0])
+    packing = Packing(query_starts, key_starts, longest_queries, longest_keys)
+    out, sums = _fake(q, k, v, sinks)
+    out.zero_()  # of rows behind the last sequence
+    sums.zero_()
+    _launch(q, k, v, sinks, out, sums, _call(q, k, v, packing, window, scale, is_causal, False))
+    return out, sums
+
+
+def _check_starts(of: str, starts: Tensor, longest: int, count: int) -> None:
+    """Raise `KernelValueInvalid` for offsets that are none of `count` rows, and for a sequence
+    that is longer than was said."""
+    found = starts.tolist()
+    lengths = [last - first for first, last in itertools.pairwise(found)]
+    if found[0] or found[-1] > count or min(lengths, default=0) < 0:
+        raise KernelValueInvalid(
+            function="attention_varlen", argument=f"cu_seqlens_{of}",
+            found=str(found[:8])[:-1] + (", ...]" if len(found) > 8 else "]"),
+            expected=f"numbers from 0 to {count} that begin with 0 and do not fall",
+        )  # fmt: skip
+    if max(lengths, default=0) > longest:
+        raise KernelValueInvalid(
+            function="attention_varlen", argument=f"max_seqlen_{of}", found=longest,
+            expected=f"at least {max(lengths)}, the length of the longest sequence",
+        )  # fmt: skip
+
+
+def _launch(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor, sums: Tensor, call: _Call
+) -> None:
+    launch(
+        attention_kernel, call.query_grid, q, k, v, None if sinks is None else sinks.contiguous(),
+        out, sums, *call.sizes, SINKS=sinks is not None, **call.constants,
+    )  # fmt: skip
+
+
+def _fake(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, *rest: Any
+) -> tuple[Tensor, Tensor]:
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    out = q.new_empty((*q.shape[:3], v.shape[3]))
-    return out, q.new_empty(q.shape[:3], dtype=wide)
+    out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    return out, q.new_empty(q.shape[:-1], dtype=wide)
 
 
 def _run_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor,
     sums: Tensor, is_causal: bool, window: int, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    call = _call(q, k, v, None, window, scale, is_causal, True)
+    results = [contiguous_like(each) for each in (q, k, v)]
+    return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)
+
+
+def _run_varlen_backward(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor,
+    sums: Tensor, query_starts: Tensor, key_starts: Tensor, longest_queries: int,
+    longest_keys: int, is_causal: bool, window: int, scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    packing = Packing(query_starts, key_starts, longest_queries, longest_keys)
+    call = _call(q, k, v, packing, window, scale, is_causal, True)
+    results = [contiguous_like(each).zero_() for each in (q, k, v)]
+    return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)
+
+
+def _launch_backward(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor,
+    sums: Tensor, results: list[Tensor], call: _Call,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     gradient, sums = gradient.contiguous(), sums.contiguous()
     deltas = (widened(gradient) * widened(out)).sum(-1)
-    of_q, of_k, of_v = (contiguous_like(each) for each in (q, k, v))
-    sizes, constants = _common(q, k, v, window, scale, is_causal, True)
+    of_q, of_k, of_v = results
     given = (gradient, q, k, v, sums, deltas)
-    grid = (triton.cdiv(q.shape[2], constants["BM"]), q.shape[0] * q.shape[1])
-    launch(query_gradient_kernel, grid, *given, of_q, *sizes, **constants)
-    grid = (triton.cdiv(k.shape[2], constants["BN"]), k.shape[0] * k.shape[1])
-    launch(key_gradient_kernel, grid, *given, of_k, of_v, *sizes, **constants)
+    launch(
+        query_gradient_kernel, call.query_grid, *given, of_q, *call.sizes, **call.constants
+    )  # fmt: skip
+    launch(
+        key_gradient_kernel, call.key_grid, *given, of_k, of_v, *call.sizes, **call.constants
+    )  # fmt: skip
     return of_q, of_k, of_v, _sinks_gradient(sinks, sums, deltas, q)
 
 
 def _sinks_gradient(sinks: Tensor | None, sums: Tensor, deltas: Tensor, q: Tensor) -> Tensor:
+    """sums, deltas: [batch, heads, T], or [queries, heads]."""
     if sinks is None:
         return q.new_empty((0,))
-    share = torch.exp(widened(sinks).reshape(1, -1, 1) - sums)
-    return -(share * deltas).sum((0, 2)).to(sinks.dtype)
+    shape, others = ((1, -1, 1), (0, 2)) if sums.dim() == 3 else ((1, -1), (0,))
+    share = torch.exp(widened(sinks).reshape(shape) - sums)
+    return -(share * deltas).sum(others).to(sinks.dtype)
 
 
 def _fake_backward(
@@ -347,8 +355,14 @@ def _fake_backward(
     return contiguous_like(q), contiguous_like(k), contiguous_like(v), of_sinks
 
 
+# -- meanings --------------------------------------------------------------------------------------
+
+Lengths = tuple[Tensor, Tensor]
+"""Queries and keys of each sequence, [batch]."""
+
+
 def _scores(
-    q: Tensor, k: Tensor, is_causal: bool, window: int, scale: float
+    q: Tensor, k: Tensor, is_causal: bool, window: int, scale: float, lengths: Lengths | None
 ) -> tuple[Tensor, Tensor]:
     """[batch, groups, heads of a group, T, S] in the wide type, -inf where nothing is seen; the
     queries [batch, groups, heads of a group, T, D]."""
@@ -357,6 +371,10 @@ def _scores(
     scores = query @ widened(k).unsqueeze(2).mT * scale
     t = torch.arange(length, device=q.device).unsqueeze(1)
     s = torch.arange(k.shape[2], device=q.device).unsqueeze(0)
+    if lengths is not None:
+        queries, keys = (each.reshape(-1, 1, 1, 1, 1) for each in lengths)
+        t = t + (keys - queries)
+        scores = torch.where(s < keys, scores, -math.inf)
     if is_causal:
         scores = torch.where(s <= t, scores, -math.inf)
     if window:
@@ -366,9 +384,9 @@ def _scores(
 
 def _meaning(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, is_causal: bool, window: int,
-    scale: float,
+    scale: float, lengths: Lengths | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    scores, _ = _scores(q, k, is_causal, window, scale)
+    scores, _ = _scores(q, k, is_causal, window, scale, lengths)
     sums = torch.logsumexp(scores, -1)
     if sinks is not None:
         sink = widened(sinks).reshape(1, scores.shape[1], scores.shape[2], 1)
@@ -381,9 +399,9 @@ def _meaning(
 
 def _backward_meaning(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor,
-    sums: Tensor, is_causal: bool, window: int, scale: float,
+    sums: Tensor, is_causal: bool, window: int, scale: float, lengths: Lengths | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    scores, query = _scores(q, k, is_causal, window, scale)
+    scores, query = _scores(q, k, is_causal, window, scale, lengths)
     shape = scores.shape[:4]
     deltas = (widened(gradient) * widened(out)).sum(-1)
     weights = torch.exp(scores - sums.reshape(shape).unsqueeze(-1))
@@ -394,6 +412,58 @@ def _backward_meaning(
     of_k = (slope.mT @ query).sum(2)
     of_sinks = _sinks_gradient(sinks, sums, deltas, q)
     return of_q.to(q.dtype), of_k.to(q.dtype), of_v.to(q.dtype), of_sinks
+
+
+def _taken(x: Tensor, places: Tensor) -> Tensor:
+    """Rows `places` of `x`; the one behind its last is of zeros."""
+    return torch.cat([x, x.new_zeros((1, *x.shape[1:]))])[places]
+
+
+def _padded(x: Tensor, starts: Tensor, longest: int) -> Tensor:
+    """[rows, heads, ...] → [sequences, heads, longest, ...], zeros behind each sequence."""
+    places = starts[:-1].unsqueeze(1) + torch.arange(longest, device=x.device)
+    places = torch.where(places < starts[1:].unsqueeze(1), places, x.shape[0])
+    return _taken(x, places).transpose(1, 2)
+
+
+def _packed(x: Tensor, starts: Tensor, count: int) -> Tensor:
+    """[sequences, heads, longest, ...] → [count, heads, ...], zeros behind the last sequence."""
+    sequences, longest = x.shape[0], x.shape[2]
+    row = torch.arange(count, device=x.device)
+    sequence = (row.unsqueeze(1) >= starts[1:]).sum(1)  # those that have ended
+    places = sequence * longest + row - starts[sequence]
+    places = torch.where(row < starts[-1], places, sequences * longest)
+    return _taken(x.transpose(1, 2).flatten(0, 1), places)
+
+
+def _varlen_meaning(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, query_starts: Tensor,
+    key_starts: Tensor, longest_queries: int, longest_keys: int, is_causal: bool, window: int,
+    scale: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    results = _meaning(
+        _padded(q, query_starts, longest_queries),
+        *(_padded(each, key_starts, longest_keys) for each in (k, v)),
+        sinks, is_causal, window, scale, (query_starts.diff(), key_starts.diff()),
+    )  # fmt: skip
+    out, sums = (_packed(each, query_starts, q.shape[0]) for each in results)
+    return out, sums
+
+
+def _varlen_backward_meaning(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor,
+    sums: Tensor, query_starts: Tensor, key_starts: Tensor, longest_queries: int,
+    longest_keys: int, is_causal: bool, window: int, scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    of_queries = (_padded(each, query_starts, longest_queries) for each in (gradient, q, out, sums))
+    of_keys = (_padded(each, key_starts, longest_keys) for each in (k, v))
+    (wide_gradient, wide_q, wide_out, wide_sums), (wide_k, wide_v) = of_queries, of_keys
+    found = _backward_meaning(
+        wide_gradient, wide_q, wide_k, wide_v, sinks, wide_out, wide_sums,
+        is_causal, window, scale, (query_starts.diff(), key_starts.diff()),
+    )  # fmt: skip
+    of_k, of_v = (_packed(each, key_starts, k.shape[0]) for each in found[1:3])
+    return _packed(found[0], query_starts, q.shape[0]), of_k, of_v, found[3]
 
 
 _ATTENTION = define(
@@ -428,3 +498,40 @@ def _backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
 
 
 differentiate(_ATTENTION, _save, _backward)
+
+
+_ATTENTION_VARLEN = define(
+    "attention_varlen(Tensor q, Tensor k, Tensor v, Tensor? sinks, Tensor query_starts, "
+    "Tensor key_starts, SymInt longest_queries, SymInt longest_keys, bool is_causal, "
+    "SymInt window, float scale) -> (Tensor, Tensor)",
+    run=_run_varlen,
+    fake=_fake,
+    meaning=_varlen_meaning,
+)
+_ATTENTION_VARLEN_BACKWARD = define(
+    "attention_varlen_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor? sinks, "
+    "Tensor out, Tensor sums, Tensor query_starts, Tensor key_starts, SymInt longest_queries, "
+    "SymInt longest_keys, bool is_causal, SymInt window, float scale) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    run=_run_varlen_backward,
+    fake=_fake_backward,
+    meaning=_varlen_backward_meaning,
+)
+
+
+def _save_varlen(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.numbers = inputs[6:]
+    ctx.save_for_backward(*inputs[:4], *output, *inputs[4:6])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _varlen_backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+    if gradient is None:
+        return (None,) * 11
+    found = _ATTENTION_VARLEN_BACKWARD(gradient, *ctx.saved_tensors, *ctx.numbers)
+    of_sinks = None if ctx.saved_tensors[3] is None else found[3]
+    return *found[:3], of_sinks, *(None,) * 7
+
+
+differentiate(_ATTENTION_VARLEN, _save_varlen, _varlen_backward)

@@ -120,6 +120,15 @@ def linear_cross_entropy(
     Behind `aotc build` and `backend="aotc"` it is torch's arithmetic, with logits.
     Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelDeviceInvalid and KernelValueInvalid.
     """
+    loss = linear_losses(x, weight, target, bias, ignore_index, reduction)
+    return loss.to(x.dtype)
+
+
+def linear_losses(
+    x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, ignore_index: int,
+    reduction: str,
+) -> Tensor:  # fmt: skip
+    """`linear_cross_entropy` in the type that it is computed in: f32, of f64 f64."""
     function = "linear_cross_entropy"
     check_floats(function, x=x, weight=weight, bias=bias)
     _check_linear(function, x, weight, bias, "none")
@@ -136,12 +145,9 @@ def linear_cross_entropy(
         )  # fmt: skip
     losses = _LOSSES(flattened(x), weight, bias, target.reshape(-1), ignore_index)[0]
     if reduction == "none":
-        result: Tensor = losses.reshape(target.shape)
-    else:
-        result = losses.sum()
-        if reduction == "mean":
-            result = result / (target != ignore_index).sum()
-    return result.to(x.dtype)
+        return losses.reshape(target.shape)
+    result: Tensor = losses.sum()
+    return result / (target != ignore_index).sum() if reduction == "mean" else result
 
 
 def _run(

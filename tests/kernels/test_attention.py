@@ -8,12 +8,10 @@ import math
 import pytest
 
 torch = pytest.importorskip("torch")
-triton = pytest.importorskip("triton")
+pytest.importorskip("triton")
 
+from gpu_compilation import compiling_for_a_gpu  # noqa: E402
 from kernel_cases import EPSILON  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource, make_backend  # noqa: E402
-from triton.runtime.jit import create_function_from_signature  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid  # noqa: E402
@@ -138,7 +136,6 @@ def test_wrong_arguments_are_named():
         kernels.attention(q, q, q, sinks=torch.ones(3))
 
 
-TARGET = GPUTarget("cuda", 90, 32)
 WIDTHS = [(torch.bfloat16, 128)] + [
     pytest.param(dtype, width, marks=pytest.mark.nightly)
     for dtype, width in (
@@ -153,18 +150,7 @@ WIDTHS = [(torch.bfloat16, 128)] + [
 def test_whole_tiles_compile_for_a_gpu(monkeypatch, dtype, width):
     """With at most the shared memory that all GPUs have since sm_80."""
     found = []
-
-    def compiling(kernel, grid, arguments, options):
-        backend = make_backend(TARGET)
-        bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-        bound, kinds, rest = bind(*arguments, **options)
-        settings, signature, constants, attributes = kernel._pack_args(
-            backend, dict(rest), bound, kinds, rest
-        )
-        source = ASTSource(kernel, signature, constants, attributes)
-        found.append(triton.compile(source, target=TARGET, options=settings.__dict__))
-
-    monkeypatch.setattr(driver, "run_on_cpu", compiling)
+    monkeypatch.setattr(driver, "run_on_cpu", compiling_for_a_gpu(found))
     monkeypatch.setitem(library.TILES, "cpu", library.TILES["cuda"])
     q = torch.zeros(1, 1, 256, width, dtype=dtype, requires_grad=True)
     kernels.attention(q, q, q, True).sum().backward()

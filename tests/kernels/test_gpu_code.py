@@ -5,18 +5,14 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch")
-triton = pytest.importorskip("triton")
+pytest.importorskip("triton")
 
+from gpu_compilation import compiling_for_a_gpu  # noqa: E402
 from kernel_cases import CASES  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource, make_backend  # noqa: E402
-from triton.runtime.jit import create_function_from_signature  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.kernels import driver  # noqa: E402
 from aotc.kernels.library import attention, products, tiles  # noqa: E402
-
-TARGET = GPUTarget("cuda", 90, 32)
 
 pytestmark = pytest.mark.cpu_only("it has launches on the CPU compile for a GPU")
 
@@ -25,20 +21,7 @@ pytestmark = pytest.mark.cpu_only("it has launches on the CPU compile for a GPU"
 def compiled(monkeypatch):
     """Each launch on the CPU also compiles the kernel for a GPU; gives what was compiled."""
     found = []
-    run = driver.run_on_cpu
-
-    def compiling(kernel, grid, arguments, options):
-        backend = make_backend(TARGET)
-        bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-        bound, kinds, rest = bind(*arguments, **options)
-        settings, signature, constants, attributes = kernel._pack_args(
-            backend, dict(rest), bound, kinds, rest
-        )
-        source = ASTSource(kernel, signature, constants, attributes)
-        found.append(triton.compile(source, target=TARGET, options=settings.__dict__))
-        run(kernel, grid, arguments, options)
-
-    monkeypatch.setattr(driver, "run_on_cpu", compiling)
+    monkeypatch.setattr(driver, "run_on_cpu", compiling_for_a_gpu(found, driver.run_on_cpu))
     for table in (
         tiles.MOST_WHOLE,
         tiles._TABLE,

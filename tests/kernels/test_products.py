@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch")
-triton = pytest.importorskip("triton")
+pytest.importorskip("triton")
 
+from gpu_compilation import compiling_for_a_gpu  # noqa: E402
 from torch.nn import functional  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource, make_backend  # noqa: E402
-from triton.runtime.jit import create_function_from_signature  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.aot.errors import (  # noqa: E402
@@ -157,9 +155,6 @@ def test_logits_are_never_in_memory(monkeypatch):
     assert largest_allocation(fused) <= max(rows * 256, weight.numel()) * 4 <= logits // 16
 
 
-TARGET = GPUTarget("cuda", 90, 32)
-
-
 NIGHTLY = [pytest.param(each, marks=pytest.mark.nightly) for each in (torch.float32, torch.float64)]
 
 
@@ -168,18 +163,7 @@ NIGHTLY = [pytest.param(each, marks=pytest.mark.nightly) for each in (torch.floa
 def test_whole_tiles_compile_for_a_gpu(monkeypatch, dtype):
     """Of what a GPU has since sm_80: shared memory, and units for products of 16-bit floats."""
     found = []
-
-    def compiling(kernel, grid, arguments, options):
-        backend = make_backend(TARGET)
-        bind = create_function_from_signature(kernel.signature, kernel.params, backend)
-        bound, kinds, rest = bind(*arguments, **options)
-        settings, signature, constants, attributes = kernel._pack_args(
-            backend, dict(rest), bound, kinds, rest
-        )
-        source = ASTSource(kernel, signature, constants, attributes)
-        found.append(triton.compile(source, target=TARGET, options=settings.__dict__))
-
-    monkeypatch.setattr(driver, "run_on_cpu", compiling)
+    monkeypatch.setattr(driver, "run_on_cpu", compiling_for_a_gpu(found))
     monkeypatch.setitem(products.TILES, "cpu", products.TILES["cuda"])
     x, weight = torch.zeros(128, 128, dtype=dtype), torch.zeros(128, 128, dtype=dtype)
     kernels.layer_norm_linear_gelu_dropout(x, None, None, weight, seed=1)
