@@ -194,7 +194,7 @@ class Value:
     def __xor__(self, other: Value | Number) -> Value:
         return self._binary("", "xor", other)
 
-    def __lshift__(self, bits: int) -> Value:
+    def __lshift__(self, bits: Value | Number) -> Value:
         return self._binary("", "shl", bits)
 
     def logical_right(self, bits: Value | Number) -> Value:
@@ -214,9 +214,18 @@ class Value:
     def __gt__(self, other: Value | Number) -> Value:
         return self._compare("ogt", "sgt", other)
 
+    def __le__(self, other: Value | Number) -> Value:
+        return self._compare("ole", "sle", other)
+
+    def __ge__(self, other: Value | Number) -> Value:
+        return self._compare("oge", "sge", other)
+
     def equals(self, other: Value | Number) -> Value:
         """Ordered equality."""
         return self._compare("oeq", "eq", other)
+
+    def is_infinite(self) -> Value:
+        return self.abs().equals(float("inf"))
 
     def is_nan(self) -> Value:
         return self.text.emit("i1", f"fcmp uno {self}, {self.name}")
@@ -271,3 +280,17 @@ class Function:
     max_ulp: float  # stated bound; the test holds it on its samples
     note: str = ""
     cold: Callable[[int], tuple[str, ...]] | None = None  # definitions beside it, by lanes
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFunction:
+    """A row of the table of device functions, whose operands and result have elements of their own.
+
+    operands: their elements; build: the result of them; is_apart: it is not inlined, as what it
+    changes must not reach other code; cold: definitions beside it, by lanes.
+    """
+
+    operands: tuple[str, ...]
+    build: Callable[..., Value]
+    is_apart: bool = False
+    cold: Callable[[int], tuple[str, ...]] | None = None
