@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator
 
 from aotc.aot.targets.cpu.math import special
-from aotc.aot.targets.cpu.math.angles import DOUBLES
 from aotc.aot.targets.cpu.math.functions import FUNCTIONS
 from aotc.aot.targets.cpu.math.vector_ir import DeviceFunction, Value, mangled, type_name
 
@@ -337,7 +336,9 @@ def _of_both_types() -> Iterator[tuple[str, DeviceFunction]]:
     for name in ("ldexp", "scalbn"):
         yield name, DeviceFunction(("double", "i32"), special.ldexp)
         yield f"{name}f", DeviceFunction(("float", "i32"), in_f64(special.ldexp))
-    for name, build in {"ilogb": special.ilogb, "llrint": _nearest_even, "llround": _nearest}.items():
+    yield "ilogb", DeviceFunction(("double",), special.ilogb)
+    yield "ilogbf", DeviceFunction(("float",), lambda x: special.ilogb(wide(x)))
+    for name, build in {"llrint": _nearest_even, "llround": _nearest}.items():
         yield name, DeviceFunction(("double",), build)
         yield f"{name}f", DeviceFunction(("float",), build)
     yield "powi", DeviceFunction(("double", "i32"), _power_of_integer("double"))

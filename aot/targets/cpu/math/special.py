@@ -355,7 +355,8 @@ def _gamma_parts(x: Value) -> tuple[Value, Value, Value]:
     n_float, n = F64.nearest(total + rest, 1.0)
     power = F64.power_of_fraction((total - n_float) + rest)
     is_near = x < FROM_STIRLING
-    return is_near.select(near, power), is_near.select(x.like(0.0), n_float), is_near.select(n - n, n)
+    m = is_near.select(near, power)
+    return m, is_near.select(x.like(0.0), n_float), is_near.select(n.like(0), n)
 
 
 def tgamma(x: Value) -> Value:
@@ -514,7 +515,7 @@ def _bessel(x: Value, order: int) -> Value:
 
 
 def _neumann_series(order: int, count: int) -> list[float]:
-    """Coefficients in (x / 2)² of what Y lacks beside its logarithm and pole, over (x / 2)^order."""
+    """Coefficients in (x / 2)², over (x / 2)^order, of Y without its logarithm and its pole."""
     harmonic = [sum(1 / j for j in range(1, k + 1)) for k in range(count + 1)]
     if not order:
         rows = ((-1) ** (k + 1) * harmonic[k] / math.factorial(k) ** 2 for k in range(count))
@@ -542,7 +543,8 @@ def _neumann(x: Value, order: int) -> Value:
     half = small * 0.5
     rest = (half * half).polynomial(_neumann_series(order, 10))
     logarithm = log(small) + ((0.0 if order else EULER) - LN2)
-    small = (logarithm * _bessel_near(small, order)).fma(2 / math.pi, rest * half if order else rest)
+    rest = rest * half if order else rest
+    small = (logarithm * _bessel_near(small, order)).fma(2 / math.pi, rest)
     if order:
         small = small - (2 / math.pi) / x
     middle = _neumann_middle(x.at_least(FROM_NEUMANN_MIDDLE).at_most(BESSEL_SPLIT), order)
