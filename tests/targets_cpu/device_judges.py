@@ -42,9 +42,8 @@ FORMATS = {"fp32": Format(24, -126, 127), "fp64": Format(53, -1022, 1023)}
 @dataclass(frozen=True, slots=True)
 class Judge:
     """exact: of operands as Python numbers, a number of Python or mpmath, given the result's format
-    where `is_rounded`; ulp: bounds for (f32, f64), 0 where the result has to be equal; ranges: where
-    operands are drawn from beside all sizes; integers: those of a second operand that is one;
-    absolute: enough beyond |x| = 8.
+    where `is_rounded`; ulp: bounds for (f32, f64), 0 where the result has to be equal; ranges:
+    where operands are drawn from beside all sizes; integers: those of an operand beside a float.
     """
 
     exact: Callable[..., Any]
@@ -52,7 +51,6 @@ class Judge:
     ranges: tuple[Range, ...] = ()
     integers: tuple[int, int] = (-(2**31), 2**31 - 1)
     is_rounded: bool = False
-    absolute: float = 0.0
 
 
 # -- rounding of exact numbers ---------------------------------------------------------------------
@@ -217,8 +215,7 @@ def _next_after(form: Format, x: float, y: float) -> float:
     if math.isinf(x):
         return math.copysign(float(form.largest), x)
     step = Fraction(1, 2**1200) * (1 if y > x else -1)
-    found = rounded(Fraction(x) + step, form, direction)
-    return found
+    return rounded(Fraction(x) + step, form, direction)
 
 
 def _logb(x: float) -> float:
@@ -449,6 +446,20 @@ def _neumann(order: int) -> Callable[..., Any]:
     return lambda x: NAN if x < 0 else found(x)
 
 
+def _of_order(function: Callable[..., Any]) -> Callable[..., Any]:
+    def exact(n: int, x: float) -> Any:
+        is_second = function is mpmath.bessely
+        if x != x or n < 0 or (is_second and x < 0):
+            return NAN
+        if is_second and x == 0:
+            return -INF
+        if abs(x) > 1e30:
+            return mpf(0)
+        return function(n, mpf(x))
+
+    return exact
+
+
 def _modified(order: int) -> Callable[..., Any]:
     def exact(x: mpf) -> Any:
         if abs(x) > 800:
@@ -512,7 +523,9 @@ ROWS: Mapping[str, tuple[Callable[..., Any], float, float, tuple[Range, ...]]] =
     "normcdfinv": (
         real(lambda x: -mpmath.sqrt(2) * _erfcinv(2 * x)), 5, 8, ((0.0, 1.0), (0.0, 1e-3)),
     ),
-    "lgamma": (real(_lgamma, low=INF), 6, 4, ((0.0, 4.0), (0.0, 40.0), (-2.2, 0.0), (-40.0, -11.0))),
+    "lgamma": (
+        real(_lgamma, low=INF), 6, 4, ((0.0, 4.0), (0.0, 40.0), (-2.2, 0.0), (-40.0, -11.0)),
+    ),
     "tgamma": (real(_tgamma, low=NAN, **POLE), 5, 10, ((0.0, 4.0), (-4.0, 34.0), (-36.0, 0.0))),
     "cyl_bessel_i0": (real(_modified(0)), 6, 6, (NEAR, EXPONENTS)),
     "cyl_bessel_i1": (real(_modified(1)), 6, 6, (NEAR, EXPONENTS)),
@@ -520,6 +533,9 @@ ROWS: Mapping[str, tuple[Callable[..., Any], float, float, tuple[Range, ...]]] =
     "j1": (real(_bessel(mpmath.besselj, 1), low=0.0, high=0.0), 9, 7, ((-8.0, 8.0), WIDE)),
     "y0": (real(_neumann(0), zero=-INF, high=0.0), 9, 7, ((0.0, 8.0), WIDE)),
     "y1": (real(_neumann(1), zero=-INF, high=0.0), 9, 7, ((0.0, 8.0), WIDE)),
+    # The bound of their documents for orders up to 20.
+    "jn": (_of_order(mpmath.besselj), 52, 52, (NEAR, WIDE)),
+    "yn": (_of_order(mpmath.bessely), 52, 52, ((0.0, 8.0), WIDE)),
     "pow": (_power, 4, 2, ((0.1, 9.0), NEAR)),
     "powi": (lambda x, n: _power(x, float(n)), 4, 2, (NEAR,)),
     "fdim": (real(lambda x, y: x - y if x > y else mpf(0)), 0.5, 0.5, (NEAR,)),
@@ -532,7 +548,7 @@ ROWS: Mapping[str, tuple[Callable[..., Any], float, float, tuple[Range, ...]]] =
     "frsqrt_rn": (real(lambda x: 1 / mpmath.sqrt(x), high=0.0, **POLE), 0.51, 0, (POSITIVE,)),
     "fma": (_arithmetic("fma", "rn").exact, 0, 0, (NEAR,)),
 }  # fmt: skip
-BESSEL = ("j0", "j1", "y0", "y1")
+BESSEL = ("j0", "j1", "y0", "y1", "jn", "yn")
 ABSOLUTE = {"fp32": 2.2e-6, "fp64": 5e-12}
 
 

@@ -341,6 +341,9 @@ def _of_both_types() -> Iterator[tuple[str, DeviceFunction]]:
     for name, build in {"llrint": _nearest_even, "llround": _nearest}.items():
         yield name, DeviceFunction(("double",), build)
         yield f"{name}f", DeviceFunction(("float",), build)
+    for name, build in {"jn": special.jn, "yn": special.yn}.items():
+        yield name, DeviceFunction(("i32", "double"), build, cold=special.waves)
+        yield f"{name}f", DeviceFunction(("i32", "float"), in_f64(build), cold=special.waves)
     yield "powi", DeviceFunction(("double", "i32"), _power_of_integer("double"))
     yield "powif", DeviceFunction(("float", "i32"), _power_of_integer("float"))
     yield "nextafter", DeviceFunction(("double", "double"), _next_after)

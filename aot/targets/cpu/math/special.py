@@ -570,6 +570,73 @@ def y1(x: Value) -> Value:
     return _neumann(x, 1)
 
 
+def _upwards(n: Value, x: Value, first: Value, second: Value) -> Value:
+    """The function of order n by f(k + 1) = 2 k / x · f(k) − f(k − 1), from orders 0 and 1 up."""
+
+    def step(before: Value, now: Value, k: Value) -> tuple[list[Value], Value]:
+        # An infinite one stays what it is.
+        goes_on = (k < n) & (now.abs() < math.inf)
+        following = (k.cast("sitofp", "double") * 2.0 / x).fma(now, -before)
+        k = goes_on.select(k + 1, k)
+        before, now = goes_on.select(now, before), goes_on.select(following, now)
+        return [before, now, k], (k < n) & (now.abs() < math.inf)
+
+    _, found, _ = x.text.repeated([first, second, n.like(0) + 1], step)
+    return n.equals(0).select(first, found)
+
+
+def _downwards(n: Value, x: Value, is_asked: Value) -> Value:
+    """J of order n > x by the same recurrence from an order so far above n that it is nothing
+    there, divided by J₀ + 2 J₂ + 2 J₄ + … = 1 (J. C. P. Miller, 1952).
+    """
+    n = is_asked.select(n, n.like(0))
+    size = n.cast("sitofp", "double")
+    above = ((size * 160.0).sqrt().cast("fptosi", "i32") + n) >> 1
+    last = is_asked.select(above << 1, n.like(0))
+    inverse = 2.0 / x
+
+    def step(
+        after: Value, now: Value, total: Value, found: Value, k: Value
+    ) -> tuple[list[Value], Value]:
+        goes_on = k > 0
+        before = (k.cast("sitofp", "double") * inverse).fma(now, -after)
+        found = k.equals(n).select(now, found)
+        is_even = (k & 1).equals(1)  # before is of order k − 1
+        total = (goes_on & is_even).select(total + before, total)
+        after, now = goes_on.select(now, after), goes_on.select(before, now)
+        k = goes_on.select(k - 1, k)
+        scale = (now.abs() > 1e100).select(now.like(1e-200), 1.0)
+        after, now, total, found = (value * scale for value in (after, now, total, found))
+        return [after, now, total, found, k], k > 0
+
+    nothing = x * 0.0
+    start = [nothing, nothing + 1.0, nothing, nothing, last]
+    _, zero, total, found, _ = x.text.repeated(start, step)
+    return found / (total + total - zero)
+
+
+def jn(n: Value, x: Value) -> Value:
+    """J of order n ≥ 0: upwards where n ≤ |x|, downwards elsewhere."""
+    size = x.abs()
+    first, second = _bessel(size, 0), _bessel(size, 1)
+    is_above = (n.cast("sitofp", "double") > size) & (n > 1)
+    finite = (size < math.inf).select(size, 1.0)
+    up = _upwards(is_above.select(n.like(1), n), finite.at_least(1e-300), first, second)
+    is_tiny = size < 1e-160
+    down = _downwards(n, is_tiny.select(size.like(1.0), finite), is_above & (is_tiny ^ 1))
+    down = is_tiny.select(size.like(0.0), down)
+    result = (is_above & (n > 1)).select(down, up)
+    is_odd = (x < 0.0) & (n & 1).equals(1)
+    result = is_odd.select(-result, result)
+    return ((n < 0) | x.is_nan()).select(x.like(math.nan), result)
+
+
+def yn(n: Value, x: Value) -> Value:
+    """Y of order n ≥ 0, upwards."""
+    result = _upwards(n, x, _neumann(x, 0), _neumann(x, 1))
+    return ((n < 0) | x.is_nan()).select(x.like(math.nan), result)
+
+
 def waves(lanes: int) -> tuple[str, ...]:
     """What `j0` and the like call of large angles."""
     return tuple(dict.fromkeys((*DOUBLES.cold("sin")(lanes), *DOUBLES.cold("cos")(lanes))))

@@ -125,6 +125,31 @@ class Text:
         ways = f"[ {usual.name}, %{before} ], [ {found.name}, %{last} ]"
         return self.emit(usual.element, f"phi {usual.type} {ways}")
 
+    def repeated(
+        self,
+        start: Sequence[Value],
+        step: Callable[..., tuple[Sequence[Value], Value]],
+    ) -> list[Value]:
+        """What `step` makes of `start`, and of its own first result again as long as a lane of
+        its second one holds; at least once.
+        """
+        before, number = self.block, len(self.lines)
+        again, after = f"again{number}", f"after{number}"
+        self.lines += [f"  br label %{again}", f"{again}:"]
+        self.block = again
+        carried, places = [], []
+        for value in start:
+            carried.append(self.emit(value.element, ""))
+            places.append(len(self.lines) - 1)
+        found, goes_on = step(*carried)
+        for value, made, place in zip(start, found, places, strict=True):
+            ways = f"[ {value.name}, %{before} ], [ {made.name}, %{self.block} ]"
+            self.lines[place] += f"phi {value.type} {ways}"
+        anywhere = self._anywhere(goes_on)
+        self.lines += [f"  br i1 {anywhere}, label %{again}, label %{after}", f"{after}:"]
+        self.block = after
+        return list(found)
+
     def _anywhere(self, condition: Value) -> str:
         """The name of an i1: whether a lane of the condition holds."""
         if self.lanes == 1:
