@@ -1,7 +1,7 @@
 """What the functions of Triton's libdevice should give, by their names there.
 
-Numbers with a fraction are judged in mpmath's many digits, against the bounds in ulp that the CUDA
-Math API Reference documents; integers, bits and directed roundings exactly.
+Numbers with a fraction are judged in mpmath's many digits, against the bounds in ulp of the tables
+in the CUDA C++ Programming Guide; integers, bits and directed roundings exactly.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ from aotc.aot.targets.cpu.math.functions import (
     DOUBLE_ERFC_CENTRE,
     DOUBLE_ERFC_LIMIT,
     FUNCTIONS,
-    _product,
-    _sum,
+    log2_parts,
+    product_parts,
+    sum_parts,
     trunc,
 )
 from aotc.aot.targets.cpu.math.vector_ir import Value
@@ -47,45 +48,14 @@ def exp10(x: Value) -> Value:
     # The high part has so few bits that its product with n is exact.
     high = 0.30102999566406652
     r = n_float.fma(-(LOG10_2 - high + LOG10_2_REST), n_float.fma(-high, x))
-    product, lost = _product(r, LN10)
+    product, lost = product_parts(r, LN10)
     return F64.scaled(F64.power(product + r.fma(LN10_REST, lost)), n_float, n)
 
 
-def _log2_exactly(x: Value) -> tuple[Value, Value]:
-    """log2 x of a positive finite x as a sum of two: the error is below 2⁻⁶⁶ of it.
-
-    2 s + ⅔ s³ + … of s = f / (f + 2), both first terms in two parts.
-    """
-    f, n = F64.split_any(x)
-    divisor = f + 2.0
-    s = f / divisor
-    rest = (s.fma(-divisor, f) - s * (f - (divisor - 2.0))) / divisor
-    z, z_rest = _product(s, s)
-    z_rest = (s + s).fma(rest, z_rest)
-    cube, cube_rest = _product(z, s)
-    cube_rest = z.fma(rest, s.fma(z_rest, cube_rest))
-    third, third_rest = 0.6666666666666666, 3.700743415417188e-17
-    term, term_rest = _product(cube, third)
-    tail = z.polynomial([2.0 / (2 * k + 5) for k in range(14)])
-    term_rest = (cube * z).fma(tail, cube_rest.fma(third, cube.fma(third_rest, term_rest)))
-    high, low = _sum(s + s, term)
-    low = low + (term_rest + (rest + rest))
-    high, low = _sum(high, low)
-    product, lost = _product(high, LOG2_E)
-    total, rounded = _sum(n, product)
-    # n may be 0 or smaller than the product: then its rounding is found the other way round.
-    rounded = (n.abs() < product.abs()).select(n - (total - product), rounded)
-    return total, rounded + high.fma(LOG2_E_REST, low.fma(LOG2_E, lost))
-
-
 def log10(x: Value) -> Value:
-    high, low = _log2_exactly(x)
-    product, lost = _product(high, LOG10_2)
+    high, low = log2_parts(x)
+    product, lost = product_parts(high, LOG10_2)
     return log_limits(x, product + high.fma(LOG10_2_REST, low.fma(LOG10_2, lost)))
-
-
-def pow_of(x: Value, y: Value) -> Value:
-    return FUNCTIONS["double"]["pow"].build(x, y)
 
 
 def asinh(x: Value) -> Value:
@@ -123,7 +93,7 @@ def _cbrt_parts(x: Value) -> tuple[Value, Value, Value, Value]:
     small = size < 1e-290
     size = small.select(size * 2.0**300, size)
     y = F64.exp2(F64.log2(size) * (1 / 3))
-    square, lost = _product(y, y)
+    square, lost = product_parts(y, y)
     rest = (square.fma(y, -size) + lost * y) / (square * 3.0)
     usual = (size > 0.0) & (size < math.inf)
     return y, rest, small.select(y.like(2.0**-100), 1.0), usual
@@ -154,7 +124,7 @@ def _norm_parts(values: tuple[Value, ...]) -> tuple[Value, Value, Value]:
     total, rest = sizes[0].like(0.0), sizes[0].like(0.0)
     for size in sizes:
         scaled = size * scale
-        square, lost = _product(scaled, scaled)
+        square, lost = product_parts(scaled, scaled)
         added = total + square
         part = added - total
         rest = rest + (lost + ((square - part) + (total - (added - part))))
@@ -195,7 +165,7 @@ def _half_turns(x: Value) -> tuple[Value, Value, Value, Value]:
     turned = x - trunc(x * 0.5) * 2.0
     n_float, n = F64.nearest(turned, 2.0)
     r = n_float.fma(-0.5, turned)
-    angle, lost = _product(r, math.pi)
+    angle, lost = product_parts(r, math.pi)
     lost = r.fma(PI_REST, lost)
     sine, cosine = DOUBLES.near(angle)
     return cosine.fma(lost, sine), lost.fma(-sine, cosine), n, r
@@ -226,7 +196,7 @@ def _level(x: Value) -> Value:
 
 def _exp_of_square(x: Value, sign: float, low: Value | None = None, shift: int = 0) -> Value:
     """e^(sign · (x + low)²) · 2^shift, with what the square loses; |x| ≤ 27.3."""
-    square, lost = _product(x, x)
+    square, lost = product_parts(x, x)
     if low is not None:
         lost = (x + x).fma(low, lost)
     r, n_float, n = F64.reduce_exponent(square * sign)
@@ -250,7 +220,7 @@ def erfcx(x: Value) -> Value:
 def normcdf(x: Value) -> Value:
     """½ erfc(−x / √2), the quotient in two parts."""
     size = x.abs().at_most(38.6)
-    a, low = _product(size, HALF_ROOT)
+    a, low = product_parts(size, HALF_ROOT)
     low = size.fma(HALF_ROOT_REST, low)
     tail = _level(a.at_least(0.5).at_most(DOUBLE_ERFC_LIMIT))
     tail = _exp_of_square(a, -1.0, low) * tail * 0.5
@@ -344,13 +314,13 @@ def _gamma_parts(x: Value) -> tuple[Value, Value, Value]:
     near = small.select(near / x, near)
     # The exponent of Stirling's formula in two parts: it multiplies its error.
     large = x.at_least(FROM_STIRLING).at_most(LARGEST_GAMMA)
-    high, low = _log2_exactly(large)
+    high, low = log2_parts(large)
     factor = large - 0.5
-    exponent, lost = _product(factor, high)
+    exponent, lost = product_parts(factor, high)
     lost = factor.fma(low, lost)
-    less, less_lost = _product(large, LOG2_E)
+    less, less_lost = product_parts(large, LOG2_E)
     less_lost = large.fma(LOG2_E_REST, less_lost)
-    total, rest = _sum(exponent, -less)
+    total, rest = sum_parts(exponent, -less)
     rest = rest + (lost - less_lost) + (_stirling_rest(large) + HALF_LOG_TWO_PI) * LOG2_E
     n_float, n = F64.nearest(total + rest, 1.0)
     power = F64.power_of_fraction((total - n_float) + rest)
