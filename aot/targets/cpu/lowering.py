@@ -308,6 +308,7 @@ class Lowering:
         common = f"i32 %x, i32 %y, i32 %z, ptr %grid, ptr noalias %scratch{more}"
         passed = f"i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch{more}"
         body = "\n".join(writer.scopes[0].lines)
+        is_hinted = any("!llvm.loop" in text for text in (body, *self.routines))
         constants = [
             f"{name} = internal constant {text}" for text, name in self.kernel.constants.items()
         ]
@@ -321,6 +322,7 @@ class Lowering:
             f"  call void @kernel({', '.join([*given, passed])})", "  ret void", "}",
             math.module(writer.functions),
             f"attributes #0 = {{ {_ATTRIBUTES}{self.kernel.isa.attributes} }}",
+            *([control.LOOP_METADATA] if is_hinted else []),
             "",
         ])  # fmt: skip
 
