@@ -162,9 +162,9 @@ def rnorm(*values: Value) -> Value:
 
 def _half_turns(x: Value) -> tuple[Value, Value, Value, Value]:
     """(sin, cos of the rest, quadrant, rest) of π x."""
-    turned = x - trunc(x * 0.5) * 2.0
-    n_float, n = F64.nearest(turned, 2.0)
-    r = n_float.fma(-0.5, turned)
+    reduced = x - trunc(x * 0.5) * 2.0
+    n_float, n = F64.nearest(reduced, 2.0)
+    r = n_float.fma(-0.5, reduced)
     angle, lost = product_parts(r, math.pi)
     lost = r.fma(PI_REST, lost)
     sine, cosine = DOUBLES.near(angle)
