@@ -1,4 +1,4 @@
-"""Every function of Triton's libdevice, for all its types: right numbers, or an error that names it.
+"""Every function of Triton's libdevice, for all its types: right numbers or an error naming it.
 
 The list is the module's own, so that a function that a later Triton adds is a failing test.
 """

@@ -254,17 +254,16 @@ def _erfcinv_tail(q: Value) -> Value:
     return y + ratio * level * HALF_ROOT_PI
 
 
-def _inside(result: Value, q: Value, low: float, high: float) -> Value:
-    """±∞ at the ends of (low, high), NaN beyond; q is the distance from an end."""
-    del high
-    result = q.equals(low).select(result.like(math.inf), result)
-    return (q >= low).select(result, result.like(math.nan))
+def _inside(result: Value, q: Value) -> Value:
+    """∞ where q, the distance from an end of the range, is 0, NaN beyond that end."""
+    result = q.equals(0.0).select(result.like(math.inf), result)
+    return (q >= 0.0).select(result, result.like(math.nan))
 
 
 def erfinv(x: Value) -> Value:
     size = x.abs()
     q = 1.0 - size
-    tail = _inside(_erfcinv_tail(q.at_most(0.5)), q, 0.0, 1.0)
+    tail = _inside(_erfcinv_tail(q.at_most(0.5)), q)
     near = _erfinv_near(x.at_most(0.5).at_least(-0.5))
     return (size < 0.5).select(near, tail.copysign(x))
 
@@ -272,7 +271,7 @@ def erfinv(x: Value) -> Value:
 def erfcinv(x: Value) -> Value:
     other = 2.0 - x
     q = (x > 1.0).select(other, x)
-    tail = _inside(_erfcinv_tail(q.at_most(0.5)), q, 0.0, 1.0)
+    tail = _inside(_erfcinv_tail(q.at_most(0.5)), q)
     tail = (x > 1.0).select(-tail, tail)
     near = _erfinv_near((1.0 - x).at_most(0.5).at_least(-0.5))
     return (q > 0.5).select(near, tail)
