@@ -79,6 +79,19 @@ class OutOfBounds(AotcError, RuntimeError):
     hint = "give the access a `mask`, or the kernel the size of the tensor"
 
 
+class DataRace(AotcError, RuntimeError):
+    """Two programs of a kernel under `debug="races"` access one place, and one of them writes
+    there; exit 3."""
+
+    code = "kernel-data-race"
+    exit_code = 3
+    template = (
+        "kernel `{kernel}`: program {program} {access} {nbytes} bytes at {where} at {line}, which"
+        " program {other} {other_access} at {other_line}; {count} such accesses"
+    )
+    hint = "let one program write each place, or use an atomic operation"
+
+
 class KernelDtypeUnsupported(AotcError, NotImplementedError):
     """A function of `aotc.kernels` does not take tensors of this element type; exit 3."""
 

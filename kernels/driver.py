@@ -48,6 +48,8 @@ _FRONT_END_CAPABILITY = 90
 
 MEMORY = "memory"
 """`debug="memory"`: assertions, and each access is checked against the tensors of the call."""
+RACES = "races"
+"""`debug="races"`: as `MEMORY`, and what each program accesses against what the others do."""
 VECTOR_REGISTERS = {"x86-64-v3": 16, "x86-64-v4": 32, "x86-64-amx": 32}
 """What a kernel has of each instruction set: `compiled.n_regs`."""
 _ALL_FP8 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
@@ -85,7 +87,7 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         made: list[bytes] = []
 
         def generate(module: Any, metadata: dict[str, Any]) -> str:
-            library, texts = self._compiled(module, metadata, options.debug == MEMORY)
+            library, texts = self._compiled(module, metadata, options.debug)
             made.append(library)
             metadata["assembly"] = texts["s"]
             return texts["ll"]
@@ -96,13 +98,13 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         stages["so"] = lambda *_: made.pop()
 
     def _compiled(
-        self, module: Any, metadata: dict[str, Any], checks_memory: bool
+        self, module: Any, metadata: dict[str, Any], debug: bool | str
     ) -> tuple[bytes, dict[str, str]]:
         text = toolchain.generic_form(module, metadata["name"], is_located=True)
         request = Request(
             metadata["name"],
             f"{compile_library.__module__}:{compile_library.__name__}",
-            (text, _isa(), False, True, checks_memory),
+            (text, _isa(), False, True, debug in (MEMORY, RACES), debug == RACES),
         )
         with _COMPILING:
             (outcome,) = _workers().map([request])

@@ -1,5 +1,5 @@
 """What a launched kernel reports: lines that it prints, assertions that failed, accesses beyond a
-tensor.
+tensor, races between programs.
 
 The layout of the buffer is that of `aotc.aot.targets.cpu.reports`.
 """
@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aotc.aot.errors import KernelAsserted, OutOfBounds
+from aotc.aot.errors import DataRace, KernelAsserted, OutOfBounds
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
-from aotc.aot.targets.cpu.reports import HEADER_BYTES, REPORT_BYTES, SPAN_BYTES
+from aotc.aot.targets.cpu.reports import (
+    HEADER_BYTES,
+    HISTORY_BYTES,
+    REPORT_BYTES,
+    SITE_BITS,
+    SPAN_BYTES,
+    X_BITS,
+    Y_BITS,
+)
 from aotc.kernels.arguments import Packer, span
 from aotc.runtime.drivers.memory import Memory
 
 MOST_REPORTS = 1 << 17
 """Of one launch; more are counted and left out."""
+MOST_FOLLOWED_BYTES = 1 << 28
+"""Of a tensor whose accesses are compared: their history takes 24 times as much."""
 _HEADER = struct.Struct("<3q")
-_SPAN = struct.Struct("<2Q")
+_SPAN = struct.Struct("<3Q")
 _REPORT = struct.Struct("<4i2q")
 
 
@@ -49,7 +60,9 @@ class Reports:
         self.sites = sites
         self.packer = packer
         self.checks_memory = any(site["kind"] == "access" for site in sites)
+        self.checks_races = any(site["kind"] == "race" for site in sites)
         self.spans: list[tuple[int, int]] = []
+        self.histories: list[mmap.mmap] = []
         self.first = HEADER_BYTES + SPAN_BYTES * len(packer.slots)
         self.memory = Memory(self.first + REPORT_BYTES * MOST_REPORTS)
         block = (ctypes.c_char * self.memory.nbytes).from_address(self.memory.address)
@@ -60,17 +73,44 @@ class Reports:
         _HEADER.pack_into(self.view, 0, 0, MOST_REPORTS, self.first)
         if self.checks_memory:
             self.spans = [span(x) for x in self.packer.tensors(arguments)]
+            kept = self._history() if self.checks_races else [0] * len(self.spans)
             for place, found in enumerate(self.spans):
-                _SPAN.pack_into(self.view, HEADER_BYTES + SPAN_BYTES * place, *found)
+                row = (*found, kept[place])
+                _SPAN.pack_into(self.view, HEADER_BYTES + SPAN_BYTES * place, *row)
         return self.memory.address.to_bytes(8, "little")
 
+    def _history(self) -> list[int]:
+        """Where the history of each argument's tensor begins, or 0; tensors that share memory
+        share it."""
+        found = [0] * len(self.spans)
+        known = [x for x in range(len(found)) if 0 < self.spans[x][1] < MOST_FOLLOWED_BYTES]
+        groups: list[list[int]] = []
+        end = 0
+        for place in sorted(known, key=lambda x: self.spans[x]):
+            start, nbytes = self.spans[place]
+            if not groups or start >= end:
+                groups.append([])
+            groups[-1].append(place)
+            end = max(end, start + nbytes) if len(groups[-1]) > 1 else start + nbytes
+        self.histories = []
+        for group in groups:
+            start = self.spans[group[0]][0]
+            nbytes = max(sum(self.spans[place]) for place in group) - start
+            self.histories.append(mmap.mmap(-1, nbytes * HISTORY_BYTES))
+            block = ctypes.c_char.from_buffer(self.histories[-1])
+            for place in group:
+                skip = (self.spans[place][0] - start) * HISTORY_BYTES
+                found[place] = ctypes.addressof(block) + skip
+        return found
+
     def end(self) -> None:
-        """Prints what the kernel printed; raises KernelAsserted for a failed assertion and
-        OutOfBounds for an access beyond its tensor, the first of each."""
+        """Prints what the kernel printed; raises KernelAsserted for a failed assertion, OutOfBounds
+        for an access beyond its tensor and DataRace for two of one place, the first of each."""
+        self.histories = []
         count, *_ = _HEADER.unpack_from(self.view, 0)
         if not count:
             return
-        failed: dict[str, list[Report]] = {"assert": [], "access": []}
+        failed: dict[str, list[Report]] = {"assert": [], "access": [], "race": []}
         lines: list[str] = []
         for report in self._reports(min(count, MOST_REPORTS)):
             kind = self.sites[report.site]["kind"]
@@ -84,6 +124,8 @@ class Reports:
         sys.stdout.flush()
         if failed["access"]:
             raise self._access(failed["access"])
+        if failed["race"]:
+            raise self._race(failed["race"])
         if failed["assert"]:
             raise self._assertion(failed["assert"])
 
@@ -108,6 +150,33 @@ class Reports:
             where=where,
             line=site["line"] or "an unknown line",
             program=first.program,
+            count=len(found),
+        )
+
+    def _race(self, found: Sequence[Report]) -> DataRace:
+        first = min(found, key=lambda x: (x.z, x.y, x.x, x.site))
+        site, address = self.sites[first.site], first.place & (1 << 64) - 1
+        start, name = next(
+            (start, row.name)
+            for (start, nbytes), row in zip(self.spans, self.packer.slots, strict=True)
+            if start <= address < start + nbytes
+        )
+        other = first.value & (1 << 64) - 1
+        parts = []
+        for bits in (2, SITE_BITS, X_BITS, Y_BITS):
+            parts.append(other & (1 << bits) - 1)
+            other >>= bits
+        _, number, x, y = parts
+        return DataRace(
+            kernel=self.kernel,
+            program=first.program,
+            access=site["access"],
+            nbytes=site["nbytes"],
+            where=f"byte {address - start} of `{name}`",
+            line=site["line"] or "an unknown line",
+            other=(x, y, other),
+            other_access=self.sites[number]["access"],
+            other_line=self.sites[number]["line"] or "an unknown line",
             count=len(found),
         )
 

@@ -14,6 +14,7 @@ lowest whose error, by the row's weight, is below a tenth of f64's.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import textwrap
@@ -111,8 +112,84 @@ def _places(low: float, high: float, centre: float) -> tuple[float, float]:
     return (low - centre) / (low + centre), (high - centre) / (high + centre)
 
 
+def _log_gamma(t: mpmath.mpf) -> mpmath.mpf:
+    """log Γ(2 + t) without its zeros at 0 and -1."""
+    return mpmath.loggamma(2 + t) / (t * (1 + t))
+
+
+def _modified_bessel(order: int) -> Function:
+    """e^(−x) √x I(x) at t = 16 / x − 1."""
+
+    def target(t: mpmath.mpf) -> mpmath.mpf:
+        x = 16 / (1 + t)
+        return mpmath.besseli(order, x) * mpmath.exp(-x) * mpmath.sqrt(x)
+
+    return target
+
+
+@functools.cache
+def _zeros(function: Function, order: int, first: int, count: int) -> list[mpmath.mpf]:
+    """Zeros of a Bessel function, by mpmath's function that finds them one by one."""
+    return [function(order, first + place) for place in range(count)]
+
+
+def _bessel_near(order: int) -> Function:
+    """J(x) / x^order without its zeros, and the one beyond, at t = x² / 32 − 1."""
+
+    def target(t: mpmath.mpf) -> mpmath.mpf:
+        square = 32 * (1 + t)
+        x = mpmath.sqrt(square)
+        zeros = _zeros(mpmath.besseljzero, order, 1, 3)
+        return mpmath.besselj(order, x) / x**order / mpmath.fprod(square - z**2 for z in zeros)
+
+    return target
+
+
+def _neumann_low(order: int) -> Function:
+    """x^order Y(x) without its first zero at t of x = e^(0.2054 + 0.7502 t), 0.58 to 2.6."""
+
+    def target(t: mpmath.mpf) -> mpmath.mpf:
+        x = mpmath.exp(mpmath.mpf("0.2054") + mpmath.mpf("0.7502") * t)
+        (zero,) = _zeros(mpmath.besselyzero, order, 1, 1)
+        return mpmath.bessely(order, x) * x**order / (x - zero)
+
+    return target
+
+
+def _neumann_high(order: int) -> Function:
+    """Y(x) without its zeros, and those beside the ends, at t = (x − 5.3) / 2.7."""
+
+    def target(t: mpmath.mpf) -> mpmath.mpf:
+        x = mpmath.mpf("5.3") + mpmath.mpf("2.7") * t
+        zeros = _zeros(mpmath.besselyzero, order, 1, 4 - order)
+        return mpmath.bessely(order, x) / mpmath.fprod(x - z for z in zeros)
+
+    return target
+
+
+def _asymptotic(order: int, is_q: bool) -> Function:
+    """P, or Q x / 8, of Hankel's asymptotic form at t = 128 / x² − 1."""
+
+    def target(t: mpmath.mpf) -> mpmath.mpf:
+        x = mpmath.sqrt(128 / (1 + t))
+        angle = x - (2 * order + 1) * mpmath.pi / 4
+        j, y = mpmath.besselj(order, x), mpmath.bessely(order, x)
+        cosine, sine = mpmath.cos(angle), mpmath.sin(angle)
+        wave = (y * cosine - j * sine) * x / 8 if is_q else j * cosine + y * sine
+        return wave * mpmath.sqrt(mpmath.pi * x / 2)
+
+    return target
+
+
+def _relative(name: str, comment: str, target: Function, ends: tuple[float, float]) -> Fit:
+    """A row for f64 whose relative error is least."""
+    cached = functools.cache(target)
+    return Fit(name, comment, cached, lambda t: 1 / cached(t), ends, has_double=True)
+
+
 HALF_LN2 = -0.3466, 0.3466
 HALF = -0.5, 0.5
+WHOLE = -1.0, 1.0
 SQRT = math.sqrt(0.5) - 1, math.sqrt(2) - 1
 QUARTER = 0.0, (math.pi / 4) ** 2
 TAN = 0.0, 0.1716
@@ -232,6 +309,54 @@ FITS = (
         (7, 0),
         is_rounded=False,
     ),
+    _relative("GAMMA", "Γ(1.5 + t), |t| ≤ 1/2", lambda t: mpmath.gamma(1.5 + t), HALF),
+    _relative("LGAMMA", "log Γ(2 + t) = t (1 + t) P(t), |t| ≤ 1", _log_gamma, WHOLE),
+    *(
+        _relative(
+            f"BESSEL_I{order}",
+            f"I{order}(x) = e^x / √x P(16 / x − 1), x ≥ 8",
+            _modified_bessel(order),
+            WHOLE,
+        )
+        for order in (0, 1)
+    ),
+    *(
+        _relative(
+            f"BESSEL_J{order}",
+            f"J{order}(x) = x^{order} (x² − z₁²) … P(x² / 32 − 1), x ≤ 8",
+            _bessel_near(order),
+            WHOLE,
+        )
+        for order in (0, 1)
+    ),
+    *(
+        _relative(
+            f"BESSEL_Y{order}",
+            f"Y{order}(x) = x^−{order} (x − z₁) P(t), x = e^(0.2054 + 0.7502 t), 0.58 ≤ x ≤ 2.6",
+            _neumann_low(order),
+            WHOLE,
+        )
+        for order in (0, 1)
+    ),
+    *(
+        _relative(
+            f"BESSEL_Y{order}_HIGH",
+            f"Y{order}(x) = (x − z₁) … P((x − 5.3) / 2.7), 2.6 ≤ x ≤ 8",
+            _neumann_high(order),
+            WHOLE,
+        )
+        for order in (0, 1)
+    ),
+    *(
+        _relative(
+            f"BESSEL_{'Q' if is_q else 'P'}{order}",
+            f"{'Q x / 8' if is_q else 'P'} of order {order} at 128 / x² − 1, x ≥ 8",
+            _asymptotic(order, is_q),
+            WHOLE,
+        )
+        for order in (0, 1)
+        for is_q in (False, True)
+    ),
 )
 
 
@@ -294,12 +419,12 @@ def _lawson(
 
 def solve_double(fit: Fit) -> tuple[list[float], float]:
     """(coefficients from the lowest power up, largest weighted error) of one row."""
-    for degree in range(3, 30):
+    for degree in range(3, 36):
         found = _interpolated(fit, degree)
         error = _largest_error(fit, found)
         if error <= LARGEST_DOUBLE_ERROR:
             return [float(value) for value in found], float(error)
-    raise ValueError(f"{fit.name}: no polynomial of degree 29 or less is good enough")
+    raise ValueError(f"{fit.name}: no polynomial of degree 35 or less is good enough")
 
 
 def _interpolated(fit: Fit, degree: int) -> list[mpmath.mpf]:

@@ -314,3 +314,29 @@ def test_the_flags_of_a_descriptor_are_those_of_its_parameters() -> None:
     described = {"x": "tensordesc<fp32[8, 8]>", "out": "*fp32", "row": "i32", "column": "i32"}
     parameters = re.findall(r"%[\w.]+: (?:!tt.ptr<)?[a-z]", head)
     assert len(packer(described, {}).slots) == len(parameters)
+
+
+@triton.jit
+def hinted_kernel(out, n, IS_DISABLED: tl.constexpr, IS_WHILE: tl.constexpr):
+    total = 0
+    if IS_WHILE:
+        i = 0
+        while tl.condition(i < n, disable_licm=IS_DISABLED):
+            i += 1
+            total += i
+            tl.store(out, total)
+    else:
+        for i in tl.range(0, n, disable_licm=IS_DISABLED):
+            total += i + 1
+            tl.store(out, total)
+
+
+@pytest.mark.parametrize("is_while", [False, True])
+@pytest.mark.parametrize("is_disabled", [False, True])
+def test_loops_whose_invariants_stay_inside_say_so_to_llvm(
+    is_disabled: bool, is_while: bool
+) -> None:
+    out = torch.zeros(1, dtype=torch.int32)
+    compiled = hinted_kernel[(1,)](out, 10, IS_DISABLED=is_disabled, IS_WHILE=is_while)
+    assert out.item() == 55
+    assert ("llvm.licm.disable" in compiled.asm["llir"]) is is_disabled

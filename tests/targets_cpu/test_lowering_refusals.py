@@ -62,10 +62,10 @@ REFUSED = {
     "assertion": ('"tt.assert"(%arg1) <{message = "x > 0"}> : (i32) -> ()', "`x > 0`) in a bundle"),
     "device function": (
         stored(
-            '%y = "tt.extern_elementwise"(%x) <{symbol = "__nv_j0f"}>'
+            '%y = "tt.extern_elementwise"(%x) <{symbol = "__nv_unheard_of"}>'
             " : (tensor<8xf32>) -> tensor<8xf32>"
         ),
-        "`__nv_j0f`",
+        "`__nv_unheard_of`",
     ),
     "atomic operation": (
         '%0 = "tt.atomic_rmw"(%arg0, %arg1) <{atomic_rmw_op = 99 : i32}>'

@@ -70,6 +70,7 @@ def compile_library(
     no_alias: bool,
     reports_to_host: bool = False,
     checks_memory: bool = False,
+    checks_races: bool = False,
 ) -> LoadableKernel:
     """Compiles a kernel that is loaded and launched by itself."""
     row = find_isa(isa)
@@ -80,6 +81,7 @@ def compile_library(
         no_alias=no_alias,
         reports_to_host=reports_to_host,
         checks_memory=checks_memory,
+        checks_races=checks_races,
     )
     made = toolchain.compile_object(lowered.llvm_ir, symbol, row.cpu)
     library = toolchain.link({"executor": _executor(), symbol: made.data})

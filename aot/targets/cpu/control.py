@@ -216,7 +216,11 @@ def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     start = [x for item in carried for x in item.start]
     lanes = kernel.lanes
     with kernel.writer.loop(
-        lanes.operand(upper), lanes.operand(step), start, lanes.operand(lower)
+        lanes.operand(upper),
+        lanes.operand(step),
+        start,
+        lanes.operand(lower),
+        hint=_hint(operation),
     ) as loop:
         kernel.min_depths[operation] = kernel.writer.depth
         kernel.scalars[block.arguments[0]] = _counter(kernel, loop.counter, lower, step)
@@ -228,6 +232,19 @@ def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
             for x in item.following(kernel, value)
         ]
     _bind_all(kernel, carried, operation.results, loop.results)
+
+
+LOOP_METADATA = """\
+!0 = distinct !{!0, !1}
+!1 = !{!"llvm.licm.disable"}"""
+"""Of loops whose invariants LLVM leaves where they stand."""
+
+
+def _hint(operation: Operation) -> str:
+    """`disable_licm=True` of the loop, for LLVM; addresses are computed outside all the same."""
+    annotation = str(operation.attributes.get("llvm.loop_annotation", ""))
+    is_disabled = "licm" in annotation and "disable = true" in annotation
+    return ", !llvm.loop !0" if is_disabled else ""
 
 
 def _counter(kernel: Kernel, counter: Operand, lower: Lane, step: Lane) -> Int:
@@ -248,7 +265,7 @@ def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     if tensors:
         raise unsupported("a `while` loop that carries tensors")
     start = [kernel.lanes.operand(kernel.scalar(x)) for x in operation.operands]
-    with kernel.writer.while_loop(start) as (phis, test, repeat, results):
+    with kernel.writer.while_loop(start, _hint(operation)) as (phis, test, repeat, results):
         kernel.min_depths[operation] = kernel.writer.depth
         for argument, phi in zip(before.arguments, phis, strict=True):
             kernel.scalars[argument] = scalar_lane(kernel, phi, argument)

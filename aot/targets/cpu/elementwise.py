@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from aotc.aot.targets.cpu.lanes import (
     LINEAR_KINDS,
@@ -40,8 +40,9 @@ from aotc.aot.targets.cpu.linear import (
     number,
     scalar_type,
 )
-from aotc.aot.targets.cpu.math import WIDTHS
+from aotc.aot.targets.cpu.math import DEVICE_FUNCTION, WIDTHS
 from aotc.aot.targets.cpu.math import symbol as math_symbol
+from aotc.aot.targets.cpu.math.device import DEVICE
 from aotc.aot.targets.cpu.math.functions import FUNCTIONS
 from aotc.aot.targets.cpu.ttir import Operation, unsupported
 from aotc.aot.targets.cpu.writer import Operand, constant
@@ -239,40 +240,61 @@ def _compare_floats(lanes: Lanes, operation: Operation, operands: Sequence[Lane]
     return compare(lanes, f"fcmp {_FLOAT_PREDICATES[operation.integer('predicate')]}", a, b)
 
 
-_DEVICE_INTRINSICS = {
-    "fabs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "sqrt": "sqrt",
-    "rint": "roundeven", "nearbyint": "roundeven", "round": "round", "copysign": "copysign",
-    "fma": "fma",
-}  # fmt: skip
+# Of both types: intrinsics of LLVM and rules that know more than the operands' values.
+_OF_BOTH_TYPES: dict[str, Rule] = {
+    **{name: intrinsic(name) for name in ("fabs", "floor", "ceil", "trunc", "sqrt", "round")},
+    **{name: intrinsic("roundeven") for name in ("rint", "nearbyint")},
+    **{name: intrinsic(name) for name in ("copysign", "fma")},
+    **{name: intrinsic(f"{name[1:]}num") for name in ("fmax", "fmin")},
+    "rsqrt": in_f32(_rsqrt),
+}
+_FAST = ("sin", "cos", "tan", "exp", "log", "log2", "pow")
+
+
+def _device_rules() -> Iterator[tuple[str, Rule]]:
+    """Functions of devices by their names without `__nv_`, those of `DEVICE` aside."""
+    for name in FUNCTIONS["float"]:
+        yield name, _math(name)
+        yield f"{name}f", _math(name)
+    for name, rule in _OF_BOTH_TYPES.items():
+        yield name, rule
+        yield f"{name}f", rule
+    for name in _FAST:
+        yield f"fast_{name}f", _math(name)
+    yield "fast_fdividef", in_f32(_divide)
+
+
+_DEVICE_RULES = dict(_device_rules())
 
 
 def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
-    """`__nv_<name>f` as the front end writes libdevice calls for f32."""
+    """`__nv_<name>`, as the front end writes calls of libdevice's functions.
+
+    Raises CompileError where the name, or the types that it is called with, are in no table.
+    """
     symbol = str(operation.attributes.get("symbol", ""))
     name = symbol.removeprefix("__nv_")
-    base = name.removesuffix("f") if operation.operands[0].type.element != "f64" else name
-    for candidate in (base, name):
-        if candidate in ("isnan", "isinf", "finite", "isfinited"):
-            return _classify(lanes, candidate, lanes.operand(operands[0]))
-        if candidate == "rsqrt":
-            return in_f32(_rsqrt)(lanes, operation, operands)
-        if candidate == "fast_fdivide":
-            return in_f32(_divide)(lanes, operation, operands)
-        if candidate in ("fmax", "fmin"):
-            return intrinsic(f"{candidate[1:]}num")(lanes, operation, operands)
-        if candidate in _DEVICE_INTRINSICS:
-            return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
-        if candidate in FUNCTIONS["float"]:
-            return _math(candidate)(lanes, operation, operands)
-    raise unsupported(f"device function `{symbol}`")
+    if name in _DEVICE_RULES:
+        return _DEVICE_RULES[name](lanes, operation, operands)
+    row, kind = DEVICE.get(name), result_kind(operation)
+    given = tuple(LLVM_TYPES[value.type.element] for value in operation.operands)
+    if row is None or row.operands != given:
+        of = f" of {', '.join(given)}" if row else ""
+        raise unsupported(f"device function `{symbol}`{of}")
+    return typed(lanes, _call_device(lanes, name, matched(lanes, operands), kind), kind)
 
 
-def _classify(lanes: Lanes, name: str, operand: Operand) -> Lane:
-    magnitude = lanes.writer.call(f"llvm.fabs.{intrinsic_suffix(operand)}", operand.type, [operand])
-    infinity = float_constant(math.inf, "f32")
-    test = {"isnan": "fcmp uno", "isinf": "fcmp oeq"}.get(name, "fcmp olt")
-    found = compare(lanes, test, magnitude, operand if name == "isnan" else infinity)
-    return typed(lanes, lanes.cast("zext", found, "i32"), "i32", most=1)
+def _call_device(lanes: Lanes, name: str, operands: list[Operand], kind: str) -> Operand:
+    """Calls a function of `DEVICE`; of a number of lanes that it has no form for, with more."""
+    width = int(operands[0].type[1:].split(" ")[0]) if is_vector(operands[0]) else 1
+    wanted = next((each for each in WIDTHS if each >= width), max(WIDTHS))
+    if wanted > width:
+        operands = [_resize(lanes, x, width, wanted) for x in operands]
+    element = LLVM_TYPES[kind]
+    result = element if wanted == 1 else f"<{wanted} x {element}>"
+    lanes.writer.functions.add((DEVICE_FUNCTION, name, wanted))
+    found = lanes.writer.call(math_symbol(name, wanted, DEVICE_FUNCTION), result, operands)
+    return _resize(lanes, found, wanted, width) if wanted > width else found
 
 
 _INTEGER_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")

@@ -118,7 +118,9 @@ class Lowering:
         own.writer.functions = kernel.writer.functions
         own.sites, own.is_routine = kernel.sites, True
         if isinstance(kernel.guard, reports.Guard):
-            own.guard = reports.Guard(own, [], kernel.guard.slots)
+            own.guard = reports.Guard(
+                own, [], kernel.guard.slots, checks_races=kernel.guard.checks_races
+            )
 
     def routine(self, function: Function, name: str) -> calls.Subroutine:
         """Lowers a function beside this one; its arguments may overlap."""
@@ -299,10 +301,14 @@ class Lowering:
             unpack.append(f"  %slot{slot} = getelementptr i64, ptr %args, i64 {slot}")
             unpack.append(f"  %report = load ptr, ptr %slot{slot}")
             self.routines.append(reports.FUNCTION)
+            guard = self.kernel.guard
+            if isinstance(guard, reports.Guard) and guard.checks_races:
+                self.routines.append(reports.HISTORY)
         more = self.kernel.report_argument
         common = f"i32 %x, i32 %y, i32 %z, ptr %grid, ptr noalias %scratch{more}"
         passed = f"i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch{more}"
         body = "\n".join(writer.scopes[0].lines)
+        is_hinted = any("!llvm.loop" in text for text in (body, *self.routines))
         constants = [
             f"{name} = internal constant {text}" for text, name in self.kernel.constants.items()
         ]
@@ -316,6 +322,7 @@ class Lowering:
             f"  call void @kernel({', '.join([*given, passed])})", "  ret void", "}",
             math.module(writer.functions),
             f"attributes #0 = {{ {_ATTRIBUTES}{self.kernel.isa.attributes} }}",
+            *([control.LOOP_METADATA] if is_hinted else []),
             "",
         ])  # fmt: skip
 
@@ -361,12 +368,14 @@ def lower(
     no_alias: bool,
     reports_to_host: bool = False,
     checks_memory: bool = False,
+    checks_races: bool = False,
 ) -> Lowered:
     """Lowers Triton IR in generic form; raises CompileError naming what is not supported.
 
     `no_alias` promises that the memory behind different pointer arguments does not overlap,
     `reports_to_host` that launches pass a buffer of reports where there are sites of them;
-    `checks_memory` asks for a report of each access beyond its tensor.
+    `checks_memory` asks for a report of each access beyond its tensor, `checks_races` also of each
+    to a place that another program writes, or that this one writes and another reads.
     """
     lowering = Lowering(parse(ttir), isa, no_alias=no_alias)
     if checks_memory or (reports_to_host and reports.are_needed(lowering.function)):
@@ -374,5 +383,8 @@ def lower(
     if checks_memory:
         arguments = lowering.function.arguments
         slots = [place for place, value in enumerate(arguments) if value.type.is_pointer]
-        lowering.kernel.guard = reports.Guard(lowering.kernel, arguments, slots)
+        follows = checks_races and not reports.waits_for_others(lowering.function)
+        lowering.kernel.guard = reports.Guard(
+            lowering.kernel, arguments, slots, checks_races=follows
+        )
     return lowering.run()

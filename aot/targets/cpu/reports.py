@@ -1,5 +1,5 @@
 """What a kernel reports to the host: elements that it prints, assertions that fail, accesses beyond
-a tensor.
+a tensor, accesses of two programs to one place.
 
 A launch passes a buffer that begins with three numbers of 64 bits: how many reports were made, how
 many there is room for, and where in the buffer the first stands. A report is 32 bytes:
@@ -7,7 +7,11 @@ many there is room for, and where in the buffer the first stands. A report is 32
     site, x, y, z : i32      place, value : i64
 
 `site` is a row of the kernel's sites, which say what the place and the value are. Behind the header
-stand the first address and the bytes of what each argument points into, where accesses are checked.
+stand the first address and the bytes of what each argument points into, where accesses are checked,
+and where its history is, or 0: for each byte the last access that wrote there, the first that read
+there, and the first of another program that did. An access is a number of 64 bits:
+
+    1, is atomic : 1 bit each      site : 18 bits      x : 20      y, z : 12 each
 """
 
 from __future__ import annotations
@@ -27,7 +31,10 @@ from aotc.aot.targets.cpu.writer import Operand, constant
 ARGUMENT = ", ptr %report"
 REPORT_BYTES = 32
 HEADER_BYTES = 24
-SPAN_BYTES = 16
+SPAN_BYTES = 24
+HISTORY_BYTES = 24  # for each byte of a tensor
+SITE_BITS, X_BITS, Y_BITS, Z_BITS = 18, 20, 12, 12
+ATOMICS = ("tt.atomic_rmw", "tt.atomic_cas")
 ACCESSES = {
     "tt.load": "reads", "tt.store": "writes",
     "tt.atomic_rmw": "changes", "tt.atomic_cas": "changes",
@@ -74,6 +81,98 @@ write:
 done:
   ret void
 }}"""
+
+HISTORY = f"""\
+define internal void @clash(ptr %report, i32 %site, i32 %x, i32 %y, i32 %z, i64 %address, i64 %me, \
+i64 %other) #0 {{
+entry:
+  %is.access = icmp ne i64 %other, 0
+  %differs = xor i64 %me, %other
+  %program = lshr i64 %differs, {SITE_BITS + 2}
+  %is.another = icmp ne i64 %program, 0
+  %both = and i64 %me, %other
+  %atomic = and i64 %both, 2
+  %is.plain = icmp eq i64 %atomic, 0
+  %counts = and i1 %is.another, %is.plain
+  %is = and i1 %is.access, %counts
+  call void @report_if(i1 %is, ptr %report, i32 %site, i32 %x, i32 %y, i32 %z, i64 %address, \
+i64 %other)
+  ret void
+}}
+
+define internal void @touch(i1 %is, ptr %report, i32 %site, i32 %x, i32 %y, i32 %z, i64 %slot, \
+i64 %address, i1 %writes, i64 %atomic) #0 noinline {{
+entry:
+  br i1 %is, label %look, label %done
+look:
+  %slot.skip = mul i64 %slot, {SPAN_BYTES}
+  %slot.from = add i64 %slot.skip, {HEADER_BYTES}
+  %span = getelementptr i8, ptr %report, i64 %slot.from
+  %start = load i64, ptr %span
+  %history.at = getelementptr i8, ptr %span, i64 16
+  %history = load ptr, ptr %history.at
+  %is.kept = icmp ne ptr %history, null
+  br i1 %is.kept, label %mark, label %done
+mark:
+  %place = sub i64 %address, %start
+  %skip = mul i64 %place, {HISTORY_BYTES}
+  %written = getelementptr i8, ptr %history, i64 %skip
+  %read = getelementptr i64, ptr %written, i64 1
+  %read.too = getelementptr i64, ptr %written, i64 2
+  %x.wide = zext i32 %x to i64
+  %y.wide = zext i32 %y to i64
+  %z.wide = zext i32 %z to i64
+  %x.low = and i64 %x.wide, {(1 << X_BITS) - 1}
+  %y.low = and i64 %y.wide, {(1 << Y_BITS) - 1}
+  %x.at = shl i64 %x.low, {SITE_BITS + 2}
+  %y.at = shl i64 %y.low, {SITE_BITS + X_BITS + 2}
+  %z.at = shl i64 %z.wide, {SITE_BITS + X_BITS + Y_BITS + 2}
+  %site.wide = zext i32 %site to i64
+  %site.at = shl i64 %site.wide, 2
+  %xy = or i64 %x.at, %y.at
+  %xyz = or i64 %xy, %z.at
+  %flags = or i64 %atomic, 1
+  %known = or i64 %site.at, %flags
+  %me = or i64 %xyz, %known
+  br i1 %writes, label %write, label %note
+write:
+  %before = atomicrmw xchg ptr %written, i64 %me seq_cst
+  call void @clash(ptr %report, i32 %site, i32 %x, i32 %y, i32 %z, i64 %address, i64 %me, \
+i64 %before)
+  %reader = load atomic i64, ptr %read seq_cst, align 8
+  call void @clash(ptr %report, i32 %site, i32 %x, i32 %y, i32 %z, i64 %address, i64 %me, \
+i64 %reader)
+  %reader.too = load atomic i64, ptr %read.too seq_cst, align 8
+  call void @clash(ptr %report, i32 %site, i32 %x, i32 %y, i32 %z, i64 %address, i64 %me, \
+i64 %reader.too)
+  br label %done
+note:
+  %taken = cmpxchg ptr %read, i64 0, i64 %me seq_cst seq_cst
+  %first = extractvalue {{ i64, i1 }} %taken, 0
+  %differs = xor i64 %first, %me
+  %program = lshr i64 %differs, {SITE_BITS + 2}
+  %is.another = icmp ne i64 %program, 0
+  %is.taken = icmp ne i64 %first, 0
+  %is.second = and i1 %is.taken, %is.another
+  br i1 %is.second, label %note.too, label %compare
+note.too:
+  %taken.too = cmpxchg ptr %read.too, i64 0, i64 %me seq_cst seq_cst
+  br label %compare
+compare:
+  %writer = load atomic i64, ptr %written seq_cst, align 8
+  call void @clash(ptr %report, i32 %site, i32 %x, i32 %y, i32 %z, i64 %address, i64 %me, \
+i64 %writer)
+  br label %done
+done:
+  ret void
+}}"""
+
+
+def waits_for_others(function: Function) -> bool:
+    """Whether a result of an atomic operation is used: it may order what programs do."""
+    functions = [function, *function.functions.values()]
+    operations = (op for each in functions for op in each.walk() if op.name in ATOMICS)
+    return any(result.uses for op in operations for result in op.results)
 
 
 def are_needed(function: Function) -> bool:
@@ -231,12 +330,20 @@ def first_lane(kernel: Kernel, flags: Operand) -> Operand:
 class Guard:
     """Leaves out of a mask the lanes whose access is beyond what its pointer points into."""
 
-    def __init__(self, kernel: Kernel, arguments: Sequence[Value], slots: Sequence[int]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        arguments: Sequence[Value],
+        slots: Sequence[int],
+        *,
+        checks_races: bool,
+    ) -> None:
         """`slots` are the places of the kernel's pointers among its arguments."""
         self.kernel = kernel
         self.slots = slots
+        self.checks_races = checks_races
         self.known = {value: at for at, value in enumerate(arguments) if value.type.is_pointer}
-        self.sites: dict[Operation, int] = {}
+        self.sites: dict[tuple[Operation, str], int] = {}
 
     def within(
         self, operation: Operation, pointer: Lane, element: str, mask: Operand | None
@@ -249,13 +356,43 @@ class Guard:
         nbytes = ITEMSIZE_BYTES[element]
         address = self._addresses(pointer, nbytes)
         slot = self.known.get(root_of(operation.operands[0]), -1)
-        fits = [self._fits(address, x, nbytes) for x in ([slot] if slot >= 0 else self.slots)]
+        slots = [slot] if slot >= 0 else self.slots
+        fits = [self._fits(address, x, nbytes) for x in slots]
         inside = fits[0] if fits else constant("true", "i1")
         for each in fits[1:]:
             inside = lanes.binary("or", inside, each)
         outside = lanes.binary("and", wanted, lanes.binary("xor", inside, constant("true", "i1")))
         self._report(operation, nbytes, slot, outside, address)
+        if self.checks_races:
+            for place, fit in zip(slots, fits, strict=True):
+                self._touch(operation, nbytes, place, lanes.binary("and", wanted, fit), address)
         return lanes.binary("and", wanted, inside)
+
+    def _touch(
+        self, operation: Operation, nbytes: int, slot: int, touched: Operand, address: Operand
+    ) -> None:
+        """Notes each lane's access in its place's history, which reports what it races with."""
+        kernel, lanes = self.kernel, self.kernel.lanes
+        site = self._site(operation, "race", nbytes)
+        given = f"ptr %report, i32 {site}, i32 %x, i32 %y, i32 %z, i64 {slot}"
+        is_write = "false" if operation.name == "tt.load" else "true"
+        kind = f"i1 {is_write}, i64 {2 if operation.name in ATOMICS else 0}"
+        if not is_vector(address):
+            is_touched = is_any(kernel, touched)
+            kernel.writer.effect(f"call void @touch({is_touched}, {given}, {address}, {kind})")
+            return
+        touched = lanes.splat(touched)
+        for lane in range(lanes.width):
+            text = f"extractelement {touched}, i64 {lane}"
+            is_touched = kernel.writer.emit(text, "i1", [touched])
+            each = kernel.writer.emit(f"extractelement {address}, i64 {lane}", "i64", [address])
+            kernel.writer.effect(f"call void @touch({is_touched}, {given}, {each}, {kind})")
+
+    def _site(self, operation: Operation, kind: str, nbytes: int) -> int:
+        if (operation, kind) not in self.sites:
+            facts = {"kind": kind, "access": ACCESSES[operation.name], "nbytes": nbytes}
+            self.sites[operation, kind] = _site(self.kernel, operation, **facts)
+        return self.sites[operation, kind]
 
     def _addresses(self, pointer: Lane, nbytes: int) -> Operand:
         lanes = self.kernel.lanes
@@ -283,15 +420,13 @@ class Guard:
         self, operation: Operation, nbytes: int, slot: int, outside: Operand, address: Operand
     ) -> None:
         kernel = self.kernel
-        if operation not in self.sites:
-            facts = {"kind": "access", "access": ACCESSES[operation.name], "nbytes": nbytes}
-            self.sites[operation] = _site(kernel, operation, **facts)
+        site = self._site(operation, "access", nbytes)
         first = address
         if is_vector(address):
             outside = kernel.lanes.splat(outside)
             lane = first_lane(kernel, outside)
             text = f"extractelement {address}, {lane}"
             first = kernel.writer.emit(text, "i64", [address, lane])
-        given = f"ptr %report, i32 {self.sites[operation]}, i32 %x, i32 %y, i32 %z"
+        given = f"ptr %report, i32 {site}, i32 %x, i32 %y, i32 %z"
         is_outside = is_any(kernel, outside)
         kernel.writer.effect(f"call void @report_if({is_outside}, {given}, i64 {slot}, {first})")

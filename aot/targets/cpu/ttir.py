@@ -138,6 +138,7 @@ class Function:
 
 
 _COMMENT = re.compile(r"//[^\n]*")
+_ALIAS_NAME = re.compile(r"#\w+")
 _ALIAS = re.compile(r"^(#\w+) = (.*)$", re.M)
 _PLACE = re.compile(r'"([^"]*)":(\d+):\d+')
 _SPACE = re.compile(r"\s+")
@@ -222,6 +223,12 @@ class _Parser:
             self.position += 1
         return self.text[start : self.position].strip()
 
+    def _without_aliases(self, text: str) -> str:
+        """An attribute that is given by an alias as what that stands for, others as they are."""
+        for _ in self.aliases if text.startswith("#") else ():
+            text = _ALIAS_NAME.sub(lambda found: self.aliases.get(found[0], found[0]), text)
+        return text
+
     # -------------------------------------------------------------- structure
 
     def value(self, name: str) -> Value:
@@ -236,7 +243,7 @@ class _Parser:
             found[name] = True
             if self.accept("="):
                 self.skip_space()
-                found[name] = parse_attribute(self.balanced(",}"))
+                found[name] = parse_attribute(self._without_aliases(self.balanced(",}")))
             self.accept(",")
         return found
 

@@ -142,11 +142,13 @@ class Writer:
         lower: Operand | None = None,
         *,
         may_skip: bool = True,
+        hint: str = "",
     ) -> Iterator[Loop]:
         """`for (i = lower; i < upper; i += step)`; the body sets `loop.next_values`.
 
         `upper` and `lower` have the counter's type; a constant trip count ≥ 1 passes
-        `may_skip=False`, which lets loads be hoisted out of the loop.
+        `may_skip=False`, which lets loads be hoisted out of the loop. `hint`: metadata of its last
+        branch.
         """
         kind = upper.type
         name = self.fresh("loop")
@@ -179,7 +181,7 @@ class Writer:
         lines.append(f"{name}.body:")
         lines.extend(body.lines)
         lines.append(f"  %{name}.next = add nsw {kind} {opened.counter.text}, {increment}")
-        lines.append(f"  br label %{name}.head")
+        lines.append(f"  br label %{name}.head{hint}")
         lines.append(f"{name}.end:")
         parent.lines.extend(lines)
         parent.label = f"{name}.end"
@@ -211,10 +213,11 @@ class Writer:
         return merged
 
     @contextmanager
-    def while_loop(self, start: Sequence[Operand]) -> Iterator[WhileLoop]:
+    def while_loop(self, start: Sequence[Operand], hint: str = "") -> Iterator[WhileLoop]:
         """`while`: gives (phis, test(condition, kept), repeat(next), results after the loop).
 
         The caller writes the condition's code, calls `test`, writes the body and calls `repeat`.
+        `hint`: metadata of the loop's last branch.
         """
         name = self.fresh("while")
         parent = self.scope
@@ -235,7 +238,7 @@ class Writer:
         parent.lines += [f"  br label %{name}.head", f"{name}.head:"]
         for phi, first, following in zip(phis, start, after, strict=True):
             parent.lines.append(_phi(phi, first, parent.label, following, body.label))
-        parent.lines += [*body.lines, f"  br label %{name}.head", f"{name}.end:"]
+        parent.lines += [*body.lines, f"  br label %{name}.head{hint}", f"{name}.end:"]
         parent.label = f"{name}.end"
 
     @contextmanager

@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aotc.aot.targets.cpu.math.angles import WIDE
+from aotc.aot.targets.cpu.math.device import DEVICE
 from aotc.aot.targets.cpu.math.functions import FUNCTIONS
-from aotc.aot.targets.cpu.math.vector_ir import Text, Value, mangled, type_name
+from aotc.aot.targets.cpu.math.vector_ir import DeviceFunction, Text, Value, mangled
 
+DEVICE_FUNCTION = "device"  # in place of an element: the function is one of `DEVICE`
 WIDTHS = (1, 8, 16, 32)  # lanes; 16 and, of f32, 32 need AVX-512
 
 
 def symbol(name: str, lanes: int, element: str = "float") -> str:
-    """The function's name in LLVM IR without `@`: `aotc.exp.v16f32`."""
+    """The function's name in LLVM IR without `@`: `aotc.exp.v16f32`, `aotc.popc.v16device`."""
     return f"aotc.{name}.{mangled(element, lanes)}"
 
 
@@ -34,15 +36,19 @@ def module(called: Iterable[tuple[str, str, int]]) -> str:
     Forms of one function for several numbers of lanes share its scalar cold form. Intrinsics are
     used without declarations, which LLVM allows.
     """
-    parts, attributes = dict[str, None](), f"alwaysinline nounwind {WIDE}"
+    parts = dict[str, None]()
     for element, name, lanes in sorted(set(called)):
-        row = FUNCTIONS[element][name]
+        is_device = element == DEVICE_FUNCTION
+        row = DEVICE[name] if is_device else FUNCTIONS[element][name]
+        elements = row.operands if isinstance(row, DeviceFunction) else (element,) * row.arity
         text = Text(lanes)
-        operands = [Value(text, f"%x{index}", element) for index in range(row.arity)]
+        operands = [Value(text, f"%x{index}", kind) for index, kind in enumerate(elements)]
         result = row.build(*operands)
         parameters = ", ".join(str(operand) for operand in operands)
-        kind = type_name(element, lanes)
-        head = f"define internal {kind} @{symbol(name, lanes, element)}({parameters})"
+        is_apart = isinstance(row, DeviceFunction) and row.is_apart
+        inlining = "noinline strictfp" if is_apart else "alwaysinline"
+        head = f"define internal {result.type} @{symbol(name, lanes, element)}({parameters})"
+        attributes = f"{inlining} nounwind {WIDE}"
         lines = [f"{head} {attributes} {{", "entry:", *text.lines, f"  ret {result}", "}"]
         parts["\n".join(lines)] = None
         if row.cold is not None:

@@ -85,6 +85,11 @@ class Angles:
         signed = self._negate_if_bit(first, quadrant), self._negate_if_bit(second, quadrant + 1)
         return FINISHES[name](*signed)
 
+    def signed(self, sine: Value, cosine: Value, quadrant: Value) -> Value:
+        """The sine of r + quadrant · π/2, of those of r."""
+        odd = (quadrant & 1).equals(1)
+        return self._negate_if_bit(odd.select(cosine, sine), quadrant)
+
     def _negate_if_bit(self, x: Value, quadrant: Value) -> Value:
         """−x where bit 1 of the quadrant is set."""
         sign = (quadrant & 2) << (self.sign_bit - 1)

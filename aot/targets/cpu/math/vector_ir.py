@@ -125,6 +125,31 @@ class Text:
         ways = f"[ {usual.name}, %{before} ], [ {found.name}, %{last} ]"
         return self.emit(usual.element, f"phi {usual.type} {ways}")
 
+    def repeated(
+        self,
+        start: Sequence[Value],
+        step: Callable[..., tuple[Sequence[Value], Value]],
+    ) -> list[Value]:
+        """What `step` makes of `start`, and of its own first result again as long as a lane of
+        its second one holds; at least once.
+        """
+        before, number = self.block, len(self.lines)
+        again, after = f"again{number}", f"after{number}"
+        self.lines += [f"  br label %{again}", f"{again}:"]
+        self.block = again
+        carried, places = [], []
+        for value in start:
+            carried.append(self.emit(value.element, ""))
+            places.append(len(self.lines) - 1)
+        found, goes_on = step(*carried)
+        for value, made, place in zip(start, found, places, strict=True):
+            ways = f"[ {value.name}, %{before} ], [ {made.name}, %{self.block} ]"
+            self.lines[place] += f"phi {value.type} {ways}"
+        anywhere = self._anywhere(goes_on)
+        self.lines += [f"  br i1 {anywhere}, label %{again}, label %{after}", f"{after}:"]
+        self.block = after
+        return list(found)
+
     def _anywhere(self, condition: Value) -> str:
         """The name of an i1: whether a lane of the condition holds."""
         if self.lanes == 1:
@@ -194,7 +219,7 @@ class Value:
     def __xor__(self, other: Value | Number) -> Value:
         return self._binary("", "xor", other)
 
-    def __lshift__(self, bits: int) -> Value:
+    def __lshift__(self, bits: Value | Number) -> Value:
         return self._binary("", "shl", bits)
 
     def logical_right(self, bits: Value | Number) -> Value:
@@ -214,9 +239,18 @@ class Value:
     def __gt__(self, other: Value | Number) -> Value:
         return self._compare("ogt", "sgt", other)
 
+    def __le__(self, other: Value | Number) -> Value:
+        return self._compare("ole", "sle", other)
+
+    def __ge__(self, other: Value | Number) -> Value:
+        return self._compare("oge", "sge", other)
+
     def equals(self, other: Value | Number) -> Value:
         """Ordered equality."""
         return self._compare("oeq", "eq", other)
+
+    def is_infinite(self) -> Value:
+        return self.abs().equals(float("inf"))
 
     def is_nan(self) -> Value:
         return self.text.emit("i1", f"fcmp uno {self}, {self.name}")
@@ -271,3 +305,17 @@ class Function:
     max_ulp: float  # stated bound; the test holds it on its samples
     note: str = ""
     cold: Callable[[int], tuple[str, ...]] | None = None  # definitions beside it, by lanes
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFunction:
+    """A row of the table of device functions, whose operands and result have elements of their own.
+
+    operands: their elements; build: the result of them; is_apart: it is not inlined, as what it
+    changes must not reach other code; cold: definitions beside it, by lanes.
+    """
+
+    operands: tuple[str, ...]
+    build: Callable[..., Value]
+    is_apart: bool = False
+    cold: Callable[[int], tuple[str, ...]] | None = None
