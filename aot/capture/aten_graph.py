@@ -138,16 +138,29 @@ def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
         shape, strides = hints(value.shape), hints(value.stride())
     except (TypeError, ValueError):
         return None
+    order, expected = stride_order(value), 1
+    for axis in reversed(order):
+        if shape[axis] != 1 and strides[axis] != expected:
+            return None
+        expected *= shape[axis]
+    return order
+
+
+def stride_order(value: torch.Tensor) -> tuple[int, ...]:
+    """The dims by falling stride, whatever lies between; as they are where strides are not known.
+
+    What is brought into dense memory in this order lies as the tensor does but for the gaps, so
+    that it is copied in long runs, and what torch makes like it lies as torch traced it.
+    """
+    try:
+        shape, strides = hints(value.shape), hints(value.stride())
+    except (TypeError, ValueError):
+        return tuple(range(value.dim()))
     order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
     # Dims of one element lie anywhere: they stay where a contiguous tensor would have them.
     if any(extent == 1 for extent in shape):
         wide = iter(axis for axis in order if shape[axis] != 1)
         order = [axis if shape[axis] == 1 else next(wide) for axis in range(len(shape))]
-    expected = 1
-    for axis in reversed(order):
-        if shape[axis] != 1 and strides[axis] != expected:
-            return None
-        expected *= shape[axis]
     return tuple(order)
 
 
@@ -257,7 +270,7 @@ class _AtenImporter(Importer):
         self.place.check_memory(value)
         if is_stepped(value) and any(user.target in READ_BY_STEPS for user in node.users):
             return self._stepped(node, value)
-        order = memory_order(value) or tuple(range(value.dim()))
+        order = stride_order(value)
         kind = type_of(value)
         shape = tuple(kind.shape[axis] for axis in order)
         attrs = {"name": self._name_of(node), "dtype": kind.dtype, "shape": shape}
@@ -356,8 +369,7 @@ class _AtenImporter(Importer):
             made, example = self.values.get(node), node.meta["val"]
             if not isinstance(made, Node):
                 raise NotSupported(f"a result of type `{type(made).__name__}`")
-            own = memory_order(example) or tuple(range(example.dim()))
-            order = self.orders.get(node, own)
+            order = self.orders.get(node, stride_order(example))
             self.outputs.append(build.permute(made, order))
             gaps = None if HIDDEN in node.meta else _gaps(example)
             self.made[node] = Made(order, example.dtype, gaps)
