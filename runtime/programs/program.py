@@ -197,7 +197,8 @@ class Loaded:
         self.fallback = fallback
         self.check = check
         self._users = 1  # the program
-        self._lock = _thread.allocate_lock()
+        # The garbage collector may end a session of this thread while the thread is in here.
+        self._lock = _thread.RLock()
         self._ended = _thread.allocate_lock()  # held while there are users
         self._ended.acquire()
 

@@ -161,8 +161,7 @@ class Session:
                 self._shared = loaded.executable.shared(self._slots)
                 self._open_fixed()
         except BaseException:
-            self._loaded = None
-            loaded.release()
+            Session._free(self)  # a subclass has nothing yet
             raise
 
     def _open_fixed(self) -> None:

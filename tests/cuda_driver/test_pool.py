@@ -1,5 +1,6 @@
 """Memory of closed sessions serves the next ones."""
 
+import gc
 import random
 
 import pytest
@@ -8,8 +9,16 @@ from fake_program import COUNT, Host, small_plan
 
 from aotc.runtime.drivers.cuda.device import Device
 from aotc.runtime.drivers.cuda.driver import Executable
-from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull, PinnedMemoryFull
-from aotc.runtime.drivers.cuda.pool import KEPT_SHARE, LEAST_BYTES, OVERSIZE, SMALL_BYTES
+from aotc.runtime.drivers.cuda.errors import CudaError, DeviceMemoryFull, PinnedMemoryFull
+from aotc.runtime.drivers.cuda.pool import (
+    KEPT_SHARE,
+    LEAST_BYTES,
+    ON_DEVICE,
+    ON_HOST,
+    OVERSIZE,
+    PINNED_LIMIT_BYTES,
+    SMALL_BYTES,
+)
 
 MIB = 1 << 20
 
@@ -41,7 +50,7 @@ def test_a_session_takes_what_the_one_before_has_given_back(fake, weights):
         session.close()
         live.append(fake.live())
     assert live[0] == live[1] == live[2]
-    assert executable.gpu.pool.kept_bytes > 0
+    assert executable.gpu.pool.kept_bytes[ON_DEVICE] > 0
     executable.close()
     assert fake.live() == {}
 
@@ -58,7 +67,7 @@ def test_a_block_is_not_kept_twice(device):
     address = device.pool.allocate(100, "a test")
     device.pool.free(address)
     device.pool.free(address)
-    assert device.pool.kept_bytes == LEAST_BYTES
+    assert device.pool.kept_bytes[ON_DEVICE] == LEAST_BYTES
     found = [device.pool.allocate(100, "a test") for _ in range(2)]
     assert found[0] == address != found[1]
 
@@ -84,15 +93,15 @@ def test_no_more_than_a_share_of_the_device_is_kept(device, fake):
     found = [device.pool.allocate(32 * MIB, "a test") for _ in range(8)]
     for address in found:
         device.pool.free(address)
-    assert limit - 32 * MIB < device.pool.kept_bytes <= limit
-    assert device.allocated_bytes == device.pool.kept_bytes
+    assert limit - 32 * MIB < device.pool.kept_bytes[ON_DEVICE] <= limit
+    assert device.allocated_bytes == device.pool.kept_bytes[ON_DEVICE]
 
 
 def test_what_is_kept_goes_where_the_device_has_no_more(device):
     kept = device.pool.allocate(100 * MIB, "a test")
     device.pool.free(kept)
     rest = device.allocate(1000 * MIB)
-    assert device.pool.kept_bytes == 0
+    assert device.pool.kept_bytes[ON_DEVICE] == 0
     device.free(rest)
 
 
@@ -144,4 +153,81 @@ def test_blocks_in_use_never_overlap(device, seed):
             assert all(address + nbytes <= each or each + size <= address
                        for each, size in used.items())  # fmt: skip
             used[address] = nbytes
-    assert device.allocated_bytes >= sum(used.values()) + device.pool.kept_bytes
+    assert device.allocated_bytes >= sum(used.values()) + device.pool.kept_bytes[ON_DEVICE]
+
+
+def test_what_other_pools_of_the_device_keep_goes_too(device):
+    other = Device()
+    other.pool.free(other.pool.allocate(100 * MIB, "a test"))
+    rest = device.allocate(1000 * MIB)
+    assert other.pool.kept_bytes[ON_DEVICE] == 0
+    device.free(rest)
+    other.close()
+
+
+def test_all_pools_of_a_device_keep_a_share_together(device):
+    others = [Device() for _ in range(4)]
+    for each in others:
+        each.pool.free(each.pool.allocate(60 * MIB, "a test"))
+    assert sum(each.pool.kept_bytes[ON_DEVICE] for each in others) <= (1 << 30) // KEPT_SHARE
+    for each in others:
+        each.close()
+
+
+def test_pinned_memory_has_a_limit_of_its_own(device):
+    size = PINNED_LIMIT_BYTES // 2
+    for each in [device.pool.pinned(size, "a test") for _ in range(3)]:
+        device.pool.free_pinned(each)
+    assert device.pool.kept_bytes[ON_HOST] == PINNED_LIMIT_BYTES
+
+
+def test_a_large_pinned_block_takes_no_large_device_block(fake, weights):
+    """The copy of a host buffer has the buffer's size, whatever the pinned block has."""
+    image, plan = small_plan()
+    executable = Executable(image, plan, weights, (COUNT,), (COUNT,))
+    executable.gpu.pool.free_pinned(executable.gpu.pool.pinned(OVERSIZE * LEAST_BYTES, "a test"))
+    before = executable.gpu.allocated_bytes
+    session = executable.session()
+    opened = executable.gpu.allocated_bytes
+    session.copy_in(0, Host(bytes(range(COUNT))).address)
+    assert executable.gpu.allocated_bytes - opened == LEAST_BYTES
+    session.close()
+    executable.close()
+    assert before < opened
+
+
+class Abandoned:
+    """In a circle of references, gives memory back when the garbage collector finds it."""
+
+    def __init__(self, device):
+        self.device, self.address = device, device.pool.allocate(100, "a test")
+        self.own = self
+
+    def __del__(self):
+        self.device.pool.free(self.address)
+
+
+def test_the_garbage_collector_may_give_memory_back_meanwhile(device):
+    before = gc.get_threshold()
+    gc.set_threshold(1)  # at every second object
+    try:
+        for _ in range(200):
+            Abandoned(device)
+            device.pool.free(device.pool.allocate(100, "a test"))
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert device.allocated_bytes == device.pool.kept_bytes[ON_DEVICE]
+
+
+def test_memory_that_may_be_in_use_is_not_given_back(fake, weights):
+    """A wait that fails, as while somebody captures a graph, leaves it to the code."""
+    image, plan = small_plan()
+    executable = Executable(image, plan, weights, (COUNT,), (COUNT,))
+    session = executable.session()
+    fake.fail("cuCtxSynchronize", 900)
+    with pytest.raises(CudaError):
+        session.close()
+    assert executable.gpu.pool.kept_bytes[ON_DEVICE] == 0
+    executable.close()
+    assert fake.live() == {}

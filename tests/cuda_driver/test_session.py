@@ -15,7 +15,6 @@ from aotc.runtime.drivers.cuda.errors import (
     DeviceMemoryFull,
     StreamForeign,
 )
-from aotc.runtime.drivers.cuda.pool import LEAST_BYTES
 
 PATCH = "cuGraphExecKernelNodeSetParams_v2"
 
@@ -136,7 +135,7 @@ def test_host_buffers(program, fake_cuda):
         session.synchronize()
         assert back.bytes == bytes(range(30, 30 + COUNT))
         back.buffer.raw = bytes(COUNT)
-    assert session.nbytes == 1024 + 2 * LEAST_BYTES
+    assert session.nbytes == 1024 + 2 * COUNT
     session.close()
     executable.close()
     assert fake_cuda.live() == {}

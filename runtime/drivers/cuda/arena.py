@@ -167,6 +167,8 @@ class Shared:
 
     def _take(self, arena_bytes: int, scratch_bytes: int) -> None:
         """Have an arena of at least this size in place of the one that there is."""
+        if self.arena.nbytes:
+            self._device.settle()
         self.arena.close()
         self.arena = self._made(0, 0)  # also where there is no room for the larger one
         self.arena = self._made(max(arena_bytes, self._zeroed_bytes), scratch_bytes)
@@ -241,7 +243,11 @@ class Shared:
             each.verify()
 
     def close(self) -> None:
-        """Give everything back; the graphs that use it are closed before."""
+        """Give everything back; the graphs that use it are closed before.
+
+        Raises `CudaError` where the device cannot be waited for: the memory then goes with it.
+        """
+        self._device.settle()
         for event in (self._done, self._reached):
             if event is not None:
                 event.close()
@@ -298,7 +304,12 @@ class DeviceStates:
         self._owned = [base] if base else []
         self.addresses = [base + offset for offset in offsets]
         if self._slots:
-            self._fill()
+            try:
+                self._fill()
+            except BaseException:
+                device.settle()
+                self.close()
+                raise
 
     def reset(self) -> None:
         """Back to the initial values."""

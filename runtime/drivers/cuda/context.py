@@ -128,9 +128,15 @@ class DeviceContext:
             self.refuse()
         found = ctypes.c_uint64() if name == "cuMemAlloc_v2" else ctypes.c_void_p()
         result = self.functions[name](ctypes.byref(found), *arguments)
+        if result == OUT_OF_MEMORY and self.make_room():
+            result = self.functions[name](ctypes.byref(found), *arguments)
         if result != CUDA_SUCCESS:
             self.fail(name, result, purpose, needed)
         return found.value or 0
+
+    def make_room(self) -> bool:
+        """Give what is kept unused to the driver; whether there was anything."""
+        return False
 
     def number(self, name: str, *arguments: Any) -> int:
         """Call a function that writes an int; returns it."""
@@ -169,6 +175,18 @@ class DeviceContext:
         """Wait for all work of the context; raises what went wrong in it."""
         with self.current():
             self.call("cuCtxSynchronize")
+
+    def settle(self) -> None:
+        """Wait for all work before its memory is used for something else.
+
+        Of a lost device nothing runs any more. Raises `CudaError` where the wait fails: the memory
+        then has to stay.
+        """
+        try:
+            if self.is_usable:
+                self.synchronize()
+        except DeviceLost:
+            pass
 
     # What it is.
 

@@ -36,6 +36,15 @@ class Device(DeviceContext):
         self.pool = MemoryPool(self)
         super().__init__(ordinal)
 
+    def close(self) -> None:
+        """Give everything back; see `DeviceContext.close`."""
+        self.pool.forget()
+        super().close()
+
+    def make_room(self) -> bool:
+        """Have the driver take what the pools of this device keep; whether there was anything."""
+        return self.pool.trim_all()
+
     # Memory.
 
     def allocate(self, nbytes: int, purpose: str = "a buffer") -> int:
@@ -73,6 +82,8 @@ class Device(DeviceContext):
         with self.current():
             if stream is None:
                 self.call("cuMemcpyHtoD_v2", address, host_address, nbytes)
+                # Of memory that is not pinned the call may return before the device has it.
+                self.call("cuStreamSynchronize", 0)
             else:
                 self.call("cuMemcpyHtoDAsync_v2", address, host_address, nbytes, stream)
 

@@ -28,15 +28,20 @@ DRIVER: dict[str, tuple[str, str, tuple[int, ...]]] = {
     MAPPED: ("cuMemHostAlloc", "cuMemFreeHost", (PORTABLE | DEVICE_MAPPED,)),
 }
 OVERSIZE = 4  # how many times larger than asked for a block may be
-KEPT_SHARE = 8  # at most this part of the device's memory is kept unused
+KEPT_SHARE = 8  # at most this part of the device's memory is kept unused, by all pools of it
+PINNED_LIMIT_BYTES = 256 << 20  # of pinned memory that is kept unused, likewise
+
+_pools: dict[int, MemoryPool] = {}  # by id, those that have kept something
 
 
 class MemoryPool:
-    """Blocks of device memory and of pinned memory; safe between threads.
+    """Blocks of device memory and of pinned memory that one `Device` owns; safe between threads.
 
     Of each kind the smallest kept block that is large enough is taken, unless it is more than
-    OVERSIZE times as large. What is kept is given back to the driver by `trim`, and by the device
-    where it has no memory left.
+    OVERSIZE times as large. What is kept is given back to the driver by `trim`, and where the
+    driver has no memory left for anything on the device (`trim_all`).
+
+    Nothing here waits for the device: whoever gives memory back has.
     """
 
     __slots__ = ("_device", "_kept", "_limit_bytes", "_lock", "kept_bytes")
@@ -45,8 +50,9 @@ class MemoryPool:
         self._device = device
         self._kept: dict[str, list[tuple[int, int]]] = {}  # kind → (bytes, address) each
         self._limit_bytes = -1  # not asked for yet
-        self._lock = _thread.allocate_lock()
-        self.kept_bytes = 0
+        # The garbage collector may close a session of this thread while the thread is in here.
+        self._lock = _thread.RLock()
+        self.kept_bytes = dict.fromkeys(DRIVER, 0)
 
     def allocate(self, nbytes: int, purpose: str) -> int:
         """Device memory as `Device.allocate` gives it; what it holds is of no meaning."""
@@ -68,31 +74,43 @@ class MemoryPool:
     def fresh(self, kind: str, nbytes: int, purpose: str, needed: int) -> int:
         """Memory of the driver's, of which `needed` bytes were asked for; its address.
 
-        Where there is none left, all that is kept goes to the driver first. Raises
-        `DeviceMemoryFull` and `PinnedMemoryFull`.
+        Raises `DeviceMemoryFull` and `PinnedMemoryFull`.
         """
         make, how, flags = DRIVER[kind]
-        device, size = self._device, max(nbytes, 1)
+        device = self._device
         with device.current():
-            try:
-                address = device.handle(make, size, *flags, purpose=purpose, needed=needed)
-            except (DeviceMemoryFull, PinnedMemoryFull):
-                if not self.trim():
-                    raise
-                address = device.handle(make, size, *flags, purpose=purpose, needed=needed)
+            address = device.handle(make, max(nbytes, 1), *flags, purpose=purpose, needed=needed)
         device.own(how, address, nbytes)
         return address
 
     def trim(self) -> bool:
         """Give all that is kept to the driver; whether there was any."""
         with self._lock:
-            kept, self._kept, self.kept_bytes = self._kept, {}, 0
+            kept, self._kept = self._kept, {}
+            self.kept_bytes = dict.fromkeys(DRIVER, 0)
         for kind, rows in kept.items():
             for _, address in rows:
                 self._device.destroy(DRIVER[kind][1], address)
-        return bool(kept)
+        return any(kept.values())
+
+    def trim_all(self) -> bool:
+        """The same for all pools of the device in this process."""
+        found = [pool.trim() for pool in self._beside()]
+        return any(found)
+
+    def forget(self) -> None:
+        """Before the device gives everything back: what is kept goes with it."""
+        _pools.pop(id(self), None)
+        self._kept = {}
+
+    def _beside(self) -> list[MemoryPool]:
+        """The pools of the same device, this one among them if it has kept something."""
+        ordinal = self._device.ordinal
+        return [pool for pool in list(_pools.values()) if pool._device.ordinal == ordinal]
 
     def _allocate(self, kind: str, nbytes: int, purpose: str) -> tuple[int, int]:
+        if not self._device.is_usable:
+            self._device.refuse()
         wanted = least = _rounded(nbytes)
         found = self._take(kind, wanted, OVERSIZE * wanted)
         if found is not None:
@@ -114,13 +132,13 @@ class MemoryPool:
         """Remove and return the smallest kept block within these sizes."""
         with self._lock:
             rows = self._kept.get(kind, [])
-            fitting = [row for row in rows if least_bytes <= row[0] <= most_bytes]
-            if not fitting:
-                return None
-            found = min(fitting)
-            rows.remove(found)
-            self.kept_bytes -= found[0]
-            return found
+            fitting = sorted(row for row in rows if least_bytes <= row[0] <= most_bytes)
+            for found in fitting:
+                if found in rows:  # a finalizer may have taken it since
+                    rows.remove(found)
+                    self.kept_bytes[kind] -= found[0]
+                    return found
+        return None
 
     def _keep(self, kind: str, address: int) -> None:
         """Keep a block, or give it to the driver where enough is kept."""
@@ -128,17 +146,29 @@ class MemoryPool:
         nbytes = device.size_of(how, address)
         if nbytes is None:  # somebody else's by now, or gone with the device
             return
-        if device.is_usable and self._limit_bytes < 0:
-            self._limit_bytes = device.memory()[1] // KEPT_SHARE
+        if not device.is_usable:  # in a child of fork nobody may give the lock back
+            device.destroy(how, address)
+            return
+        limit_bytes = self._limit(kind)
         with self._lock:
             if (nbytes, address) in self._kept.get(kind, ()):
                 return
-            is_kept = device.is_usable and self.kept_bytes + nbytes <= self._limit_bytes
+            others_bytes = sum(pool.kept_bytes[kind] for pool in self._beside())
+            is_kept = others_bytes + nbytes <= limit_bytes
             if is_kept:
+                _pools[id(self)] = self
                 self._kept.setdefault(kind, []).append((nbytes, address))
-                self.kept_bytes += nbytes
+                self.kept_bytes[kind] += nbytes
         if not is_kept:
             device.destroy(how, address)
+
+    def _limit(self, kind: str) -> int:
+        """Bytes of a kind of memory that the pools of the device may keep together."""
+        if kind != ON_DEVICE:
+            return PINNED_LIMIT_BYTES
+        if self._limit_bytes < 0:
+            self._limit_bytes = self._device.memory()[1] // KEPT_SHARE
+        return self._limit_bytes
 
 
 def _rounded(nbytes: int) -> int:

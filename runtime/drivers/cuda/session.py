@@ -19,7 +19,7 @@ from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
 from .arena import DeviceChecks, DeviceStates
 from .context import adopt
-from .errors import AddressMissing, DeviceClosed, DeviceLost
+from .errors import AddressMissing, DeviceClosed
 from .graph import LaunchGraph
 from .handles import Arguments, parameters
 from .staging import Staging
@@ -96,8 +96,7 @@ class CudaSession:
             runs = self._runs()
             self.run: Callable[..., None] = runs[0] if len(runs) == 1 else in_turn(runs)
         except BaseException:
-            if device.is_usable:
-                device.synchronize()  # what was begun may still use the memory
+            device.settle()  # what was begun may still use the memory
             self._abandon()
             raise
 
@@ -289,12 +288,7 @@ class CudaSession:
         self._is_closed = True
         for graph in self._graphs:
             graph.is_closed = True
-        device = self._code.gpu
-        try:
-            if device.is_usable:
-                device.synchronize()  # the stream of the last call may be gone by now
-        except DeviceLost:  # then nothing runs any more
-            pass
+        self._code.gpu.settle()  # the stream of the last call may be gone by now
         found = self._abandon()
         if found is not None:
             raise found

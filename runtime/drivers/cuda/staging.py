@@ -26,7 +26,8 @@ class Staging:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._parts: dict[int, tuple[int, Pinned]] = {}  # index → device address, host memory
+        # Index → device address, host memory, bytes that both have at least.
+        self._parts: dict[int, tuple[int, Pinned, int]] = {}
         self._flying: set[int] = set()  # indices whose pinned memory a copy may still use
         self._pending: list[tuple[int, int, int]] = []  # copies out: index, host address, bytes
         self._stream: Stream | None = None
@@ -44,20 +45,20 @@ class Staging:
     @property
     def nbytes(self) -> int:
         """Device memory in use."""
-        return sum(pinned.nbytes for _, pinned in self._parts.values())
+        return sum(nbytes for _, _, nbytes in self._parts.values())
 
     def part(self, index: int, nbytes: int) -> int:
         """Device memory of at least so many bytes for this index; its address."""
-        if index in self._parts and self._parts[index][1].nbytes < nbytes:
+        if index in self._parts and self._parts[index][2] < nbytes:
             self._drop(index)
         if index not in self._parts:
             pinned = self._device.pool.pinned(nbytes, "a host buffer")
             try:
-                address = self._device.pool.allocate(pinned.nbytes, "the copy of a host buffer")
+                address = self._device.pool.allocate(nbytes, "the copy of a host buffer")
             except BaseException:
                 pinned.close()
                 raise
-            self._parts[index] = (address, pinned)
+            self._parts[index] = (address, pinned, nbytes)
             self.is_used = True
         return self._parts[index][0]
 
@@ -66,7 +67,7 @@ class Staging:
         self._device.synchronize()
         self._free(*self._parts.pop(index))
 
-    def _free(self, address: int, pinned: Pinned) -> None:
+    def _free(self, address: int, pinned: Pinned, _: int) -> None:
         self._device.pool.free_pinned(pinned)
         self._device.pool.free(address)
 
@@ -133,8 +134,8 @@ class Staging:
         for event in (self._copies, self._run):
             if event is not None:
                 event.close()
-        for address, pinned in self._parts.values():
-            self._free(address, pinned)
+        for part in self._parts.values():
+            self._free(*part)
         self._parts.clear()
         self.is_used = False
         self._stream = self._copies = self._run = None
