@@ -224,3 +224,28 @@ def test_a_full_device_is_asked_again_once_torch_has_given_back_what_it_keeps(mo
     assert calling.Call(interface, program)([])[0].shape == (3,)
     assert len(calls) == 2
     assert freed == [1]
+
+
+class Block(torch.nn.Module):
+    """Heads that are parts of one product, for an op of torch's, and kept for the gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.mixed = torch.nn.Linear(64, 192)
+
+    def forward(self, x):
+        parts = self.mixed(x).chunk(3, -1)
+        heads = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in parts)
+        return sum((torch.linalg.qr(head).Q * head).sum() for head in heads)
+
+
+def test_heads_lie_as_traced_but_for_the_gaps_between_them(seen, monkeypatch):
+    """torch's attention gives gradients that lie like its arguments, and those lie as traced."""
+    found = []
+    monkeypatch.setattr(graphs, "Call", lambda interface, *rest: found.append(interface))
+    with pytest.raises(TypeError):  # nothing is there to be called
+        torch.compile(Block(), backend="aotc", options={"fallback": "eager"})(
+            torch.randn(2, 32, 64, requires_grad=True)
+        )
+    heads = [row.order for row in found[0].made if len(row.order) == 4]
+    assert heads == [(0, 2, 1, 3)] * 3
