@@ -300,8 +300,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [batch, T, width]; returns the same shape."""
+        heads = (*x.shape[:-1], -1, self.head_width)
         q, k, v = (
-            layer(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            layer(x).view(heads).transpose(1, 2)
             for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
         scale = 1.0 / math.sqrt(self.head_width)

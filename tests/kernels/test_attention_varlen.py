@@ -188,7 +188,7 @@ def test_rows_behind_the_last_sequence_and_longer_limits():
     offsets = torch.tensor([0, 3, 7], dtype=torch.int32)
     found = kernels.attention_varlen(q, q, q, offsets, offsets, 50, 4)
     expected = kernels.attention_varlen(*[q[:7]] * 3, offsets, offsets, 4, 4)
-    assert torch.equal(found[:7], expected)
+    torch.testing.assert_close(found[:7], expected)  # a GPU takes other tiles for longer ones
     assert not found[7:].any()
     (gradient,) = torch.autograd.grad(found.square().sum(), q)
     assert not gradient[7:].any()
@@ -266,7 +266,7 @@ class Packed(torch.nn.Module):
         self.sinks = torch.nn.Parameter(torch.randn(4))
 
     def forward(self, x, starts):
-        q, k, v = self.inner(x).unflatten(-1, (8, 4)).split((4, 2, 2), 1)
+        q, k, v = self.inner(x).view(-1, 8, 4).split((4, 2, 2), 1)
         found = kernels.attention_varlen(q, k, v, starts, starts, 5, 5, True, 3, None, self.sinks)
         return self.outer(found.flatten(1))
 

@@ -88,7 +88,7 @@ def by_torch(module, x):
         logits = functional.linear(x, module.weight, module.bias)
         return functional.cross_entropy(logits.flatten(0, 1), torch.arange(10) % 7)
     q, k, v = (
-        layer(x).unflatten(-1, (-1, 4)).transpose(1, 2)
+        layer(x).view(*x.shape[:-1], -1, 4).transpose(1, 2)
         for layer in (module.q_proj, module.k_proj, module.v_proj)
     )
     found = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
