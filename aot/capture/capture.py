@@ -39,10 +39,10 @@ from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.lifted import Lifted, check_alone, lifted
-from aotc.aot.capture.other_sizes import Models, Probe, beyond, probes
+from aotc.aot.capture.other_sizes import Models, Probe, beyond, differing_at_one, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
-from aotc.aot.capture.sizes import sizes_of, spread
+from aotc.aot.capture.sizes import Sizes, sizes_of, spread
 from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.errors import ExportDiffers, ModelRaised
@@ -93,10 +93,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
         found = exported(taking, whole)
         program, decomposed = found.program, found.decomposed
         check_alone(program, states, spec.module)
-        arguments = (spec.arguments, spec.keyword_arguments)
-        sizes = sizes_of(program, _shapes_of(spec), arguments, states.shapes)
-        settings = (sizes, fallback, rounds, states, spec.entry == MAIN)
-        graph, asserted = import_program(decomposed, program, *settings)
+        sizes, graph, asserted = _imported(spec, found, states, fallback, rounds)
         uses_rng = draws(decomposed)
         structure = structure_of(spec, program, uses_rng)
         left = torch_ops(graph)
@@ -227,6 +224,32 @@ class _Golden:
     outputs: tuple[Array, ...]
     roundings: tuple[float, ...]  # how far they carry each output
     undecided: Undecided
+
+
+def _imported(
+    spec: Spec, found: Exported, states: Lifted, fallback: bool, rounds: bool
+) -> tuple[Sizes, Graph, tuple[Guard, ...]]:
+    """The dynamic sizes, the graph, and what that asks of the sizes.
+
+    A dim that torch took to be 2 at least may be 1 where the program has the model's numbers there.
+    """
+    program, decomposed = found.program, found.decomposed
+    arguments = (spec.arguments, spec.keyword_arguments)
+
+    def imported(never_one: Collection[str]) -> tuple[Sizes, Graph, tuple[Guard, ...]]:
+        sizes = sizes_of(program, _shapes_of(spec), arguments, states.shapes, never_one)
+        settings = (sizes, fallback, rounds, states, spec.entry == MAIN)
+        return sizes, *import_program(decomposed, program, *settings)
+
+    sizes, graph, asserted = imported(())
+    if not sizes.dims or draws(decomposed):
+        return sizes, graph, asserted
+    model = program.module() if spec.module is None else spec.module
+    functional = Functional(decomposed, [state.name for state in graph.states], states)
+    models, held = Models(model, functional, states), _held(found, graph, states)
+    conditions = (*sizes.guards, *asserted)
+    never_one = differing_at_one(spec, models, held, graph, sizes.dims, conditions)
+    return imported(never_one) if never_one else (sizes, graph, asserted)
 
 
 def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Golden:

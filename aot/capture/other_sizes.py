@@ -91,6 +91,37 @@ def probes(
     return tuple(probe for probe in found if probe is not None)
 
 
+def differing_at_one(
+    spec: Spec,
+    models: Models,
+    state_tensors: Sequence[torch.Tensor],
+    graph: Graph,
+    dims: Sequence[Dim],
+    guards: Sequence[Guard],
+) -> frozenset[str]:
+    """Names of dims that may not be 1, since the program does not give the model's numbers there.
+
+    torch.export takes sizes of 2 at least for granted: where the code asks whether a size is more
+    than 1, the program has the answer of larger ones. `models.functional` is the program. Where
+    the model itself raises there is nothing to compare.
+    """
+    ones = [dim for dim in dims if dim.low == 1 < dim.high]
+    fits = _fitting(graph, dims, guards)
+
+    def differs(chosen: Sequence[Dim]) -> bool:
+        sizes = {dim: 1 if dim in chosen else dim.typical for dim in dims}
+        if not fits(sizes):
+            return False
+        eager = Models(models.model, models.model, models.states)
+        probe = _probe(spec, eager, state_tensors, graph, sizes)
+        return probe is not None and not _gives(spec, models, state_tensors, graph, sizes, probe)
+
+    alone = frozenset(dim.name for dim in ones if differs([dim]))
+    if alone or len(ones) < 2 or not differs(ones):
+        return alone
+    return frozenset(dim.name for dim in ones)
+
+
 def probe_again(
     spec: Spec,
     models: Models,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -86,12 +86,17 @@ def extent_of(value: Any) -> Extent:
 
 
 def sizes_of(
-    program: ExportedProgram, shapes: Any, arguments: Any, states: Sequence[Any] = ()
+    program: ExportedProgram,
+    shapes: Any,
+    arguments: Any,
+    states: Sequence[Any] = (),
+    never_one: Collection[str] = (),
 ) -> Sizes:
     """The dims, guards and specialised dims of an exported program.
 
     `shapes` is the spec's `dynamic_shapes`, `arguments` the example's (positional, by name);
-    `states` are the dims of the buffers that are the program's last inputs.
+    `states` are the dims of the buffers that are the program's last inputs; `never_one` names dims
+    that begin at 2, as torch took for granted.
     Raises `GuardUnsupported` for a guard that cannot be checked at a call.
     """
     inputs = _inputs(program)
@@ -101,6 +106,7 @@ def sizes_of(
     names = _names(inputs, asked)
     symbols: dict[Any, Extent] = {}
     bounded = _bounded_by_user(inputs, asked)
+    bounded |= {symbol for symbol, name in names.items() if name in never_one}
     bounded |= untrue_at_one(program, _widened(program, names, bounded))
     for symbol, name in names.items():
         least = _TRACED_LOW if symbol in bounded else 1
