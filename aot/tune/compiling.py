@@ -56,8 +56,8 @@ class Task:
     @property
     def config(self) -> tuple[tuple[str, int], ...]:
         """The constexprs and the launch options."""
-        is_early = self.is_followed_early and self.target.traits.is_gpu
-        return (*self.candidate.config, *(("is_followed_early", 1),) * is_early)
+        is_followed = self.is_followed_early and self.target.traits.is_gpu
+        return (*self.candidate.config, *(("is_followed_early", 1),) * is_followed)
 
     @property
     def architecture(self) -> str:
