@@ -1,4 +1,4 @@
-"""Corners of one element: torch.export had the scale of two rows and more, which divides by none."""
+"""Corners of one element: torch.export had the scale of more, which divides by none."""
 
 import torch
 import torch.nn.functional as F
