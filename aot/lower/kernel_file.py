@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from aotc.aot.schedule.group import Group, Root
 from aotc.kernels.templates.registry import Template, called_functions
 
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "kernel_offset"})  # numbers, not blocks
+_WORD, _ASSIGNED = re.compile(r"\w+"), re.compile(r" *(\w+) = ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +242,18 @@ def _replaced(
 
 
 def _without_unread(lines: list[str]) -> list[str]:
+    """The lines without assignments to names that stand nowhere else, nor in lines that go."""
+    words = [_WORD.findall(line) for line in lines]
+    counts = Counter(word for row in words for word in row)
     while True:
-        text = "\n".join(lines)
-        kept = [
-            line
-            for line in lines
-            if not (match := re.match(r" *(\w+) = ", line))
-            or len(re.findall(rf"\b{match[1]}\b", text)) > 1
-        ]
+        kept: list[tuple[str, list[str]]] = []
+        for line, row in zip(reversed(lines), reversed(words), strict=True):  # readers first
+            assigned = _ASSIGNED.match(line)
+            if assigned and counts[assigned[1]] == 1:
+                counts.subtract(row)
+            else:
+                kept.append((line, row))
         if len(kept) == len(lines):
-            return kept
-        lines = kept
+            return lines
+        kept.reverse()
+        lines, words = [line for line, _ in kept], [row for _, row in kept]
