@@ -31,10 +31,11 @@ SPECIAL = """
     from torch.export import Dim
 
     def model(x):
-        return x * 3 if x.shape[0] == 1 else x * 2
+        is_traced = not isinstance(x.shape[0], int)  # nothing is asked of the size then
+        return x * 2 if is_traced or x.shape[0] != {size} else x * 3
 
     example_inputs = (torch.ones(4, 8),)
-    dynamic_shapes = ({0: Dim("batch", max=16)},)
+    dynamic_shapes = ({{0: Dim("batch", max=16)}},)
 """
 OF_ONE_SIZE = """
     import torch
@@ -74,8 +75,14 @@ def test_sizes_of_both_ends_that_the_guards_allow(tmp_path):
 
 
 def test_a_size_that_is_special_to_the_model_is_found(built):
-    with pytest.raises(GoldenMismatch, match=r"batch = 1"):
-        built("special", SPECIAL)
+    with pytest.raises(GoldenMismatch, match=r"batch = 16"):
+        built("special", SPECIAL.format(size=16))
+
+
+def test_a_size_of_one_that_is_special_to_the_model_is_left_out(tmp_path):
+    """torch.export serves 2 to 16 of it."""
+    (dim,) = captured(tmp_path, SPECIAL.format(size=1)).dims
+    assert (dim.name, dim.low, dim.high) == ("batch", 2, 16)
 
 
 def test_the_record_says_at_which_sizes(built):
@@ -96,7 +103,7 @@ def test_sizes_that_a_call_would_refuse_are_not_checked(built, monkeypatch):
 
     monkeypatch.setattr(Plan, "at", refusing)
     with pytest.warns(UserWarning, match=r"not checked \(.*70000 programs"):
-        _, report = built("large", SPECIAL.replace("x.shape[0] == 1", "False"))
+        _, report = built("large", SPECIAL.format(size=0))
     assert len(report.targets[0].checks) == 3  # the example, random inputs, the smallest sizes
 
 
