@@ -33,6 +33,7 @@ ELEMENTS_LIMIT = 1 << 24  # of all tensors of the graph together, beside what th
 EXAMPLES_LIMIT = 4  # times the example's own elements
 TRIES = 64  # sizes from an end of the ranges inwards, for guards that ask for multiples
 HALVINGS = 31
+UNASKED = (0.0,)  # what roundings do, where only the numbers are compared
 NOISE = 0.01  # by which copies of an element of the example differ, as a share of it
 
 Sizes = dict[Dim, int]
@@ -113,7 +114,7 @@ def differing_at_one(
         if not fits(sizes):
             return False
         eager = Models(models.model, models.model, models.states)
-        probe = _probe(spec, eager, state_tensors, graph, sizes)
+        probe = _probe(spec, eager, state_tensors, graph, sizes, UNASKED)
         return probe is not None and not _gives(spec, models, state_tensors, graph, sizes, probe)
 
     alone = frozenset(dim.name for dim in ones if differs([dim]))
@@ -191,7 +192,7 @@ def _gives(
     say before it is compiled."""
     functional = Models(models.functional, models.functional, models.states)
     try:
-        found = _probe(spec, functional, state_tensors, graph, sizes)
+        found = _probe(spec, functional, state_tensors, graph, sizes, UNASKED)
     except Exception:  # whatever it raises at sizes that it was not exported for
         return False
     pairs = zip(found.outputs, probe.outputs, strict=False) if found is not None else ()

@@ -38,8 +38,10 @@ class Device(DeviceContext):
 
     def close(self) -> None:
         """Give everything back; see `DeviceContext.close`."""
-        self.pool.forget()
-        super().close()
+        try:
+            super().close()
+        finally:  # a session that is closed meanwhile may still give memory to the pool
+            self.pool.forget()
 
     def make_room(self) -> bool:
         """Have the driver take what the pools of this device keep; whether there was anything."""

@@ -99,7 +99,7 @@ class MemoryPool:
         return any(found)
 
     def forget(self) -> None:
-        """Before the device gives everything back: what is kept goes with it."""
+        """When the device has given everything back: what was kept is gone with it."""
         _pools.pop(id(self), None)
         self._kept = {}
 
