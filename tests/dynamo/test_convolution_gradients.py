@@ -87,10 +87,10 @@ def test_of_all_shapes(sizes, reach, stride, padding, dilation, channels, mask, 
 )
 @example([5, 5], 3, 3, 1, 2, 4, True, 2)
 @example([6], 2, 1, 0, 3, 1, False, 0)
-def test_what_no_position_sees_is_not_read(
+def test_what_is_not_finite_stays_where_it_is_seen(
     sizes, reach, stride, padding, dilation, groups, is_transposed, more
 ):
-    """An element on which no gradient depends may be NaN."""
+    """An element of the weight's gradient is NaN where a position sees NaN by its kernel offset."""
     rank = len(sizes)
     assume(all(size + 2 * padding > dilation * (reach - 1) for size in sizes))
     assume(not is_transposed or all((s - 1) * stride >= 2 * padding for s in sizes))
@@ -98,24 +98,26 @@ def test_what_no_position_sees_is_not_read(
     extra = [more if is_transposed else 0] * rank
     rows = ([stride] * rank, [padding] * rank, [dilation] * rank, is_transposed, extra, groups)
     data = torch.randn(2, 4, *sizes, dtype=torch.float64)
-    weight = torch.randn(4, 4 // groups, *[reach] * rank, dtype=torch.float64, requires_grad=True)
-    ones = torch.ones_like(data, requires_grad=True)
-    result = aten.convolution(ones, torch.ones_like(weight), None, *rows)
-    gradient = torch.randn_like(result)
-    if is_transposed:
-        gradient[result == 0] = torch.nan
-    else:
-        (reached,) = torch.autograd.grad(result.sum(), ones)
-        data[reached == 0] = torch.nan
-    operands, rest = (gradient, data, weight.detach()), ([4], *rows, [False, True, False])
-    # 0 in its place gives the same.
-    made = aten.convolution_backward(*(each.nan_to_num() for each in operands), *rest)
-    graph = imported(aten.convolution_backward.default, operands, rest, made)
+    weight = torch.randn(4, 4 // groups, *[reach] * rank, dtype=torch.float64)
+    gradient = torch.randn_like(aten.convolution(data, weight, None, *rows))
+    windowed = gradient if is_transposed else data
+    windowed[torch.rand(windowed.shape) < 0.1] = torch.nan
+    operands, rest = (gradient, data, weight), ([4], *rows, [False, True, False])
+
+    def eager(change):
+        return aten.convolution_backward(*(change(each) for each in operands), *rest)[1]
+
+    made = eager(torch.nan_to_num)
+    is_seen = eager(
+        lambda each: (each.isnan() if each is windowed else torch.isfinite(each)).double()
+    )
+    graph = imported(aten.convolution_backward.default, operands, rest, (None, made, None))
     seen = [operands[int(name[-1])] for name in graph.input_names]
     inputs = [each.permute(memory_order(each)).numpy() for each in seen]
     (found,) = interpret(graph, inputs)
-    expected = made[1].permute(memory_order(made[1]))
-    torch.testing.assert_close(torch.from_numpy(found.copy()), expected)
+    expected = torch.where(is_seen > 0, torch.nan, made)
+    expected = expected.permute(memory_order(made))
+    torch.testing.assert_close(torch.from_numpy(found.copy()), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("groups", [1, GROUPS, 8])

@@ -340,6 +340,8 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
 
     For a transposed convolution data and gradient have changed places.
     """
+    if weight.shape[1] == 1:
+        return _of_channels_apart(gradient, data, weight, spacing)
     grid = _Grid(gradient, data, weight.shape[2:], spacing)
     windows, rows = grid.windows(data), grid.rows(gradient)
     kernel, groups = weight.shape[2:], spacing.groups
@@ -349,14 +351,6 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
     windows = build.reshape(windows, (*kernel, groups, inner, grid.length))
     windows = build.permute(windows, (count, *range(count), count + 1, count + 2))
     rows = build.reshape(rows, (grid.length, groups, outer))
-    if inner == 1:
-        seen = build.reshape(windows, (groups, 1, *kernel, grid.length))
-        own = build.reshape(
-            build.permute(rows, (1, 2, 0)), (groups, outer, *[1] * count, grid.length)
-        )
-        axis = (count + 2,)
-        total = build.drop(build.reduce("sum", seen * own, axis), axis)
-        return build.reshape(total, weight.shape)
     depth = math.prod(kernel) * inner
     left = build.reshape(windows, (groups, depth, grid.length))
     right = build.permute(rows, (1, 0, 2))
@@ -366,6 +360,33 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
     product = build.reshape(make("matmul", (left, right)), (groups, *kernel, inner, outer))
     order = (0, count + 2, count + 1, *range(1, count + 1))
     return build.reshape(build.permute(product, order), weight.shape)
+
+
+def _of_channels_apart(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> Node:
+    """`_of_weight` where each channel of the data is a group of its own: sums, no product."""
+    count, groups = data.type.rank - 2, spacing.groups
+    outer = weight.shape[0] // groups
+    positions, kernel = gradient.shape[2:], weight.shape[2:]
+    rows = (spacing.stride, spacing.padding, spacing.dilation)
+    for axis, (step, margin, gap) in enumerate(zip(*rows, strict=True)):
+        reach = (positions[axis] - 1) * step + gap * (kernel[axis] - 1) + 1
+        data = bordered(data, axis + 2, margin, reach - margin - data.shape[axis + 2])
+    attrs = {
+        "axes": tuple(range(2, count + 2)),
+        "sizes": kernel,
+        "strides": spacing.stride,
+        "dilations": spacing.dilation,
+    }
+    # [N, groups, 1, *positions, *kernel] by [N, groups, outer, *positions, *1]
+    seen = make("window", (build.stored(data),), attrs)
+    seen = build.reshape(seen, (data.shape[0], groups, 1, *positions, *kernel))
+    own = build.reshape(gradient, (data.shape[0], groups, outer, *positions, *[1] * count))
+    # The positions of a row follow each other in both, those of all rows do not.
+    last = count + 2
+    total = build.drop(build.reduce("sum", seen * own, (last,)), (last,))
+    axes = (0, *range(3, last))
+    total = build.drop(build.reduce("sum", total, axes), axes)
+    return build.reshape(total, weight.shape)
 
 
 class _Grid:
@@ -388,8 +409,8 @@ class _Grid:
         count = len(self.extents)
         self.pitches = [math.prod(self.extents[axis + 1 :]) for axis in range(count)]
         self.tail = sum(a * b for a, b in zip(over, self.pitches, strict=True))
-        length = data.shape[0] * math.prod(self.extents)
-        self.filled = length
+        self.samples = data.shape[0]
+        self.filled = length = self.samples * math.prod(self.extents)
         is_fixed = isinstance(length, int)
         self.length = -(-length // ROWS_MULTIPLE) * ROWS_MULTIPLE if is_fixed else length
 
@@ -403,9 +424,11 @@ class _Grid:
         return build.stored(build.pad(flat, (0, 0), (self.length - self.filled, 0), 0))
 
     def windows(self, data: Node) -> Node:
-        """What each kernel offset sees: [*kernel, C, T], a view of a copy of the data."""
+        """What each kernel offset sees: [*kernel, C, T], a view of a copy of the data.
+
+        Rows that are not positions see 0: 0 times what is not finite is not 0.
+        """
         steps, count, channels = self.spacing.stride, len(self.extents), data.shape[1]
-        data = self._seen(data)
         for axis, (margin, step) in enumerate(zip(self.spacing.padding, steps, strict=True)):
             high = self.extents[axis] * step - margin - data.shape[axis + 2]
             data = bordered(data, axis + 2, margin, high)
@@ -428,47 +451,23 @@ class _Grid:
         found = build.reshape(found, (*dense, channels, self.length))
         for axis, (reach, gap) in enumerate(zip(self.reaches, self.spacing.dilation, strict=True)):
             found = build.slice_axis(found, axis, 0, reach + 1, gap)
-        return found
+        is_position = self._is_position()
+        return found if is_position is None else build.where(is_position, found, 0)
 
-    def _seen(self, data: Node) -> Node:
-        """The data with zeros where no position sees it: rows that are not positions read it, and 0
-        times what is not finite is not 0.
-
-        What positions see by one kernel offset, such rows still read by another: where it is not
-        finite, so are the gradients of more offsets than eager's.
-        """
-        is_seen: Node | None = None
-        for axis in range(len(self.extents)):
-            own = self._is_seen(axis, data)
-            if own is not None:
-                is_seen = own if is_seen is None else is_seen & own
-        return data if is_seen is None else build.where(is_seen, data, 0)
-
-    def _is_seen(self, axis: int, data: Node) -> Node | None:
-        """Whether a position sees an element, along one axis; None where one sees each of those
-        that places see."""
-        step, margin, gap = (
-            row[axis] for row in (self.spacing.stride, self.spacing.padding, self.spacing.dilation)
-        )
-        size, positions, reach = data.shape[axis + 2], self.positions[axis], self.reaches[axis]
-        if not isinstance(reach, int) or reach < step:  # no places beside the positions
-            return None
-        offsets = range(0, reach + 1, gap)
-        if isinstance(size, int) and isinstance(positions, int):
-            seen = {place * step + offset - margin for place in range(positions)
-                    for offset in offsets}  # fmt: skip
-            if seen.issuperset(range(size)):
-                return None
-        elif step == gap == 1:
-            return None
-        element = build.counter(data.type.rank, axis + 2, size)
+    def _is_position(self) -> Node | None:
+        """Whether each of the T rows is a position; None where all are."""
+        count = len(self.extents)
         found: Node | None = None
-        for offset in offsets:
-            # element = place · step + offset - margin of a place among the positions
-            first = element + (margin - offset)
-            own = build.equal(first % step, 0) & (first >= 0) & (first < positions * step)
-            found = own if found is None else found | own
-        return found
+        for axis, (extent, own) in enumerate(zip(self.extents, self.positions, strict=True)):
+            if extent != own:
+                inside = build.counter(count, axis, extent) < own
+                found = inside if found is None else found & inside
+        if found is None:
+            return None
+        found = build.expand(found, (self.samples, *self.extents))
+        found = build.reshape(found, (self.filled,))
+        found = build.pad(found, (0,), (self.length - self.filled,), False)
+        return build.align(found, count + 2)
 
 
 ROWS: Rows = {
