@@ -195,11 +195,11 @@ def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
     """The roots with their index in the symbols of the domain."""
     cluster = kernel.cluster
     if cluster is None:
-        index = loops.pointwise_index(domain, kernel.shape or ())
+        element = loops.pointwise_index(domain, kernel.shape or ())
         return tuple(
-            Root(node, index)
+            Root(node, element)
             if node.kind != "call"
-            else rows_root(node, kernel.rows_of[node.result(0)], index)
+            else rows_root(node, kernel.rows_of[node.result(0)], element)
             for node in kernel.roots
         )
     values = {}

@@ -110,8 +110,8 @@ def _writes(call: Node) -> list[_Write]:
     found = []
     for _, attributes, operands, _ in call.attr("stored"):
         places = (call.attr("operands")[number] for number in operands)
-        tensors = [_Tensor(call.inputs[number], *rest) for number, *rest in places]
-        found.append(_Write(*tensors, dict(attributes)["axis"]))
+        data, index, rows = (_Tensor(call.inputs[number], *rest) for number, *rest in places)
+        found.append(_Write(data, index, rows, dict(attributes)["axis"]))
     return found
 
 
