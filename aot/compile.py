@@ -245,12 +245,12 @@ def _followed_early(variants: Sequence[Lowered]) -> set[str]:
         for own, after in pairwise(each.specs):
             followers[own.digest].append(after.digest)
 
-    def is_early(name: str) -> bool:
+    def is_followed_early(name: str) -> bool:
         after = followers[name]
         count = sum(each in ahead for each in after)
         return 2 * count > len(after) or (name in small and small.union(ahead).issuperset(after))
 
-    return {name for name in specs if is_early(name)}
+    return {name for name in specs if is_followed_early(name)}
 
 
 def _loads_before_it_waits(spec: KernelSpec) -> bool:
