@@ -45,6 +45,7 @@ from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
 
+WAITS = "    wait_for_kernels()\n"  # in the text of a kernel that waits by itself
 FOLLOWED_EARLY_BYTES = 4 << 20  # as much as an H200 moves in a microsecond
 
 
@@ -237,15 +238,32 @@ def jobs_of(variants: Sequence[Lowered]) -> list[Job]:
 
 
 def _followed_early(variants: Sequence[Lowered]) -> set[str]:
-    """The digests of kernels that are small, as is every kernel that is launched next to them.
+    """The digests of kernels whose followers come while they run: where most of these load
+    something before they wait, and else where all of them are small, as is the kernel.
 
-    Their time is mostly that of a launch, which then overlaps. Programs of large kernels that come
-    early would be spread unevenly: onto those multiprocessors that the small ones leave free.
+    The time of small kernels is mostly that of a launch, which then overlaps. Programs of other
+    large kernels that come early would only be spread unevenly: onto those multiprocessors that
+    the small ones leave free.
     """
     specs = {spec.digest: spec for each in variants for spec in each.specs}
-    found = {name for name, spec in specs.items() if spec.bytes <= FOLLOWED_EARLY_BYTES}
-    pairs = ((own, after) for each in variants for own, after in pairwise(each.specs))
-    return found - {own.digest for own, after in pairs if after.digest not in found}
+    small = {name for name, spec in specs.items() if spec.bytes <= FOLLOWED_EARLY_BYTES}
+    ahead = {name for name, spec in specs.items() if _loads_before_it_waits(spec)}
+    followers: dict[str, list[str]] = {name: [] for name in specs}
+    for each in variants:
+        for own, after in pairwise(each.specs):
+            followers[own.digest].append(after.digest)
+
+    def is_followed_early(name: str) -> bool:
+        after = followers[name]
+        count = sum(each in ahead for each in after)
+        return 2 * count > len(after) or (name in small and small.union(ahead).issuperset(after))
+
+    return {name for name in specs if is_followed_early(name)}
+
+
+def _loads_before_it_waits(spec: KernelSpec) -> bool:
+    """Whether the form that the cost model chooses does."""
+    return bool(spec.candidates) and WAITS in spec.form(spec.candidates[0]).source
 
 
 def _role(space: str, is_stored: bool) -> Literal["weight", "read", "stored"]:

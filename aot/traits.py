@@ -23,6 +23,7 @@ class TargetTraits:
     packs_weights: bool = True  # matmuls read constant operands in panels
     has_tensor_copies: bool = False  # a unit copies tiles by descriptors
     has_tensor_maps: bool = False  # launches can make these of their parameters
+    is_launched_early: bool = False  # a kernel comes while those before it still run, and waits
     has_float8: bool = False  # converts 8-bit floats
     can_overlap: bool = False  # groups of warps take turns on the tensor cores (`wgmma`)
     has_tiles: bool = False  # a CPU multiplies blocks of 16-bit and 8-bit numbers (AMX)

@@ -350,7 +350,7 @@ class Emitter:
             if varies & symbols:
                 text += "".join(f" + {extra.name}*0" for extra in sorted_symbols(varies - symbols))
                 symbols |= varies
-                inside.append(self._condition(condition))
+                inside.append(self.condition(condition))
         masks = [name for at, name in self.masks.items() if at in symbols] + inside
         mask = f", mask={' & '.join(masks)}" if masks else ""
         fill = f", other={other}" if masks and other else ""
@@ -435,12 +435,12 @@ class Emitter:
     def _choose(self, conditions: Guard, value: Value, otherwise: Value, dtype: str) -> Value:
         if value.is_literal and otherwise.is_literal:
             value = Value(as_tensor(value.text, dtype))  # two plain numbers have no type
-        text = " & ".join(map(self._condition, conditions))
+        text = " & ".join(map(self.condition, conditions))
         symbols = frozenset().union(*(self.varies_with(row.index) for row in conditions))
         expression = f"tl.where({text}, {value.text}, {otherwise.text})"
         return self.body.bind(expression, symbols | value.symbols | otherwise.symbols)
 
-    def _condition(self, condition: Bound) -> str:
+    def condition(self, condition: Bound) -> str:
         """Name of the condition, computed once."""
         if condition not in self.conditions:
             text = str(condition)

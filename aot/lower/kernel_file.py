@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Symbol
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
 from aotc.aot.lower.emit import INDENT, Body, Emitter, Position, Value, bare, pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
-from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.group import Group, Root, WrittenRows
+from aotc.aot.schedule.trace import Access
 from aotc.kernels.templates.registry import Template, called_functions
 
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "kernel_offset"})  # numbers, not blocks
@@ -140,7 +141,34 @@ def has_tail(symbol: Symbol, blocks: Sequence[int]) -> bool:
 def write_stores(emitter: Emitter, roots: Sequence[Root]) -> None:
     """Store each root at its index, contiguous in the root's own shape."""
     for place, root in enumerate(roots):
-        write_store(emitter, root, place)
+        if root.rows is None:
+            write_store(emitter, root, place)
+        else:
+            _write_rows(emitter, root, root.rows, place)
+
+
+def _write_rows(emitter: Emitter, root: Root, rows: WrittenRows, number: int) -> None:
+    """Store what is of the rows, where their places are inside of the tensor."""
+    value = emitter.unrounded(*_of(rows.value))  # the store rounds
+    place = emitter.value(*_of(rows.place))
+    extent = kernel_text(rows.loaded.extent)
+    inside = f"({place.text} >= 0) & ({place.text} < {extent})"
+    is_inside = emitter.body.bind(inside, place.symbols, "inside")
+    loaded = Symbol(place.text, rows.loaded.extent)
+    emitter.loaded[loaded] = place.symbols
+    offset = ix.linear(root.index, root.node.shape).substitute({rows.loaded: ix.of(loaded)})
+    symbols = emitter.varies_with(offset).union(
+        value.symbols, *(emitter.varies_with(each.index) for each in rows.conditions)
+    )
+    masks = [name for at, name in emitter.masks.items() if at in symbols]
+    masks += [emitter.condition(each) for each in rows.conditions]
+    mask = " & ".join([*masks, is_inside.text])
+    line = f"tl.store(out{number} + {offset}, {value.text}, mask={mask})"
+    emitter.body.write(line, symbols)
+
+
+def _of(need: Access) -> tuple[Node, tuple[Index, ...], tuple[Bound, ...]]:
+    return need.node, need.index, need.conditions
 
 
 def write_store(emitter: Emitter, root: Root, place: int) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from aotc.aot.ir.graph import Graph, Node
-from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.schedule.trace import LEAVES
+from aotc.aot.ir.index import Bound, Index, Symbol
+from aotc.aot.schedule.trace import LEAVES, Access
 
 GroupKind = Literal["pointwise", "row", "matmul", "attention", "call", "torch"]
 LONGEST = 3  # operations in a name
@@ -44,11 +44,31 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """What is written at some of the domain's elements, each to a place of its own."""
+
+    value: Access
+    place: Access  # the index along one dim, of which those outside of the tensor are left out
+    loaded: Symbol  # it, in the index of the root
+    conditions: tuple[Bound, ...]  # when an element is one of the rows
+
+
+@dataclass(frozen=True, slots=True)
 class Root:
-    """A node that the group stores, and its index in terms of the domain's symbols."""
+    """A node that the group stores, and its index in terms of the domain's symbols.
+
+    rows: where the node is a tensor that rows are written into; the rest of it stays.
+    """
 
     node: Node
     index: tuple[Index, ...]
+    rows: WrittenRows | None = None
+
+    @property
+    def needs(self) -> tuple[Access, ...]:
+        """What is computed to store it."""
+        rows = self.rows
+        return (Access(self.node, self.index),) if rows is None else (rows.value, rows.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +85,7 @@ class Group:
     reads: tuple[Node, ...]
     bytes: int  # moved between memory and the kernel, each buffer element once
     operations: int
-    # What a call updates: (the read that is in a root's memory before it, the root).
+    # What is updated: (the read that is in a root's memory before it, the root).
     updates: tuple[tuple[Node, Node], ...] = ()
     # Values of 16-bit types that are rounded before anything reads them.
     rounded: frozenset[Node] = frozenset()

@@ -9,7 +9,7 @@ that is read at shifted points, a step of a stencil, is computed again at each o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, prod
 
 from aotc.aot.ir import index as ix
@@ -135,6 +135,9 @@ class Kernel:
 
     roots: list[Node]
     cluster: Cluster | None = None
+    # The shape that is computed where rows are written; for each such call which result's rows.
+    elements: Shape | None = None
+    rows_of: dict[Node, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> GroupKind:
@@ -145,7 +148,7 @@ class Kernel:
     def shape(self) -> Shape | None:
         """Shape that a further root must have; None where there can be none."""
         if self.cluster is None:
-            return self.roots[0].shape
+            return self.elements or self.roots[0].shape
         if self.cluster.is_parted:
             return None
         return self.cluster.root_op.inputs[0].shape if self.kind == "row" else None

@@ -22,6 +22,12 @@ from aotc.aot.schedule.grow import row_symbols
 from aotc.aot.schedule.materialize import Kernel, compared, kernels
 from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import LEAVES, STORED, Access, Boundary, Tracer
+from aotc.aot.schedule.written_rows import (
+    rows_root,
+    updates_of,
+    with_rows_stored,
+    written_bytes,
+)
 from aotc.aot.traits import TargetTraits
 
 # Kinds whose texts read memory at an index only; the others take whole tensors.
@@ -51,6 +57,7 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     stored = _stored(graph)
     made = [node for node in stored if node.type.numel]
     found = kernels(graph, copies.union(made, compared(graph)), traits)
+    found = with_rows_stored(found, graph, made)
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)
@@ -113,18 +120,23 @@ def _group(
     placed = _placed(kernel, domain)
     tracer = _traced(kernel, domain, placed, is_boundary)
     nodes = tuple(dict.fromkeys(node for node, _ in tracer.visited))
-    reads = tuple(dict.fromkeys(access.node for access in tracer.accesses))
+    updates = updates_of(kernel.roots)
+    read = (*(access.node for access in tracer.accesses), *(before for before, _ in updates))
+    reads = tuple(dict.fromkeys(read))
+    stores = [root.node for root in placed if root.rows is None]
+    rows_bytes = sum(written_bytes(root) for root in placed if root.rows is not None)
     root_op = kernel.cluster.root_op if kernel.cluster else None
     return Group(
         kind=kernel.kind,
-        label=label(kernel.kind, nodes),
+        label=label(kernel.kind, nodes) + ("_scatter_rows" if updates else ""),
         domain=domain,
         root_op=root_op,
         roots=placed,
         nodes=nodes,
         reads=reads,
-        bytes=group_bytes(_touched(tracer, domain), kernel.roots),
+        bytes=group_bytes(_touched(tracer, domain), stores) + rows_bytes,
         operations=group_operations(nodes),
+        updates=updates,
         rounded=_rounded(several.intersection(nodes), kernel.roots, nodes, reads),
         starts=starts(tracer.accesses, movable) if kernel.kind in MOVABLE_KINDS else (),
     )
@@ -169,7 +181,7 @@ def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Doma
         return [Access(root.node, root.index) for root in _placed(kernel, domain)]
 
     if kernel.cluster is None:
-        options = loops.pointwise_domains(kernel.roots[0].shape)
+        options = loops.pointwise_domains(kernel.shape or ())
     elif kernel.kind == "attention":
         options = [attention_domain(kernel.cluster.root_op)]
     elif kernel.kind == "row":
@@ -183,7 +195,13 @@ def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
     """The roots with their index in the symbols of the domain."""
     cluster = kernel.cluster
     if cluster is None:
-        return tuple(Root(node, loops.pointwise_index(domain, node.shape)) for node in kernel.roots)
+        element = loops.pointwise_index(domain, kernel.shape or ())
+        return tuple(
+            Root(node, element)
+            if node.kind != "call"
+            else rows_root(node, kernel.rows_of[node.result(0)], element)
+            for node in kernel.roots
+        )
     values = {}
     if cluster.kind == "row" and not domain.is_reduced_in_lanes:
         values = {row_symbols(cluster.root_op)[0]: loops.kept_index(domain)}
@@ -208,8 +226,8 @@ def _traced(
     elif kernel.kind == "matmul":
         contract = loops.matmul_contract(domain)
     tracer = Tracer(is_boundary, contract)
-    for root in placed:
-        tracer.visit(root.node, root.index)
+    for need in (need for root in placed for need in root.needs):
+        tracer.visit(need.node, need.index)
     return tracer
 
 

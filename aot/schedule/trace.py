@@ -11,7 +11,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import Shape
+from aotc.aot.ir.size import Extent, Shape
 from aotc.aot.ir.viewed import through_view
 
 _LOADED = "loaded by "
@@ -84,13 +84,14 @@ def data_index(node: Node, index: tuple[Index, ...], loaded: Index) -> tuple[Ind
 def _accesses_of_lookup(node: Node, index: tuple[Index, ...]) -> list[Access]:
     data, indices = node.inputs
     where = lookup_index(node, index)
+    loaded = ix.of(loaded_symbol(where, data.shape[node.attr("axis")]))
+    return [Access(indices, where), Access(data, data_index(node, index, loaded))]
+
+
+def loaded_symbol(where: Sequence[Index], extent: Extent) -> Symbol:
+    """What stands for an index that is loaded from a place."""
     behind = sorted({symbol.name for part in where for symbol in part.symbols()})
-    name = f"{_LOADED}{' '.join(behind)}"
-    loaded = ix.symbol(name, data.shape[node.attr("axis")])
-    return [
-        Access(indices, lookup_index(node, index)),
-        Access(data, data_index(node, index, loaded)),
-    ]
+    return Symbol(f"{_LOADED}{' '.join(behind)}", extent)
 
 
 def inverse(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...] | None:

@@ -8,6 +8,8 @@ and reduced once at the end. Holes as in matmul.py. As they stand, they multiply
 import triton
 import triton.language as tl
 
+from aotc.kernels.templates.launches import wait_for_kernels
+
 
 @triton.jit
 def load_a(in0, z, x, k, M, K):
@@ -17,6 +19,16 @@ def load_a(in0, z, x, k, M, K):
 @triton.jit
 def load_b(in1, z, k, y, K, N):
     return tl.load(in1 + (z * N + tl.minimum(y, N - 1)) * K + k, mask=k < K, other=0.0)
+
+
+@triton.jit
+def first_b(in1, z, k, y, K, N):
+    return load_b(in1, z, k, y, K, N)
+
+
+@triton.jit
+def epilogue(x, y):
+    wait_for_kernels()
 
 
 @triton.jit
@@ -66,5 +78,35 @@ def gemv_rows(
         products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
     acc = tl.sum(products, axis=2)
     x = xs + tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    store(out0, acc, z, x, y, M, N)
+
+
+# B is constant: its first tile is loaded while the kernels before still run, and what is read
+# behind the loop is loaded before it.
+# The grid is (column blocks, Z, 1).
+@triton.jit
+def gemv_ahead(
+    in0, in1, out0,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ACCUMULATOR: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    z = tl.program_id(1)
+    ys = tl.program_id(0) * BN
+    x = tl.arange(0, BM)[:, None, None]
+    y = ys + tl.arange(0, BN)[None, :, None]
+    products = tl.zeros((BM, BN, BK), ACCUMULATOR)
+    b = first_b(in1, z, tl.arange(0, BK)[None, None, :], y, K, N)
+    x2 = tl.arange(0, BM)[:, None]
+    y2 = ys + tl.arange(0, BN)[None, :]
+    epilogue(x2, y2)
+    for place in tl.range(0, K, BK, num_stages=STAGES):
+        start = place
+        a = load_a(in0, z, x, start + tl.arange(0, BK)[None, None, :], M, K)
+        products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
+        start = place + BK
+        b = load_b(in1, z, start + tl.arange(0, BK)[None, None, :], y, K, N)
+    acc = tl.sum(products, axis=2)
+    x = tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     store(out0, acc, z, x, y, M, N)

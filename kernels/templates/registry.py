@@ -31,7 +31,8 @@ class Template:
 
 APPROXIMATE = "approximate_math.py"
 # Files whose functions the expressions of ops call; a kernel holds a copy of those that it calls.
-FUNCTIONS = (APPROXIMATE, "philox.py", "codes.py")
+LAUNCHES = "launches.py"
+FUNCTIONS = (APPROXIMATE, "philox.py", "codes.py", LAUNCHES)
 # Kernels that are called as they stand, by graphs and by what loads weights.
 WHOLE = ("scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan")
 SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN = WHOLE
@@ -59,6 +60,7 @@ def called_functions(*files: str) -> dict[str, str]:
 
 
 _HOLES = ("load_a", "load_b", "store")
+_AHEAD_HOLES = ("first_b", "epilogue", *_HOLES)
 _CPU_HOLES = ("tile_rows", *_HOLES)
 _GPU_HOLES = ("describe", "multiply", *_HOLES)
 
@@ -72,6 +74,7 @@ TEMPLATES: dict[str, Template] = {
         ("persistent", "matmul.py", "matmul_persistent", _GPU_HOLES),
         ("gemv", "gemv.py", "gemv", _HOLES, ("BATCH", "1")),
         ("gemv_rows", "gemv.py", "gemv_rows", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
+        ("gemv_ahead", "gemv.py", "gemv_ahead", _AHEAD_HOLES, ("BATCH", "1")),
         ("decoding", "decoding.py", "decoding", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
         ("convolution", "convolution.py", "convolution", _HOLES, ("tl.cdiv(N, BN)", "BATCH")),
         (

@@ -120,6 +120,25 @@ def keys_and_values_written_at_places():
     return _pair(3, 4)
 
 
+@case("cpu", kernel=2)
+@case("sm_90", kernel=2)
+def rows_written_by_what_computes_them():
+    """Turned queries and keys, which are written with the values; each row has its own place."""
+    rows, heads = 3, 4
+    product = operand("product", rows, 3 * heads * 16, dtype="bf16")
+    places = operand("places", rows * heads, 1, dtype="i32")
+    turned = op("sin", b.slice_axis(product, 1, 0, 2 * heads * 16))
+    keys = b.slice_axis(turned, 1, heads * 16, 2 * heads * 16)
+    values = b.slice_axis(product, 1, 2 * heads * 16, 3 * heads * 16)
+    how = {"axis": 0, "adds": False, "distinct": rows * heads}
+    written = [turned]
+    for name, part in (("keys", keys), ("values", values)):
+        data = op("mul", operand(name, 5000, 16, dtype="bf16"), 2.0)
+        source = b.reshape(part, (rows * heads, 16))
+        written.append(op("scatter_rows", data, places, source, **how))
+    return pair_rows(place_all(graph_of(tuple(written)))[0])[0].outputs
+
+
 @case("sm_90", kernel=2)
 def many_keys_and_values_written_at_places():
     """Of a prompt: programs have shares of the places."""

@@ -17,6 +17,7 @@ from aotc.aot.lower.attention import source as attention
 from aotc.aot.lower.convolution import source as convolution
 from aotc.aot.lower.lower import LOWERED, ON_MEMORY
 from aotc.aot.lower.matmul.choice import STYLES
+from aotc.aot.lower.matmul.gpu_source import AHEAD
 from aotc.aot.lower.row import gpu_candidates, statistics
 from aotc.aot.lower.row.source import FORMS, levels_of
 from aotc.aot.native import lowering
@@ -132,6 +133,7 @@ def test_templates():
     products = [case for case in CASES.values() if case.group.kind == "matmul"]
     filled = {case.group.root_op.kind for case in products if device(case) == "cpu"}
     filled |= {STYLES[name].template for name in found("matmul") if name in STYLES}
+    filled |= {AHEAD[name] for name in filled & AHEAD.keys()}
     filled |= {convolution._TEMPLATES[name] for name in found("matmul") if name not in STYLES}
     assert filled == TEMPLATES.keys()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -37,6 +38,13 @@ _FUNCTIONS = {
     "atan2": numpy.arctan2,
     "fmod": numpy.fmod,
 }
+
+
+def _without_waiting(source: str) -> str:
+    """A kernel's text without what only a GPU does: to wait, and to ask for lines of a cache."""
+    return re.sub(
+        r"    tl\.inline_asm_elementwise\(.*?\n    \)\n", "    pass\n", source, flags=re.S
+    )
 
 
 def _interpreted(function):
@@ -110,7 +118,7 @@ def launch_all(folder: Path) -> None:
     errors = {}
     for number, launch in enumerate(job["launches"]):
         path = folder / f"kernel{number}.py"
-        path.write_text(launch["source"])
+        path.write_text(_without_waiting(launch["source"]))
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

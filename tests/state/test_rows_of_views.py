@@ -70,4 +70,5 @@ def test_states_hold_the_rows_of_their_views(batch, steps, tmp_path, cache):
             expected = names["model"](x, at)
             for found, right in zip(session(x.numpy(), at.numpy()), expected, strict=True):
                 numpy.testing.assert_allclose(found, right.detach().numpy(), rtol=1e-5, atol=1e-6)
-    assert kernels.count("scatter_rows") == 4  # three of them write two states
+    written = sum("scatter_rows" in name for name in kernels)
+    assert written == 4  # three of them write two states

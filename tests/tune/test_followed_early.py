@@ -1,10 +1,11 @@
-"""Which kernels let the next one's programs come early: the small ones among small ones."""
+"""Which kernels let the next one's programs come early: those before kernels that load something
+before they wait, and the small ones among small ones."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from aotc.aot.compile import FOLLOWED_EARLY_BYTES, jobs_of
+from aotc.aot.compile import FOLLOWED_EARLY_BYTES, WAITS, jobs_of
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.targets.families import find_target
 from aotc.aot.tune.compiling import task_of
@@ -12,9 +13,9 @@ from aotc.aot.tune.compiling import task_of
 SMALL, LARGE = FOLLOWED_EARLY_BYTES, FOLLOWED_EARLY_BYTES + 1
 
 
-def spec(name, nbytes):
+def spec(name, nbytes, text=""):
     candidate = Candidate((("BLOCK", 16),), (1, 1, 1))
-    form = Form("", f"# {name}", "kernel")
+    form = Form("", f"# {name}\n{text}", "kernel")
     return KernelSpec(name, (form,), (Param("x", "*fp32"),), (candidate,), nbytes, 0)
 
 
@@ -26,6 +27,7 @@ def variant(*specs):
 
 
 A, B, C = spec("a", SMALL), spec("b", SMALL), spec("c", LARGE)
+AHEAD = spec("d", LARGE, WAITS)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,21 @@ A, B, C = spec("a", SMALL), spec("b", SMALL), spec("c", LARGE)
     ],
 )
 def test_small_kernels_among_small_ones(variants, expected):
+    jobs = jobs_of([variant(*each) for each in variants])
+    assert {job.spec.name for job in jobs if job.is_followed_early} == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("variants", "expected"),
+    [
+        ([(C, AHEAD, C)], "c"),
+        ([(A, AHEAD, AHEAD)], "ad"),
+        ([(AHEAD, A, AHEAD, AHEAD, C)], "a"),  # as often by others: no
+        ([(AHEAD, AHEAD, AHEAD, C)], "d"),  # mostly
+        ([(A, AHEAD), (A, B)], "ab"),
+    ],
+)
+def test_kernels_before_those_that_load_before_they_wait(variants, expected):
     jobs = jobs_of([variant(*each) for each in variants])
     assert {job.spec.name for job in jobs if job.is_followed_early} == set(expected)
 

@@ -7,13 +7,15 @@ from math import ceil
 
 from aotc.aot.ir.size import Extent, highest, typical
 from aotc.aot.lower.spec import Candidate, Scratch
-from aotc.aot.lower.tiles import blocks, power_above, power_below
+from aotc.aot.lower.tiles import blocks, power_above
 from aotc.aot.traits import TargetTraits
 
 SMALLEST_ROWS = 16  # rows of the smallest dot
 LARGEST_ACCUMULATOR = 232  # f32 of scores and product that a thread may hold
 CANDIDATES = 12
-JOIN_ELEMENTS = 8192  # elements of partial products that the last program holds at once
+JOINED_TOGETHER = 9  # partial products that the last program asks for at once, if registers allow
+JOINED_REGISTERS = 64
+WARPS_OF_ONE_BLOCK = 4
 RESERVED_BYTES = 2048  # shared memory for barriers and reductions
 
 
@@ -223,8 +225,10 @@ def _split(rows: int, splits: int, row: tuple[int, int, int], problem: Problem) 
     keys, warps, stages = row
     held = rows * (keys + problem.value_block) / 32
     warps = max(warps, power_above(ceil(held / STREAMED_ACCUMULATOR)))
+    if ceil(ceil(problem.keys / keys) / splits) == 1:  # nothing to overlap: one block
+        warps, stages = max(warps, WARPS_OF_ONE_BLOCK), 1
     joined = power_above(highest(problem.extents[1])) * problem.value_block
-    together = max(1, min(power_above(splits), power_below(JOIN_ELEMENTS / joined)))
+    together = max(1, min(JOINED_TOGETHER, JOINED_REGISTERS * 32 * warps // joined))
     config = (
         ("BM", rows),
         ("BN", keys),

@@ -28,7 +28,7 @@ from aotc.aot.schedule.attention import (
     query_position,
 )
 from aotc.aot.schedule.group import Group, Root
-from aotc.aot.schedule.trace import Access, accesses
+from aotc.aot.schedule.trace import STORED, Access, accesses
 from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import Axes, Template, called_functions
 
@@ -40,6 +40,7 @@ HEAD_AXES = 2  # of a descriptor of all heads, beside rows and elements
 _LOADS = ("load_q", "load_k", "load_v", "load_mask", "last_k", "last_v", "last_mask")
 DESCRIPTORS = ("queries", "keys", "values", "result")
 HEADS = ("head_q", "head_k", "head_v", "head_out")  # of the Gluon form
+LINE_BYTES = 128  # of a GPU's cache
 CONSTEXPRS = ("BN", "GROUP", "STAGES")
 
 
@@ -187,6 +188,14 @@ def _matrix(memory: Node, index: Sequence[Index], outer: Symbol, inner: Symbol) 
     return Matrix(memory, start, (outer.extent, inner.extent), stride)
 
 
+def _lies_there(matrix: Matrix) -> bool:
+    """Whether most of a tensor is there before the call: rows are written into it at most."""
+    memory = matrix.memory
+    if memory.kind == "call":
+        return memory.attr("result") in dict(memory.attr("updates"))
+    return memory.op in STORED
+
+
 def padded(extent: int) -> int:
     """Block of a head's elements."""
     return max(SMALLEST_DOT, power_above(extent))
@@ -228,7 +237,34 @@ class Lines:
             holes |= self._block("load", is_last=False)
         holes |= self._block("last", is_last=self.has_last)
         holes["load_q"] = [*before, *self.body.lines]
-        return {**holes, "hide": self._hide(), "store": self._store()}
+        if self.is_split:  # all of a block is asked for before any of it is multiplied
+            loads = [line for line in holes["last_mask"] if "scores" not in line]
+            holes["last_mask"] = [line for line in holes["last_mask"] if "scores" in line]
+            holes["last_k"] = [*holes["last_k"], *loads, *holes["last_v"]]
+            holes["last_v"] = []
+        ahead = self._ahead() if self.is_split else []
+        return {**holes, "ahead": ahead, "hide": self._hide(), "store": self._store()}
+
+    def _ahead(self) -> list[str]:
+        """Has the program's keys and values brought near while the kernels before still run, where
+        these write at most some rows of them; then waits for those kernels."""
+        matrices = [self.writer.matrix(place) for place in (1, 2)]
+        found = [matrix for matrix in matrices if matrix is not None and _lies_there(matrix)]
+        if not self.writer.traits.is_launched_early or not found:
+            return []
+        keys = kernel_text(self.writer.keys.extent)
+        lines = [
+            f"share = tl.cdiv(tl.cdiv({keys}, BN), SPLITS) * BN",
+            f"for start in range(split * share, tl.minimum(split * share + share, {keys}), BN):",
+            f"{INDENT}near = tl.minimum(start + tl.arange(0, BN), {keys} - 1)[:, None]",
+        ]
+        for matrix in found:
+            line = LINE_BYTES // DTYPES[matrix.memory.dtype].itemsize_bytes
+            count = power_above(max(1, fixed(matrix.extents[1]) // line))
+            first = f"{self.buffers[matrix.memory]} + {matrix.start}"
+            row = f"near * {kernel_text(matrix.stride)} + tl.arange(0, {count})[None, :] * {line}"
+            lines.append(f"{INDENT}ask_for({first} + {row})")
+        return [*lines, "wait_for_kernels()"]
 
     def describing(self) -> dict[str, list[str]]:
         """Holes of a form that loads through descriptors."""
@@ -390,7 +426,13 @@ FORMS: dict[str, _Form] = {
         _form_row("plain", "attention", _LOADS, _TILED),
         _form_row("descriptor", "attention_descriptor", DESCRIPTORS[:3], _TILED),
         _form_row("overlapped", "attention_overlapped", (*DESCRIPTORS, *HEADS), ()),
-        _form_row("split", "attention_split", _LOADS, ("attend", "finish", "join"), ("HEADS", "1")),
+        _form_row(
+            "split",
+            "attention_split",
+            ("ahead", *_LOADS),
+            ("attend", "finish", "join"),
+            ("HEADS", "1"),
+        ),
     )
 }
 

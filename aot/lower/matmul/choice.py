@@ -213,6 +213,7 @@ class Problem:
     has_descriptors: bool = False
     is_plain: bool = True  # both operands are memory as it lies, nothing is computed in the loads
     is_paired: bool = False
+    is_normed: bool = False  # each program norms the row of A by itself
     code_bits: int = 0  # of an element of the right operand, where that is of codes
     chunk: int = 0  # codes that a thread loads at once
     step: int = 0  # codes along k that are multiplied by one factor

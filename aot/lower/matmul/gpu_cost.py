@@ -15,6 +15,7 @@ from aotc.aot.lower.matmul.choice import Choice
 from aotc.aot.traits import TargetTraits
 
 SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
+SHORT_ROW = 1024  # elements of a row that one warp norms; of longer ones many warps' share is small
 RESIDENT_LIMIT = 32  # programs of one multiprocessor
 REGISTERS = 65536  # of one multiprocessor
 
@@ -42,6 +43,8 @@ class Machine:
     pointer_ns: float = 11.0  # more than that by pointers
     step_ns: float = 98.0  # of every step beside its products
     wanted_bytes: float = 840.0  # in flight from memory to a multiprocessor, for half its rate
+    normed_elements: float = 86.0  # of rows that programs norm by themselves, in a nanosecond
+    joined_ns: float = 62.0  # of joining the sums of one more warp
     scalar_step_ns: float = 300.0  # of a step of a program without tensor cores
     store_ns: float = 636.0  # to store a tile, beside its bytes
     descriptor_ns: float = 3427.0  # for a program to make its tensor descriptors
@@ -231,4 +234,10 @@ def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
     by_latency = floor * (1 + machine.wanted_bytes / max(1, in_flight))
     idle = ceil(programs / machine.multiprocessors) * machine.multiprocessors / programs
     tail = machine.far_ns + depth / tile.depth * machine.scalar_step_ns
+    if problem.is_normed and problem.depth <= SHORT_ROW:
+        tail += depth * programs / machine.multiprocessors / machine.normed_elements
+        tail += (tile.warps - 1) * machine.joined_ns
+    if problem.is_normed and problem.depth <= SHORT_ROW:
+        tail += depth * programs / machine.multiprocessors / machine.normed_elements
+        tail += (tile.warps - 1) * machine.joined_ns
     return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -33,6 +35,8 @@ from aotc.aot.schedule.trace import Access, reduced_extents
 from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES, Axes
 
+LOADED_AHEAD_BYTES = 24 << 20  # of weights that programs begin to load before they wait
+AHEAD = {"gemv": "gemv_ahead"}  # template → the one that does
 LARGEST_EXACT = 256  # whole numbers up to which bf16 has all
 
 
@@ -91,6 +95,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         is_right_along_depth=product.right.is_along_depth,
         has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
         is_paired=product.pair is not None,
+        is_normed=any(node.kind == "reduce" for node in product.group.nodes),
         is_plain=product.left.strides is not None and product.right.strides is not None,
         result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
         precision=traits.dot_precision,
@@ -141,8 +146,12 @@ def _draft(
             kind = _DecodingLoads
         elif choice.style.multiplies_codes:
             kind = _CodeDots
-        loads = kind(oriented, choice, decoding).loads()
+        loads = kind(oriented, choice, decoding, _may_load_ahead(choice, traits)).loads()
     template = TEMPLATES[choice.style.template]
+    store = _Epilogue(oriented, choice).lines()
+    ahead = _ahead_of(product, loads, store) if _may_load_ahead(choice, traits) else None
+    if ahead is not None:
+        template = TEMPLATES[AHEAD[template.name]]
     precision = traits.dot_precision if product.root_op.dtype == "f32" else "ieee"
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'
@@ -150,9 +159,11 @@ def _draft(
         template,
         {
             "describe": loads.describe,
-            "load_a": loads.a,
-            "load_b": loads.b,
-            "store": _Epilogue(oriented, choice).lines(),
+            "load_a": loads.a if ahead is None else ahead.a,
+            "load_b": loads.b if ahead is None else ahead.following,
+            "first_b": [] if ahead is None else ahead.first,
+            "epilogue": [] if ahead is None else ahead.behind,
+            "store": store if ahead is None else ahead.store,
             "multiply": loads.multiply or [f"acc = tl.dot(a, b, acc, {how})"],
         },
         {
@@ -161,12 +172,83 @@ def _draft(
             "PRECISION": f'"{precision}"',
             "LENGTH": str(decoding.chunk_elements if decoding else 0),
         },
-        loads.before,
+        loads.before[0 if ahead is None else loads.places :],
     )
     of_a, of_b = (sum(line.count(".load(") for line in part) for part in (loads.a, loads.b))
     if decoding is not None and choice.has_codes:  # codes and factors are less than the numbers
         of_a, of_b = (1, of_b) if choice.style.is_swapped else (of_a, 1)
     return kernel_file.Draft(choice.source_name, lines), (max(1, of_a), max(1, of_b))
+
+
+def _may_load_ahead(choice: Choice, traits: TargetTraits) -> bool:
+    """Whether programs load their first tile of B while the kernels before still run. Of large
+    weights that is no gain: the tiles only take registers."""
+    _, _, columns, depth = choice.problem.extents
+    nbytes = typical(columns * depth) * choice.problem.itemsize_bytes
+    is_short = nbytes <= LOADED_AHEAD_BYTES
+    return traits.is_launched_early and choice.style.template in AHEAD and is_short
+
+
+_ASSIGNED = re.compile(r"(\w+(?:, \w+)*) = (.*)")
+_NAMES = re.compile(r"\b[a-z_]\w*\b")
+_BUFFER = re.compile(r"in\d+")
+
+
+def _loaded_ahead(
+    lines: Sequence[str], buffers: Collection[str], unknown: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """The lines that need nothing but places and some buffers, and the others; `unknown` are names
+    that have no value yet."""
+    ahead: list[str] = []
+    rest: list[str] = []
+    later = set(unknown)
+    for line in lines:
+        found = _ASSIGNED.fullmatch(line)
+        words = set(_NAMES.findall(found[2] if found else line))
+        reads = {word for word in words if _BUFFER.fullmatch(word)}
+        if found is None or words & later or not reads <= set(buffers):
+            rest.append(line)
+            later.update(found[1].split(", ") if found else ())
+        else:
+            ahead.append(line)
+    return ahead, rest
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The lines of a form whose programs load what is constant before they wait."""
+
+    first: list[str]  # places and the first tiles
+    following: list[str]  # the next tiles
+    behind: list[str]  # what else is loaded before the loop
+    a: list[str]
+    store: list[str]
+
+
+def _ahead_of(product: Product, loads: _Loads, store: Sequence[str]) -> _Ahead | None:
+    """These lines, where all of B is constant."""
+    names = kernel_file.buffer_names(product.group)
+    constants = {name for node, name in names.items() if node.op == "constant"}
+    later = [line.split(" = ")[0] for line in loads.before[loads.places :]]
+    b, others = _loaded_ahead(loads.b, constants, later)
+    if others:
+        return None
+    a, rest = _loaded_ahead(loads.a, constants, later)
+    places = [line for line in a if "tl.load" not in line]
+    # Values of the epilogue have names of their own beside those of the loads.
+    store = [re.sub(r"\b(v|inside)(\d+)\b", r"e\1\2", line) for line in store]
+    fixed, store = _loaded_ahead(store, constants, ["acc"])
+    early, store = _loaded_ahead(store, names.values(), ["acc"])
+    wide = [
+        re.sub(r"\b([xy])\b", r"\g<1>2", line) for line in (*fixed, "wait_for_kernels()", *early)
+    ]
+    return _Ahead(
+        [*loads.before[: loads.places], "start = 0", *a, *b],
+        [*a, *b],
+        wide,
+        [*places, *rest],
+        [*(line for line in (*fixed, *early) if "tl.load" not in line), *store],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +260,7 @@ class _Loads:
     describe: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     multiply: list[str] = field(default_factory=list)
+    places: int = 0  # lines of `before`, the first, that tell where tiles lie
 
 
 def _described(product: Product, choice: Choice) -> _Loads:
@@ -224,9 +307,16 @@ class _PointerLoads(_Part):
     """Loads by pointers, with all that is computed of them; what does not vary with k comes before
     the loop."""
 
-    def __init__(self, product: Product, choice: Choice, decoding: Decoding | None) -> None:
+    def __init__(
+        self,
+        product: Product,
+        choice: Choice,
+        decoding: Decoding | None,
+        is_ahead: bool = False,
+    ) -> None:
         super().__init__(product, choice)
         self.is_flat = choice.style.is_flat
+        self.is_ahead = is_ahead
         self.codes: CodeLines | None = None
         if decoding is not None and choice.has_codes:
             has_tail = "k" in choice.tails
@@ -240,7 +330,7 @@ class _PointerLoads(_Part):
             self._side("b", self.product.right, "n"),
         ]
         inside = frozenset({side.inner for side in sides} | {self.walk.kernel_offset})
-        count, coded = 0, ""
+        places, count, coded = len(self.body.lines), 0, ""
         if self.codes is not None:
             coded = "a" if self.choice.style.is_swapped else "b"
             self._name_columns(self.codes, coded)
@@ -253,7 +343,7 @@ class _PointerLoads(_Part):
             else:
                 self._write_side(side, name)
         lines = self.body.close_loop()
-        return _Loads(lines[:count], lines[count:], before=self.body.lines)
+        return _Loads(lines[:count], lines[count:], before=self.body.lines, places=places)
 
     def _side(self, name: str, operand: Operand, letter: str) -> _Side:
         """The operand in terms of its own k; beyond its last row it reads that row again."""
@@ -277,7 +367,7 @@ class _PointerLoads(_Part):
         walk = self.walk
         dim = "[None, None, :]" if self.is_flat else "[None, :]" if name == "a" else "[:, None]"
         walk.write_depth(self.body, side.inner, dim, has_offset=name == "a")
-        has_tail = "k" in self.choice.tails
+        has_tail = "k" in self.choice.tails or self.is_ahead
         if walk.is_padded or has_tail:
             # Equal parts of the loop may go on beyond the last run, whose elements are all inside.
             end = f"start < {walk.kernel_size * walk.block}" if walk.is_split and has_tail else ""

@@ -70,8 +70,8 @@ def _is_transposed(group: Group) -> bool:
     """Whether a load or store is contiguous along the rows of the tile, not along its lanes."""
     reads = set(group.reads)
     tracer = Tracer(lambda node: node in reads)
-    for root in group.roots:
-        tracer.visit(root.node, root.index)
+    for need in (need for root in group.roots for need in root.needs):
+        tracer.visit(need.node, need.index)
     offsets = [ix.linear(need.index, need.node.shape) for need in tracer.accesses]
     offsets += [ix.linear(root.index, root.node.shape) for root in group.roots]
     rows, lanes = group.domain.rows, group.domain.lanes

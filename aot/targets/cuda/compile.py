@@ -20,8 +20,8 @@ from aotc.aot.errors import KernelTooLarge
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
 from aotc.aot.targets.cuda.arithmetic import flushes, separated
-from aotc.aot.targets.cuda.machines import GPUS, capability
-from aotc.aot.targets.cuda.ptx import PROGRAMMATIC_LAUNCH_CAPABILITY, repaired
+from aotc.aot.targets.cuda.machines import GPUS, PROGRAMMATIC_LAUNCH_CAPABILITY, capability
+from aotc.aot.targets.cuda.ptx import repaired
 from aotc.aot.targets.toolchain import ToolchainError
 from aotc.aot.traits import LAUNCH_OPTIONS
 

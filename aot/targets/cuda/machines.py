@@ -12,6 +12,9 @@ from aotc.aot.traits import TargetTraits
 
 ASSEMBLERS = ("ptxas", "ptxas-blackwell")  # which one serves what is Triton's business
 BACKEND = "cuda"  # as Triton calls its back end
+PROGRAMMATIC_LAUNCH_CAPABILITY = (
+    90  # the first whose kernels can wait by themselves for those before them
+)
 TENSOR_COPIES_SHARED_KIB = 227  # what GPUs have that copy tiles by descriptors
 
 
@@ -26,6 +29,7 @@ def _gpu(
         packs_weights=False,
         has_tensor_copies=has_tensor_copies,
         has_tensor_maps=has_tensor_copies,
+        is_launched_early=capability >= PROGRAMMATIC_LAUNCH_CAPABILITY,
         has_float8=capability >= 89,
         can_overlap=capability == 90,
         lanes=32,

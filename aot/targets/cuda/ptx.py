@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
+from aotc.aot.targets.cuda.machines import PROGRAMMATIC_LAUNCH_CAPABILITY
 from aotc.aot.targets.toolchain import ToolchainError
 
-PROGRAMMATIC_LAUNCH_CAPABILITY = (
-    90  # the first whose kernels can wait by themselves for those before them
-)
 ENTRY = re.compile(r"^\.visible \.entry .*?^\{\n", re.DOTALL | re.MULTILINE)
+WAIT = "griddepcontrol.wait"
 PAIR = re.compile(
     r"^\t(?P<name>add|min|max)\.(?P<half>[su]16)x2[ \t]+"
     r"(?P<result>%\w+), (?P<left>[-%\w]+), (?P<right>[-%\w]+);$",
@@ -49,13 +48,15 @@ def halved(ptx: str) -> str:
 def waiting(ptx: str, is_followed_early: bool = False) -> str:
     """An entry that begins by waiting until the kernels before it have ended.
 
-    Every thread waits before it touches memory: the launch may then overlap with the end of the
-    kernel before. Where nothing was launched early this costs nothing. is_followed_early: the
-    kernel behind it may come as soon as all of its programs have begun. That one waits until this
-    one has ended, and so until those before it have, since every thread of this one waits too.
+    Every thread waits before it touches memory, but for what the text of a kernel that waits by
+    itself loads before (`kernels/templates/launches.py`): the launch may then overlap with the end
+    of the kernel before. Where nothing was launched early this costs nothing. is_followed_early:
+    the kernel behind it may come as soon as all of its programs have begun. That one waits until
+    this one has ended, and so until those before it have, since every thread of this one waits too.
     """
     start = "\tgriddepcontrol.launch_dependents;\n" if is_followed_early else ""
-    text, count = ENTRY.subn(lambda match: f"{match[0]}{start}\tgriddepcontrol.wait;\n", ptx)
+    wait = "" if WAIT in ptx else f"\t{WAIT};\n"
+    text, count = ENTRY.subn(lambda match: f"{match[0]}{start}{wait}", ptx)
     if count != 1:
         reason = f"its PTX has {count} entries, expected 1"
         raise ToolchainError(step="compiling", name="ptx", reason=reason)

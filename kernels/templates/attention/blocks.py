@@ -58,25 +58,31 @@ def join(
     partial, sums, z, SPLITS: tl.constexpr, ROWS: tl.constexpr, BV: tl.constexpr,
     BR: tl.constexpr, BS: tl.constexpr,
 ):  # fmt: skip
-    """Product and sum of one head, [BR, BV] and [BR], from those of its splits."""
+    """Product and sum of one head, [BR, BV] and [BR], from those of its splits, of which BS are
+    loaded together. Each is a tile of its own, so that nothing moves between threads."""
     r = tl.arange(0, BR)
+    is_there = r < ROWS
+    first = z * SPLITS * ROWS + r
     peak = tl.full((BR,), -3.0e38, tl.float32)
+    if SPLITS <= 32:
+        for i in tl.static_range(0, SPLITS):
+            at = (first + i * ROWS) * 2
+            peaks = tl.load(sums + at, mask=is_there, other=-3.0e38, cache_modifier=".cg")
+            peak = tl.maximum(peak, peaks)
+    else:
+        for i in range(SPLITS):
+            at = (first + i * ROWS) * 2
+            peaks = tl.load(sums + at, mask=is_there, other=-3.0e38, cache_modifier=".cg")
+            peak = tl.maximum(peak, peaks)
     total = tl.zeros((BR,), tl.float32)
     acc = tl.zeros((BR, BV), tl.float32)
-    for first in range(0, SPLITS, BS):
-        i = first + tl.arange(0, BS)
-        at = (z * SPLITS + i[:, None]) * ROWS + r[None, :]
-        is_there = (i < SPLITS)[:, None] & (r < ROWS)[None, :]
+    for i in tl.range(0, SPLITS, loop_unroll_factor=BS):
+        at = first + i * ROWS
         peaks = tl.load(sums + at * 2, mask=is_there, other=-3.0e38, cache_modifier=".cg")
         totals = tl.load(sums + at * 2 + 1, mask=is_there, other=0.0, cache_modifier=".cg")
-        elements = at[:, :, None] * BV + tl.arange(0, BV)[None, None, :]
-        block = tl.load(
-            partial + elements, mask=is_there[:, :, None], other=0.0, cache_modifier=".cg"
-        )
-        higher = tl.maximum(peak, tl.max(peaks, 0))
-        weights = tl.exp2(peaks - higher[None, :])
-        shrink = tl.exp2(peak - higher)
-        total = total * shrink + tl.sum(totals * weights, 0)
-        acc = acc * shrink[:, None] + tl.sum(block * weights[:, :, None], 0)
-        peak = higher
+        elements = at[:, None] * BV + tl.arange(0, BV)[None, :]
+        block = tl.load(partial + elements, mask=is_there[:, None], other=0.0, cache_modifier=".cg")
+        weights = tl.exp2(peaks - peak)
+        total += totals * weights
+        acc += block * weights[:, None]
     return acc, total

@@ -7,6 +7,9 @@ import triton
 import triton.language as tl
 
 
+# As in the template: wait_for_kernels.
+
+
 @triton.jit
 def kernel(
     in0, in1, in2, out0, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
@@ -16,23 +19,37 @@ def kernel(
     x = tl.arange(0, BM)[:, None, None]
     y = ys + tl.arange(0, BN)[None, :, None]
     products = tl.zeros((BM, BN, BK), tl.float32)
-    for start in tl.range(0, 64, BK, num_stages=STAGES):
+    start = 0
+    ka = start + tl.arange(0, BK)[None, None, :]
+    ka_mask = ka < 64
+    kb = start + tl.arange(0, BK)[None, None, :]
+    kb_mask = kb < 64
+    b = tl.load(in1 + y*64 + kb, mask=kb_mask, other=0.0)
+    pair = ys // 2 + tl.arange(0, BN // 2)[None, :]
+    ev0 = tl.load(in2 + pair*2).to(tl.float32)
+    ev4 = tl.load(in2 + pair*2 + 1).to(tl.float32)
+    wait_for_kernels()
+    for place in tl.range(0, 64, BK, num_stages=STAGES):
+        start = place
         ka = start + tl.arange(0, BK)[None, None, :]
-        a = tl.load(in0 + x*64 + ka)
-        kb = start + tl.arange(0, BK)[None, None, :]
-        b = tl.load(in1 + y*64 + kb)
+        ka_mask = ka < 64
+        a = tl.load(in0 + x*64 + ka, mask=ka_mask, other=0.0)
         products += a.to(tl.float32) * b.to(tl.float32)
+        start = place + BK
+        ka = start + tl.arange(0, BK)[None, None, :]
+        ka_mask = ka < 64
+        kb = start + tl.arange(0, BK)[None, None, :]
+        kb_mask = kb < 64
+        b = tl.load(in1 + y*64 + kb, mask=kb_mask, other=0.0)
     acc = tl.sum(products, axis=2)
     x = tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     pair = ys // 2 + tl.arange(0, BN // 2)[None, :]
     even, odd = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
-    v0 = tl.load(in2 + pair*2).to(tl.float32)
-    v1 = even + v0
-    v2 = v1.to(tl.bfloat16).to(tl.float32)
-    v3 = v2 * tl.sigmoid(v2)
-    v4 = tl.load(in2 + pair*2 + 1).to(tl.float32)
-    v5 = odd + v4
-    v6 = v5.to(tl.bfloat16).to(tl.float32)
-    v7 = v3 * v6
-    tl.store(out0 + x*40 + pair, v7)
+    ev1 = even + ev0
+    ev2 = ev1.to(tl.bfloat16).to(tl.float32)
+    ev3 = ev2 * tl.sigmoid(ev2)
+    ev5 = odd + ev4
+    ev6 = ev5.to(tl.bfloat16).to(tl.float32)
+    ev7 = ev3 * ev6
+    tl.store(out0 + x*40 + pair, ev7)

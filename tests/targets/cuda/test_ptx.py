@@ -48,6 +48,11 @@ def test_every_thread_waits_before_anything_else():
     assert waiting(ENTRY) == ENTRY + "\tgriddepcontrol.wait;\n"
 
 
+def test_a_kernel_that_waits_by_itself_waits_once():
+    text = ENTRY + "\tld.global.b32 %r1, [%rd1];\n\tgriddepcontrol.wait; mov.b32 %r2, 0;\n"
+    assert waiting(text) == text
+
+
 def test_a_kernel_that_is_followed_early_says_so_before_it_waits():
     begin = "\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;\n"
     assert waiting(ENTRY, is_followed_early=True) == ENTRY + begin

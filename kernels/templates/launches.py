@@ -1,0 +1,30 @@
+"""What a kernel does while those before it still run, on GPUs that launch it early.
+
+A kernel whose text has no such call waits before anything else.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def wait_for_kernels():
+    """Until all kernels before this one have ended. Before it only what no kernel of the call
+    writes may be loaded."""
+    tl.inline_asm_elementwise(
+        "griddepcontrol.wait; mov.b32 $0, 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def ask_for(pointers):
+    """Have the lines at these places brought into the cache that all programs share. It changes
+    nothing, whoever writes there meanwhile."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
+        "=r,l",
+        [pointers],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )

@@ -1,0 +1,112 @@
+"""What kernels load while those before them still run, compiled for sm_90."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir.graph import make
+from aotc.aot.lower import lower
+from aotc.aot.rewrites.memory import place_ops
+from aotc.aot.schedule import schedule
+from aotc.aot.targets.cuda.machines import GPUS
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from case_graphs import graph_of, op, operand, weight
+
+pytestmark = pytest.mark.triton
+
+
+def kernels(graph, capability=90):
+    traits = GPUS[capability]
+    return lower(schedule(place_ops(graph)[0], traits), traits)
+
+
+def text_of(graph, capability=90):
+    """The Triton source and the PTX of the last kernel's first candidate."""
+    from aotc.aot.targets.cuda.compile import compile_kernel
+
+    spec = kernels(graph, capability)[-1]
+    candidate = spec.candidates[0]
+    form = spec.form(candidate)
+    params = [(param.name, param.type) for param in spec.params_of(candidate)]
+    code = compile_kernel(form.source, form.function, params, candidate.config, f"sm_{capability}")
+    return form.source, code.texts["ptx"]
+
+
+def product(rows=1, depth=896, columns=1152, made=weight):
+    """`x · W + bias + residual`."""
+    x = operand("x", rows, depth, dtype="bf16")
+    right = made("w", columns, depth, dtype="bf16")
+    found = op("matmul", x, b.permute(right, (1, 0)))
+    biased = op("add", found, weight("bias", 1, columns, dtype="bf16"))
+    return graph_of([op("add", biased, operand("residual", rows, columns, dtype="bf16"))])
+
+
+def loads(ptx):
+    """Loads before the wait, and those behind it."""
+    before, behind = re.split(r"griddepcontrol\.wait", ptx)
+    return before.count("ld.global"), behind.count("ld.global")
+
+
+def test_constants_are_loaded_before_the_wait_and_nothing_else():
+    source, ptx = text_of(product())
+    before, behind = loads(ptx)
+    assert before == 5  # four of a column of 896 weights, one of the bias
+    assert behind == 5  # as many of the row, one of the residual
+    head, loop = source.split("wait_for_kernels()\n    ")[1].split("for place in")
+    assert "tl.load" in head  # the residual
+    assert "tl.load(in" in loop
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [product(made=operand), product(columns=16384), product(rows=64)],
+    ids=["computed operand", "large weights", "many rows"],
+)
+def test_other_products_wait_first(graph):
+    for spec in kernels(graph):
+        assert "wait_for_kernels" not in spec.form(spec.candidates[0]).source
+
+
+def test_no_kernel_waits_by_itself_where_none_is_launched_early():
+    for spec in kernels(product(), 80):
+        assert not any("griddepcontrol" in form.source for form in spec.forms)
+
+
+def attention(writes):
+    """One query for each of 14 heads; rows are written into keys and values, or they are sums."""
+    places, how = operand("places", 2, 1, dtype="i32"), {"axis": 0, "adds": False, "distinct": 2}
+    found = []
+    for name in ("key", "value"):
+        data = operand(name, 2 * 576, 64, dtype="bf16")
+        if writes:
+            rows = operand(f"{name}_rows", 2, 64, dtype="bf16")
+            data = make("scatter_rows", (data, places, rows), how)
+        else:
+            data = op("add", data, 1.0)
+        found.append(b.reshape(data, (1, 2, 576, 64)))
+    query = operand("query", 1, 14, 1, 64, dtype="bf16")
+    mask = operand("mask", 1, 1, 1, 576, dtype="bool")
+    attrs = {"causal": False, "is_safe": True, "offset": 0, "scale": 0.125}
+    return graph_of([make("attention", (query, *found, mask), attrs)])
+
+
+def test_keys_and_values_that_rows_are_written_into_are_asked_for_before_the_wait():
+    source, ptx = text_of(attention(writes=True))
+    before, behind = re.split(r"griddepcontrol\.wait", ptx)
+    assert before.count("prefetch.global.L2") == 2
+    assert "prefetch" not in behind
+    assert "ld.global" not in before
+    assert source.count("ask_for(in") == 2
+
+
+def test_what_a_kernel_before_computes_is_not_asked_for():
+    source, ptx = text_of(attention(writes=False))
+    assert "prefetch" not in ptx
+    assert "wait_for_kernels" not in source
