@@ -173,7 +173,12 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     repair_shapes()
     keep_their_gradients_apart()
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
-    patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
+    # A checkpoint keeps the state of a device's generator as a tensor, as on the CPU.
+    patch = {
+        "bundled_autograd_cache": True,
+        "force_non_lazy_backward_lowering": True,
+        "graphsafe_rng_functionalization": False,
+    }
     with (
         functorch_config.patch(patch),
         our_keys(),

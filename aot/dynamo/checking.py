@@ -25,6 +25,7 @@ from aotc.aot.dynamo.errors import GraphDiffers
 from aotc.aot.dynamo.fallback import log
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import counting
+from aotc.aot.dynamo.random_ops import draws
 from aotc.aot.dynamo.recipe import Recipe
 from aotc.runtime.comparison import relative_difference
 
@@ -38,7 +39,7 @@ def checked(
     which would have no graph to compare with."""
     if options.check == "off":
         return recipe, call
-    if any(_is_random(node) for node in module.graph.nodes):
+    if any(map(draws, module.graph.nodes)):
         log.info("aotc: a graph is not compared with eager: it draws random numbers by itself")
         return recipe, call
     steps = tuple(replace(step, code=None) for step in recipe.steps)
@@ -157,10 +158,6 @@ def _dtypes(module: GraphModule) -> Iterator[torch.dtype]:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             yield value.dtype
-
-
-def _is_random(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _source(node: Node) -> str:

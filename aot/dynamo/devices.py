@@ -24,18 +24,24 @@ if TYPE_CHECKING:
 def placed(module: GraphModule, examples: Sequence[Any], options: Options) -> Options:
     """The options of a graph: those of its CUDA device where all its CUDA tensors are on one.
 
-    Raises `CaptureRefused` for one whose first call is inside of a capture.
+    Raises `CaptureRefused` for one whose first call is inside of a capture: compiled code is
+    loaded, which no recorded graph can hold.
     """
     if torch.version.cuda is None and torch.version.hip is not None:
         return options  # its devices are called the same
     found = {each.device.index or 0 for each in _tensors(module, examples) if each.is_cuda}
     if len(found) != 1:
         return options
-    if torch.cuda.is_current_stream_capturing():
-        raise CaptureRefused()
+    refuse_capture()
     (ordinal,) = found
     major, minor = torch.cuda.get_device_capability(ordinal)
     return replace(options, target=f"cuda-sm_{major}{minor}", ordinal=ordinal)
+
+
+def refuse_capture() -> None:
+    """Raise `CaptureRefused` while the caller records torch's stream as a CUDA graph."""
+    if torch.cuda.is_current_stream_capturing():
+        raise CaptureRefused()
 
 
 def place_of(options: Options) -> Place:

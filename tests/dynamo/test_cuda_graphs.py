@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 
 from aotc.aot.capture.aten_signature import Given, Made
 from aotc.aot.capture.sizes import Sizes
-from aotc.aot.dynamo import calling, compiling, devices, graphs, programs
+from aotc.aot.dynamo import calling, compiling, devices, graphs, programs, recipe
 from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.aot.dynamo.options import read_options
 from aotc.aot.ir.text import print_graph
@@ -116,6 +116,7 @@ def test_a_program_is_opened_on_the_device_of_the_graph_once(fresh, monkeypatch)
         return Opened()
 
     monkeypatch.setattr(programs, "load", load)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     options = read_options(None)
     on_device = replace(options, ordinal=1)
     programs.opened("folder", options, key)
@@ -176,14 +177,31 @@ def test_products_of_f32_are_left_by_name_where_torch_rounds_them_more(seen, cap
     run(lambda x: x @ x + 1, torch.randn(4, 4, dtype=torch.bfloat16), fallback="error")
 
 
-def test_random_numbers_are_left_by_name(seen, caplog):
-    with caplog.at_level(logging.WARNING, "aotc"):
-        run(lambda x: torch.rand_like(x) + x.cos(), torch.randn(4))
-    assert "rand_like" in caplog.text or "aten.rand" in caplog.text
+def test_random_numbers_are_drawn_ahead_by_the_generator_of_the_device(seen, monkeypatch):
+    found, split = [], graphs.split
+
+    def noted(module, examples, sizes):
+        found.append(split(module, examples, sizes))
+        return found[-1]
+
+    monkeypatch.setattr(graphs, "split", noted)
+    monkeypatch.setattr(recipe.RandomStep, "opened", lambda step: lambda arguments: [])
+    run(lambda x: torch.rand_like(x) + x.cos() * x.uniform_(), torch.randn(4, 6), fallback="error")
+    ((first, second),) = [each.drawn.draws for each in found]
+    assert [first.operator, second.operator] == ["rand_like.default", "uniform.default"]
+    for each in (first, second):
+        assert each.ordinal == 1
+        assert each.args[0] == recipe.Blank((4, 6), (6, 1), torch.float32, 1)
 
 
-def test_arguments_that_kernels_cannot_read_in_vectors_are_copied(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+def test_memory_that_a_draw_takes_its_layout_from_begins_as_far_behind_an_aligned_address():
+    blank = recipe.Blank((3, 4), (4, 1), torch.bfloat16, offset=5)
+    made = blank.made(lambda number: number)
+    assert made.shape == (3, 4)
+    assert made.storage_offset() == 5
+
+
+def test_arguments_that_kernels_cannot_read_in_vectors_are_copied():
     whole = torch.arange(40.0)
     assert not whole.data_ptr() % calling.ALIGNMENT_BYTES
     given = [whole, whole[4:], whole[1:]]
@@ -201,10 +219,40 @@ def test_a_first_call_inside_of_a_capture_is_refused(seen, monkeypatch):
     assert not seen.graphs
 
 
-def test_a_call_inside_of_a_capture_is_refused(monkeypatch):
+@pytest.fixture
+def recorded(monkeypatch):
+    """A call of a program for `cuda:0` while the stream is recorded, and what was asked for."""
+    asked = []
+
+    def record_at(addresses, take, shapes):
+        asked.append((list(addresses), take(96)))
+
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(CaptureRefused, match="inside of a capture"):
-        calling._ready([torch.ones(4)])
+    monkeypatch.setattr(calling, "device_at", lambda ordinal: torch.device("cpu"))
+    program = SimpleNamespace(
+        record_at=record_at, run_at=None, outputs=(SimpleNamespace(shape=(3,)),), dims=()
+    )
+    interface = calling.Interface((), (Made((0,), torch.float32),), (Given(0),))
+    return calling.Call(interface, program, 0), asked, program
+
+
+def test_a_call_inside_of_a_capture_is_recorded_on_memory_of_torchs(recorded, monkeypatch):
+    kept: dict = {}
+    monkeypatch.setattr(calling, "_RECORDED", kept)
+    call, asked, program = recorded
+    (result,) = call([])
+    ((addresses, between),) = asked
+    assert addresses == [result.data_ptr()]
+    assert between
+    assert list(kept.values()) == [program]
+
+
+def test_no_program_is_loaded_inside_of_a_capture(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(CaptureRefused, match="compiled inside of a capture"):
+        programs.opened(
+            "folder", replace(read_options(None), ordinal=0), Key.of("programs", graph="")
+        )
 
 
 def test_a_full_device_is_asked_again_once_torch_has_given_back_what_it_keeps(monkeypatch):

@@ -33,8 +33,8 @@ COMPLEX = "complex numbers: write it with their real and imaginary parts"
 GAMMA = "this function of the gamma family has no kernel: compute it outside of the model"
 REFUSED: dict[str, tuple[str, ...]] = {
     RANDOM: (
-        "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial",
-        "native_dropout", "normal", "normal_functional", "rand", "rand_like", "randint",
+        "aotc::dropout_mask", "bernoulli", "cauchy", "exponential", "geometric", "log_normal",
+        "multinomial", "native_dropout", "normal", "normal_functional", "rand", "rand_like", "randint",
         "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise_functional", "uniform",
     ),
     GAMMA: ("igamma", "igammac"),
