@@ -15,7 +15,7 @@ from torch.nn import functional
 from aotc.aot.capture.aten_graph import memory_order
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.table import DEVIATIONS, INDEXED_WHOLE, SUMS_OF_PRODUCTS
-from aotc.aot.dynamo import activations, attention, pooling
+from aotc.aot.dynamo import activations, attention, foreach, pooling
 from aotc.aot.dynamo.random_ops import DROPOUT_MASK
 
 aten = torch.ops.aten
@@ -35,6 +35,7 @@ def decompositions() -> Table:
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)
     table.update(activations.GRADIENTS)
+    table.update(foreach.decompositions())
     table[aten._efficientzerotensor.default] = torch.zeros  # gradients of steps
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
