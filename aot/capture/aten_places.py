@@ -36,8 +36,9 @@ class Place:
     names_by_place: bool = False
 
     def check_memory(self, value: torch.Tensor) -> None:
-        """Raise `NotSupported` for what is not plain memory of the device."""
-        if not self._has(value):
+        """Raise `NotSupported` for an argument that is not plain memory of the device, or of the
+        host: what reads that is left, but a graph may hand it on, as states of generators."""
+        if not self._has(value) and not value.is_cpu:
             raise NotSupported(f"device `{value.device}`, which has no target here")
         self.check_constant(value)
 

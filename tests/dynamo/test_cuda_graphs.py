@@ -52,8 +52,8 @@ class Seen:
 
 
 def moved(value):
-    if not isinstance(value, FakeTensor):
-        return value
+    if not isinstance(value, FakeTensor) or value.dtype == torch.uint8:
+        return value  # states of generators are on the CPU
     layout = value.shape, value.stride()
     meta = torch.empty_strided(*layout, dtype=value.dtype, device="meta")
     return FakeTensor(value.fake_mode, meta, DEVICE)
@@ -192,6 +192,29 @@ def test_random_numbers_are_drawn_ahead_by_the_generator_of_the_device(seen, mon
     for each in (first, second):
         assert each.ordinal == 1
         assert each.args[0] == recipe.Blank((4, 6), (6, 1), torch.float32, 1)
+
+
+def test_a_checkpoint_hands_on_the_state_of_the_devices_generator(seen, monkeypatch):
+    found, split = [], graphs.split
+
+    def noted(module, examples, sizes):
+        found.append(split(module, examples, sizes))
+        return found[-1]
+
+    def inner(x):
+        return torch.nn.functional.dropout(torch.tanh(x), 0.5)
+
+    monkeypatch.setattr(graphs, "split", noted)
+    monkeypatch.setattr(recipe.RandomStep, "opened", lambda step: lambda arguments: [])
+    run(
+        lambda x: torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False).exp(),
+        torch.randn(4, 6, requires_grad=True),
+        fallback="error",
+    )
+    (first,), (second,) = [each.drawn.draws for each in found]
+    assert first.saves_state
+    assert second.state is not None
+    assert first.ordinal == second.ordinal == 1
 
 
 def test_memory_that_a_draw_takes_its_layout_from_begins_as_far_behind_an_aligned_address():

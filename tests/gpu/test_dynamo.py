@@ -247,8 +247,9 @@ def test_a_capture_of_dropout_draws_anew_at_each_replay():
 # -- random numbers --------------------------------------------------------------------------------
 
 
-def assert_as_eager(function, *given, options=None, seeds=(1, 2), units=32):
-    """Results and gradients, seed after seed, where the zeros are and what the generator does."""
+def assert_as_eager(function, *given, options=None, seeds=(1, 2), units=16):
+    """Results and gradients, seed after seed, relative to the largest; where the zeros of results
+    are, and what the generator does."""
     compiled = torch.compile(function, backend="aotc", options=options or STRICT)
     for seed in seeds:
         rows = []
@@ -259,10 +260,9 @@ def assert_as_eager(function, *given, options=None, seeds=(1, 2), units=32):
             result.float().square().sum().backward()
             gradients = [each.grad for each in arguments]
             rows.append([result.detach(), *gradients, torch.cuda.get_rng_state()])
+        assert torch.equal(rows[0][0] == 0, rows[1][0] == 0)
         for one, other in zip(rows[1][:-1], rows[0][:-1], strict=True):
-            assert torch.equal(one == 0, other == 0)
-            bound = units * torch.finfo(one.dtype).eps
-            torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+            assert distance(one, other.double()) <= units * torch.finfo(one.dtype).eps
         assert torch.equal(rows[0][-1], rows[1][-1])
 
 
@@ -321,9 +321,7 @@ def test_attention_with_dropout_is_eagers(dtype):
         return torch.nn.functional.dropout(seen, 0.2)
 
     x = torch.randn(2, 64, 128, device="cuda", dtype=dtype)
-    assert_as_eager(
-        function, x, options={"fallback": "inductor"}, units=1000 if dtype == torch.float32 else 32
-    )
+    assert_as_eager(function, x, options={"fallback": "inductor"}, units=64)
 
 
 def test_dropout_at_open_sizes():
