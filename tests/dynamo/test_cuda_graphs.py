@@ -25,6 +25,7 @@ from aotc.cache import Key
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 
 pytestmark = pytest.mark.torch
+NO_SIZES = Sizes({}, (), ())
 DEVICE = torch.device("cuda:1")
 
 
@@ -95,10 +96,10 @@ def test_forward_and_backward_are_compiled_for_the_device_of_their_tensors(seen)
 def test_the_code_is_that_of_the_architecture_and_the_key_of_no_ordinal(seen):
     run(lambda x: torch.softmax(x * 2, -1), torch.randn(8, 64))
     (options,), (graph,) = seen.options, seen.graphs
-    files = compiling._compiled_files(graph, Sizes({}, (), ()), options)
+    files = compiling._compiled_files(graph, NO_SIZES, options)
     assert b"\x7fELF" in files[compiling.LIBRARY_NAME]
     keys = [
-        compiling.key_of(graph, Sizes({}, (), ()), each).digest
+        compiling.key_of(graph, NO_SIZES, each).digest
         for each in (options, replace(options, ordinal=0), read_options(None))
     ]
     assert keys[0] == keys[1] != keys[2]
@@ -166,15 +167,55 @@ def test_checked_indices_are_left_by_name_unless_they_are_taken_as_they_come(see
     assert not seen.graphs[-1].checks
 
 
-def test_products_of_f32_are_left_by_name_where_torch_rounds_them_more(seen, caplog, monkeypatch):
-    run(lambda x: x @ x, torch.randn(4, 4), fallback="error")
-    torch._dynamo.reset()
-    monkeypatch.setattr(devices, "uses_tf32", lambda is_convolution: True)
+def test_products_of_f32_have_the_precision_of_torchs_switch(seen, monkeypatch):
+    """The code multiplies in TF32, and its key differs; what is f16 is the same either way."""
+    keys, sources = [], []
+    for precision in ("highest", "high"):
+        torch._dynamo.reset()
+        torch.set_float32_matmul_precision(precision)
+        try:
+            run(lambda x: x @ x + 1, torch.randn(64, 64), fallback="error")
+        finally:
+            torch.set_float32_matmul_precision("highest")
+        options, graph = seen.options[-1], seen.graphs[-1]
+        keys.append(compiling.key_of(graph, NO_SIZES, options).digest)
+        sources.append(options.dot_precision)
+    assert sources == ["ieee", "tf32"]
+    assert keys[0] != keys[1]
+    dumped = compiled_source(seen.graphs[-1], seen.options[-1], monkeypatch)
+    assert 'input_precision="tf32"' in dumped
+    assert 'input_precision="ieee"' in compiled_source(seen.graphs[0], seen.options[0], monkeypatch)
+
+
+def compiled_source(graph, options, monkeypatch):
+    """The sources of a graph's kernels, one after the other."""
+    found, compile_for = [], compiling.compile_for
+
+    def noted(*given):
+        made = compile_for(*given)
+        found.append(made)
+        return made
+
+    monkeypatch.setattr(compiling, "compile_for", noted)
+    compiling._compiled_files(graph, NO_SIZES, options)
+    return str(found[-1].sources)
+
+
+@pytest.mark.parametrize(
+    ("of_products", "of_convolutions", "is_left"),
+    [("ieee", "ieee", False), ("ieee", "tf32", True), ("tf32", "ieee", True)],
+)
+def test_convolutions_of_f32_are_left_where_a_switch_asks_for_tf32(
+    of_products, of_convolutions, is_left, seen, monkeypatch, caplog
+):
+    asked = {False: of_products, True: of_convolutions}
+    monkeypatch.setattr(
+        devices, "uses_tf32", lambda is_convolution: asked[is_convolution] == "tf32"
+    )
+    given = torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3)
     with caplog.at_level(logging.WARNING, "aotc"):
-        run(lambda x: x @ x + 1, torch.randn(4, 4))
-    assert "in TF32, as torch's switch asks" in caplog.text
-    torch._dynamo.reset()
-    run(lambda x: x @ x + 1, torch.randn(4, 4, dtype=torch.bfloat16), fallback="error")
+        run(lambda x, w: torch.nn.functional.conv2d(x, w).exp(), *given)
+    assert is_left == ("where torch's switches ask for TF32" in caplog.text)
 
 
 def test_random_numbers_are_drawn_ahead_by_the_generator_of_the_device(seen, monkeypatch):

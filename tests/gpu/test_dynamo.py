@@ -398,6 +398,38 @@ def test_tensors_of_the_cpu_go_elsewhere():
     torch.testing.assert_close(function(x, y), (x * 2).cpu() + y.cos())
 
 
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_products_of_f32_follow_torchs_switch(has_gradient):
+    """Compiled anew where it changes, and found again where it changes back."""
+    function = lambda x, w: torch.tanh(x @ w) @ w  # noqa: E731
+    compiled = torch.compile(function, backend="aotc", options=STRICT)
+    x, w = (torch.randn(384, 384, device="cuda") / 20 for _ in range(2))
+
+    def results(call, dtype=torch.float32):
+        given = [each.to(dtype).requires_grad_(has_gradient) for each in (x.clone(), w.clone())]
+        result = call(*given)
+        if not has_gradient:
+            return [result]
+        result.square().sum().backward()
+        return [result.detach(), *(each.grad for each in given)]
+
+    exact, counts, errors = results(function, torch.float64), [], []
+    try:
+        for precision in ("highest", "high", "highest"):
+            torch.set_float32_matmul_precision(precision)
+            before = counters()["graphs"]
+            rows = zip(results(compiled), results(function), exact, strict=True)
+            errors.append([(distance(a, e), distance(b, e)) for a, b, e in rows])
+            counts.append(counters()["graphs"] - before)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert counts == [1 + has_gradient, 1 + has_gradient, 0]
+    for ours, eager in errors[0] + errors[2]:
+        assert ours <= 4 * eager + 1e-6
+    for ours, eager in errors[1]:
+        assert 1e-5 < ours <= 3 * eager
+
+
 def test_training_beside_eager():
     """bf16 autocast, AdamW: the losses are as near to eager's as roundings allow."""
     losses = []
