@@ -71,12 +71,12 @@ def test_numbers_and_gradients(case, shape, dtype):
     check(case, shape, dtype)
 
 
-@pytest.mark.parametrize("seed", range(40, 60))
-def test_roundings_between_are_those_that_are_documented(seed):
-    """Of the norm's rows, whose rounding may weigh more than that of any result."""
+def test_roundings_between_are_those_that_are_documented():
+    """Of the norm's rows, whose rounding may weigh more than that of any result: on the CPU the
+    first three draws were beyond the bound where the reference did not round them."""
     (case,) = [each for each in CASES if each.name == "layer_norm_linear_gelu_dropout"]
-    for number in range(5):
-        torch.manual_seed(1000 * seed + number)
+    for seed in (66, 122, 203, *range(300, 360)):
+        torch.manual_seed(seed)
         check(case, (4, 7), torch.float16)
 
 
