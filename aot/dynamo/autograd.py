@@ -204,19 +204,20 @@ def _computing_from_the_first_call() -> Iterator[None]:
     Dynamo cuts the graph of a `DistributedDataParallel` at its buckets and compiles the parts one
     after the other. By a flag it asks for callables whose first call gives fake tensors, since
     Inductor chooses strides of results itself, and makes that call where torch's own class
-    `AotAutograd` has counted a compilation. It does not count ours: our results lie as traced, and
-    Dynamo finds their strides by running the part itself. A graph out of the cache would not do as
-    the flag says.
+    `AotAutograd` has counted a compilation, as for regions that are left to Inductor. Here none is
+    counted: our results lie as traced, and Dynamo finds their strides by running the part itself. A
+    graph out of the cache would not do as the flag says.
     """
     context = torch._guards.TracingContext.try_get()
-    if context is None:
+    if context is None or not context.fakify_first_call:
         yield
         return
-    found, context.fakify_first_call = context.fakify_first_call, False
+    counted = torch._dynamo.utils.counters["aot_autograd"]
+    total, context.fakify_first_call = counted["total"], False
     try:
         yield
     finally:
-        context.fakify_first_call = found
+        counted["total"], context.fakify_first_call = total, True
 
 
 # -- ops without a backward ------------------------------------------------------------------------

@@ -36,9 +36,16 @@ def alone(fresh, tmp_path, monkeypatch):
     distributed.destroy_process_group()
 
 
-def parallel(module, is_compiled):
+class Triangular(Perceptron):
+    """With an op at its end that is left to Inductor."""
+
+    def forward(self, x):
+        return torch.linalg.qr(super().forward(x)).R
+
+
+def parallel(module, is_compiled, options=STRICT):
     whole = nn.parallel.DistributedDataParallel(module, bucket_cap_mb=BUCKET_BYTES / 2**20)
-    return torch.compile(whole, backend=aotc, options=STRICT) if is_compiled else whole
+    return torch.compile(whole, backend=aotc, options=options) if is_compiled else whole
 
 
 def sharded(module, is_compiled):
@@ -49,10 +56,10 @@ def sharded(module, is_compiled):
     return fully_shard(module)
 
 
-def losses(wrapped, is_compiled):
+def losses(wrapped, model=Perceptron, **named):
     torch._dynamo.reset()
     torch.manual_seed(3)
-    module = wrapped(Perceptron(), is_compiled)
+    module = wrapped(model(), **named)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
     found = []
     for _ in range(20):
@@ -76,6 +83,13 @@ def test_losses_are_those_of_eager(wrapped, alone):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
         assert made["graphs"] >= (4 if wrapped is parallel else 2)
         assert is_first or made["traces_skipped"] == made["graphs"]
+
+
+def test_a_part_with_a_region_that_is_left_to_inductor(alone):
+    """Whose compilation torch counts, and then asks the part for fake tensors."""
+    wanted = losses(parallel, Triangular, is_compiled=False)
+    found = losses(parallel, Triangular, is_compiled=True, options={"fallback": "inductor"})
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.nightly

@@ -400,7 +400,9 @@ def test_tensors_of_the_cpu_go_elsewhere():
 
 @pytest.mark.parametrize("has_gradient", [False, True])
 def test_products_of_f32_follow_torchs_switch(has_gradient):
-    """Compiled anew where it changes, and found again where it changes back."""
+    """Compiled anew where it changes, and found again where it changes back. Triton's product drops
+    the low bits of both operands, up to 2⁻¹⁰ of each; cuBLAS rounds them. A gradient is behind at
+    most four products."""
     function = lambda x, w: torch.tanh(x @ w) @ w  # noqa: E731
     compiled = torch.compile(function, backend="aotc", options=STRICT)
     x, w = (torch.randn(384, 384, device="cuda") / 20 for _ in range(2))
@@ -427,7 +429,8 @@ def test_products_of_f32_follow_torchs_switch(has_gradient):
     for ours, eager in errors[0] + errors[2]:
         assert ours <= 4 * eager + 1e-6
     for ours, eager in errors[1]:
-        assert 1e-5 < ours <= 3 * eager
+        assert 1e-5 < ours <= 8 * 2.0**-10
+        assert eager > 1e-5
 
 
 def test_training_beside_eager():
