@@ -13,7 +13,13 @@ from aotc.aot import contents
 from aotc.aot.entries import joined_dims, joined_states
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
-from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
+from aotc.aot.ir.narrow import (
+    dims_of,
+    large_sizes,
+    narrowed,
+    possible_dims,
+    with_possible_sizes,
+)
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.size import Dim, UndecidedSize, size_of, typical
 from aotc.aot.ir.storage import Array
@@ -122,9 +128,11 @@ class _Range:
 
 def _ranges(entry: int, graph: Graph, has_example: bool) -> Iterator[_Range]:
     dims = dims_of(graph)
-    for each in buckets(dims, has_example):
-        narrow = narrowed(graph, dict(zip(dims, each, strict=True))) if dims else graph
-        yield _Range(entry, narrow, tuple(each))
+    for each in buckets(possible_dims(graph), has_example):
+        possible = with_possible_sizes(graph, each)
+        if possible is not None:
+            narrow = narrowed(graph, dict(zip(dims, possible, strict=True))) if dims else graph
+            yield _Range(entry, narrow, possible)
 
 
 def tune_and_plan(

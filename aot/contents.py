@@ -154,6 +154,18 @@ def provenance(name: str, parts: Sequence[Part]) -> dict[str, Any]:
     }
 
 
+def _operations(group: Group) -> Iterator[str]:
+    """What a group computes, in order; of all results of a function on memory its name, once."""
+    named = set()
+    for node in group.nodes:
+        if node.op == "placed":
+            if (node.inputs, node.attr("function")) not in named:
+                named.add((node.inputs, node.attr("function")))
+                yield node.attr("function")
+        elif node.kind not in ("view", *LEAVES):
+            yield node.op
+
+
 def _target_facts(part: Part) -> dict[str, Any]:
     return {
         "dot_precision": part.target.traits.dot_precision,
@@ -161,9 +173,7 @@ def _target_facts(part: Part) -> dict[str, Any]:
             {
                 "name": spec.name,
                 "kind": group.kind,
-                "operations": " ".join(
-                    node.op for node in group.nodes if node.kind not in ("view", *LEAVES)
-                ),
+                "operations": " ".join(_operations(group)),
                 "bytes": group.bytes,
                 "arithmetic": group.operations,
             }

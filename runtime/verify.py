@@ -264,7 +264,7 @@ def _golden(bundle: Bundle, options: tuple[Any, ...]) -> list[Finding]:
                     findings.append(_output_finding(spec, bytes(result), golden, label))
         return findings
     except GoldenMissing:
-        detail = "the bundle has no golden file"
+        detail = "the bundle has no golden file, or its digest went with `extras.msgpack`"
         return [Finding("golden", GOLDEN_NAME, "absent", detail, GoldenMissing.code)]
     except AotcError as error:
         return [_failure("golden", GOLDEN_NAME, error)]

@@ -248,7 +248,14 @@ FITS = (
         (2, 0),
         has_double=True,
     ),
-    Fit("ERF", "erf x = x P(x²) / Q(x²), |x| ≤ 3.92", *_odd(mpmath.erf, 1), (0, 15.4), (6, 5)),
+    Fit(
+        "ERF",
+        "log2 erfc x = x P(x), 0 ≤ x ≤ 3.93; of erf x",
+        lambda x: mpmath.log(mpmath.erfc(x), 2) / x,
+        lambda x: x * mpmath.log(2) * mpmath.erfc(x) / mpmath.erf(x),
+        (1e-9, 3.93),
+        (8, 0),
+    ),
     Fit(
         "ERF_NEAR",
         "erf x = x + x P(x²), |x| ≤ 1/2; of 1 − erf x",

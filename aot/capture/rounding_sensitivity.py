@@ -49,6 +49,8 @@ PAIRS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 OF_ZERO = frozenset({
     "logical_not", "logical_and", "logical_or", "logical_xor", "any", "all", "sign", "sgn",
     "count_nonzero", "nonzero",
+    # A quotient by 0 is no number, or an infinite one, and 0 by 0 is no number.
+    "div", "floor_divide", "fmod", "reciprocal", "remainder",
 })  # fmt: skip
 WIDENED = 4.0  # times the span of what was seen
 WAYS = 5  # equal, above, below; then at random

@@ -14,7 +14,12 @@ from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
 from aotc.aot.capture.custom_ops import base_name
-from aotc.aot.capture.imports.table import DEVIATIONS, INDEXED_WHOLE, SUMS_OF_PRODUCTS
+from aotc.aot.capture.imports.table import (
+    DEVIATIONS,
+    INDEXED_WHOLE,
+    OTHERWISE_DECOMPOSED,
+    SUMS_OF_PRODUCTS,
+)
 from aotc.aot.dynamo import activations, attention, foreach, pooling
 from aotc.aot.dynamo.random_ops import DROPOUT_MASK
 
@@ -30,7 +35,7 @@ def _name(op: Any) -> str:
 def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     core = core_aten_decompositions()
-    whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS, "softshrink"}
+    whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS, *OTHERWISE_DECOMPOSED}
     table: Table = {op: row for op, row in core.items() if not whole & {_name(op), base_name(op)}}
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)

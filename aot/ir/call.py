@@ -37,7 +37,7 @@ from math import prod
 from typing import Any
 
 from aotc.aot.ir.infer import AttrMap, Types, require
-from aotc.aot.ir.size import Extent, Shape
+from aotc.aot.ir.size import Extent, Shape, proves_at_most, proves_below
 from aotc.aot.ir.types import TensorType
 
 _ENDS = ("results", "updates", "result")
@@ -89,8 +89,10 @@ def _check_operand(place: StridedOperand, types: Types) -> None:
     last = start + sum((extent - 1) * stride for extent, stride in steps)
     count = types[number].numel
     # An extent may be 0 at a call, which then reads nothing: `last` may be less than `start`.
-    is_inside = start >= 0 and all(stride >= 0 for stride in strides) and last < count
-    require(is_inside, f"elements {start} to {last} of {count}")
+    # A guard may keep calls from sizes at which a place would be outside: no error, unless all are.
+    is_outside = any(proves_below(each, 0) for each in (start, *strides))
+    is_outside = is_outside or proves_at_most(count, last)
+    require(not is_outside, f"elements {start} to {last} of {count}")
 
 
 def infer_torch(types: Types, attrs: AttrMap) -> TensorType:

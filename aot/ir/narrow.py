@@ -2,19 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.size import Dim, Extent, Size, highest, size_of, substitute
+from aotc.aot.ir.size import Dim, Extent, Size, bounds, highest, size_of, substitute
 
 NUMEL_LIMIT = (1 << 31) - 1  # kernels address elements with 32 bits
+FACTORS = (1, 4, 16, 64)  # of typical sizes, tried until a call can have them
 
 
 def dims_of(graph: Graph) -> tuple[Dim, ...]:
     """The dims that the graph's inputs have, by name."""
     found = {dim for node in graph.inputs for size in node.sizes() for dim in size.dims()}
     return tuple(sorted(found, key=lambda dim: dim.name))
+
+
+def possible_dims(graph: Graph) -> tuple[Dim, ...]:
+    """The dims, from the first to the last size at which no extent of the graph is below 0.
+
+    A guard of torch's keeps calls from the others: `x[8:]` of a result that is as long as its name
+    says has eight elements at least.
+    """
+    extents = _that_may_be_negative(graph)
+    return tuple(
+        _possible(dim, [each for each in extents if dim in each.dims()]) for dim in dims_of(graph)
+    )
+
+
+def with_possible_sizes(graph: Graph, ranges: Sequence[Dim]) -> tuple[Dim, ...] | None:
+    """Ranges of the graph's dims, with typical sizes at which no extent is below 0; None where
+    no call can be in them."""
+    dims, extents = dims_of(graph), _that_may_be_negative(graph)
+    narrow = dict(zip(dims, map(size_of, ranges), strict=True))
+    if any(highest(substitute(extent, narrow)) < 0 for extent in extents):
+        return None
+    rows = ([min(each.typical * factor, each.high) for factor in FACTORS] for each in ranges)
+    for sizes in product(*map(dict.fromkeys, rows)):
+        values = dict(zip(dims, sizes, strict=True))
+        if all(highest(substitute(extent, values)) >= 0 for extent in extents):
+            return tuple(
+                replace(each, typical=size) for each, size in zip(ranges, sizes, strict=True)
+            )
+    return tuple(ranges)
+
+
+def _that_may_be_negative(graph: Graph) -> list[Size]:
+    found = dict.fromkeys(size for node in graph.nodes() for size in node.type.shape)
+    return [size for size in found if isinstance(size, Size) and bounds(size)[0] < 0]
+
+
+def _possible(dim: Dim, extents: Sequence[Size]) -> Dim:
+    """The range around the example's size at both ends of which the extents may be 0 or more."""
+
+    def holds(value: int) -> bool:
+        return all(highest(substitute(extent, {dim: value})) >= 0 for extent in extents)
+
+    if not holds(dim.typical):
+        return dim
+    return replace(
+        dim, low=_end(dim.low, dim.typical, holds), high=_end(dim.high, dim.typical, holds)
+    )
+
+
+def _end(outer: int, inner: int, holds: Callable[[int], bool]) -> int:
+    """What is nearest to `outer` and holds, on the way to `inner`, which does."""
+    if holds(outer):
+        return outer
+    while abs(outer - inner) > 1:
+        middle = (outer + inner) // 2
+        outer, inner = (outer, middle) if holds(middle) else (middle, inner)
+    return inner
 
 
 def large_sizes(graph: Graph) -> tuple[Extent, ...]:

@@ -25,6 +25,7 @@ from aotc.runtime.bundle.plan import (
     Plan,
 )
 from aotc.runtime.bundle.torch_calls import TorchCall
+from aotc.runtime.errors import BundleMalformed
 
 GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for
 ZEROED = "zeroed scratch"
@@ -107,15 +108,32 @@ def plan_variants(
         Kernel(row.symbol, row.name, row.image, tuple(writer.uses[row.symbol]))
         for row in symbols.values()
     ]
-    return Plan.made(
+    parts = (
         len(dims),
         rows,
         [KERNEL.at(kernel, table.numbered) for kernel in kernels],
         [STATE_SLOT.at(slot, table.numbered) for slot in variants[0].assignment.states],
         scratch_bytes,
-        limits=list(map(table.numbered, limits)),
-        sizes=table.rows,
+        table.rows,
+        list(map(table.numbered, limits)),
     )
+    planned = Plan.made(*parts)
+    read_at = [
+        (number, tuple(dim.typical for dim in each.dims))
+        for number, each in enumerate(variants)
+        if not _is_of_a_call(planned, each)
+    ]
+    return Plan.made(*parts, read_at) if read_at else planned
+
+
+def _is_of_a_call(plan: Plan, variant: Variant) -> bool:
+    """Whether the smallest sizes may be a call's: where a guard keeps calls from them, a number of
+    bytes or of programs may be less than none."""
+    try:
+        plan.at([dim.low for dim in variant.dims], variant.entry)
+    except BundleMalformed:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from ..errors import BundleMalformed, PlanFeatureUnknown, SizeInvalid
 from ..record import Record, field
+from . import schema
 from .canonical import Limits, decode, encode
 from .extent import (
     DIMS_LIMIT,
@@ -41,7 +42,7 @@ from .launch_plan import Variant as Variant
 from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_parts import CHECK_BYTES as CHECK_BYTES
 from .plan_parts import ELEMENTS_LIMIT as ELEMENTS_LIMIT
-from .plan_parts import SCRATCH_LIMIT_BYTES, STATES_LIMIT
+from .plan_parts import END, SCRATCH_LIMIT_BYTES, STATES_LIMIT
 from .plan_parts import Argument as Argument
 from .plan_parts import Buffer as Buffer
 from .plan_parts import Check as Check
@@ -53,6 +54,7 @@ from .plan_parts import StateSlot as StateSlot
 from .plan_parts import Use as Use
 from .plan_rules import (
     GRID_LIMITS,
+    GUARDED,
     PLAN_FEATURES,
     broken_use,
     check_arguments,
@@ -78,6 +80,8 @@ if TYPE_CHECKING:
 PLAN_ABI = 3
 CODE_END = "sizes"  # the last of what the file of the library has the digest of
 VARIANTS_LIMIT = 512
+_SIZES = schema.Row(Integer(0, VARIANTS_LIMIT - 1), List(END, limit=DIMS_LIMIT, least=1))
+READ_AT = List(_SIZES, limit=VARIANTS_LIMIT, least=1)
 KERNEL, STATE_SLOT = Fields(Kernel), Fields(StateSlot)
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
 
@@ -111,6 +115,8 @@ class Plan(Record):
     sizes: tuple[Row, ...] = field(ROWS)
     states: tuple[StateSlot, ...] = field(List(StateSlot, limit=STATES_LIMIT))
     variants: tuple[Variant, ...] = field(List(VARIANT, limit=VARIANTS_LIMIT, least=1))
+    # The number of a variant and sizes of a call, where its smallest sizes are none together.
+    read_at: tuple[tuple[int, tuple[int, ...]], ...] = field(READ_AT, default=(), feature=GUARDED)
     path: str = "plan.msgpack"
     fixed: LaunchPlan | None = None
     code_digest: bytes = b""  # SHA-256 of the file up to the end of CODE_END
@@ -154,6 +160,7 @@ class Plan(Record):
         scratch_bytes: int,
         sizes: Sequence[Row] = (),
         limits: Sequence[int] = (),
+        read_at: Sequence[tuple[int, tuple[int, ...]]] = (),
     ) -> Plan:
         """A new plan, checked as one that is read.
 
@@ -164,13 +171,14 @@ class Plan(Record):
         plan = cls(
             PLAN_ABI,
             dims,
-            features_of(dims, states, variants),
+            features_of(dims, states, variants, read_at),
             tuple(kernels),
             tuple(limits),
             scratch_bytes,
             tuple(sizes),
             tuple(states),
             tuple(variants),
+            tuple(read_at),
         )
         return cls.from_msgpack(plan.to_msgpack())
 
@@ -200,8 +208,13 @@ class Plan(Record):
 
     @property
     def lows(self) -> list[tuple[tuple[int, ...], int]]:
-        """(the smallest sizes, one a dim, and the entry) of each variant, as `at` takes them."""
-        return [(tuple(low for low, _ in row.ranges), row.entry) for row in self.variants]
+        """(the smallest sizes of a call, one a dim, and the entry) of each variant, as `at` takes
+        them."""
+        others = dict(self.read_at)
+        return [
+            (others.get(number) or tuple([low for low, _ in row.ranges]), row.entry)
+            for number, row in enumerate(self.variants)
+        ]
 
     @property
     def entries(self) -> int:
@@ -409,7 +422,7 @@ def split_library(data: bytes) -> tuple[bytes, bytes]:
 
 def _broken(plan: Plan) -> Broken:
     """Every relation between the parts of a plan, at any sizes, that does not hold."""
-    dims, features = plan.dims, features_of(plan.dims, plan.states, plan.variants)
+    dims, features = plan.dims, features_of(plan.dims, plan.states, plan.variants, plan.read_at)
     if plan.features != features:
         yield "features", list(plan.features), f"{list(features)}, those of what the plan holds"
     variants = [0] * plan.entries
@@ -420,6 +433,10 @@ def _broken(plan: Plan) -> Broken:
             expected = "at least 1" if dims else "1 where no size depends on the call"
             yield "variants", f"{count} of entry {entry}", expected
     yield from broken_rows(plan.sizes, dims)
+    for number, sizes in plan.read_at:
+        ranges = plan.variants[number].ranges if number < len(plan.variants) else ()
+        if not sizes or not _holds(ranges, sizes):
+            yield "read_at", [number, list(sizes)], "a variant and sizes within its ranges"
     kernels = len(plan.kernels)
     for index, variant in enumerate(plan.variants):
         field = f"variants[{index}]"
@@ -440,4 +457,6 @@ def _is_empty(step: Step, number: Numbering) -> bool:
 
 
 def _holds(ranges: Sequence[Sequence[int]], dims: Sequence[int]) -> bool:
+    if len(ranges) != len(dims):
+        return False
     return all(low <= size <= high for (low, high), size in zip(ranges, dims, strict=True))

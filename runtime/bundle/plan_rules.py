@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 DYNAMIC, STATE, TORCH, NATIVE = "dynamic-shapes", "state", "torch", "native-back-ends"
-CHECKS, MAPS = "data-checks", "tensor-maps"
-PLAN_FEATURES = (CHECKS, DYNAMIC, NATIVE, STATE, MAPS, TORCH)  # sorted
+CHECKS, GUARDED, MAPS = "data-checks", "guarded-sizes", "tensor-maps"
+PLAN_FEATURES = (CHECKS, DYNAMIC, GUARDED, NATIVE, STATE, MAPS, TORCH)  # sorted
 MAP_ALIGNMENT_BYTES = 16  # of their memory and of all strides but the last
 MAP_SWIZZLES = (0, 32, 64, 128)
 GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
@@ -40,10 +40,15 @@ KIND_SPACES = {"write": ("arena", "output", "state", "check"), "zeroed": ("arena
 
 
 def features_of(
-    dims: int, states: Sequence[StateSlot], variants: Iterable[Variant]
+    dims: int,
+    states: Sequence[StateSlot],
+    variants: Iterable[Variant],
+    read_at: Sequence[Any] = (),
 ) -> tuple[str, ...]:
     """The features that a plan needs of whoever runs it, sorted."""
     found = {DYNAMIC} if dims else set()
+    if read_at:
+        found.add(GUARDED)
     if states:
         found.add(STATE)
     for variant in variants:

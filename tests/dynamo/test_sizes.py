@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 
 import pytest
 import torch
@@ -117,3 +118,23 @@ def test_numbers_below_0(fresh):
         x, y = torch.ones(7), torch.ones(7)
         assert torch.equal(compiled(number, x), model(number, y))
         assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_slices_that_are_longer_than_the_smallest_sizes(seed, fresh):
+    """Guards keep calls from sizes at which a slice has fewer than no elements; plans are read
+    there all the same."""
+    draw = random.Random(seed)
+    start, end, other = draw.randint(5, 90), draw.randint(1, 30), draw.randint(1, 12)
+
+    def model(x, y):
+        joined = torch.cat([x.reshape(-1), y])
+        return x.reshape(-1)[start:] * 2, joined[other:-end].cumsum(0), y[:-other].exp()
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+    for _ in range(6):
+        x, y = (
+            torch.randn(draw.randint(2, 12), draw.randint(2, 40)),
+            torch.randn(draw.randint(2, 60)),
+        )
+        torch.testing.assert_close(compiled(x, y), model(x, y))

@@ -639,3 +639,16 @@ def test_computed_numbers_of_16_bits_that_are_neighbours_may_be_equal(dtype, mee
     met, _ = comparisons.operands(unequal, (one, other))
     assert comparisons.found == meets
     assert (met == other).tolist() == [meets, False, False]
+
+
+def test_quotients_by_what_may_be_nothing_are_open():
+    """fourier 202611268027: the real part of (a + ib)(b + ia) is 0, or what roundings leave."""
+    divided, comparisons = torch.ops.aten.div.Tensor_mode, Comparisons()
+    for left in (1e-17, -1e-17):
+        comparisons.begin()
+        one = torch.tensor([left, 3.0], dtype=torch.float64)
+        comparisons.operands(divided, (one, one))
+    comparisons.begin(0)
+    above, below = comparisons.operands(divided, (one, one))
+    assert comparisons.found
+    assert above.tolist() == below.tolist() == [0.0, 3.0]

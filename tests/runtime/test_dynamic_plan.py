@@ -127,6 +127,22 @@ def test_instructions():
     assert evaluate([tuple(row) for row in ROWS], [3]) == [3, 64, 192, 67, 3, 64]
 
 
+GUARDED = ["dynamic-shapes", "guarded-sizes"]
+
+
+def test_a_variant_is_read_at_sizes_of_a_call():
+    """A buffer of two elements less than the dim: at the smallest size a number is below 0."""
+    rows = [*ROWS[:4], ["number", -2, 0], ["add", 0, 5], ["number", 64, 0], ["mul", 6, 7]]
+    buffers = [{"name": "b", "offset": 0, "nbytes": [8]}]
+    parts = {"sizes": rows, "variant": {"arena_bytes": [8], "buffers": buffers, "steps": []}}
+    plan = Plan.from_map(tree(**parts))
+    with pytest.raises(BundleError):
+        plan.at(*plan.lows[0])
+    plan = Plan.from_map(tree(**parts, read_at=[[0, [3]]], features=GUARDED))
+    assert plan.lows == [((3,), 0)]
+    assert plan.at(*plan.lows[0]).arena_bytes == 64
+
+
 MALFORMED = {
     "an unknown operation": tree(sizes=[["eval", 0, 0]]),
     "a row that is no row": tree(sizes=[["add", 0]]),
@@ -146,6 +162,11 @@ MALFORMED = {
     "an argument of an unknown space": tree(**launch(args=[["size", 0]])),
     "a limit that is no extent": tree(limits=["n"]),
     "a field too many": tree(colour=1),
+    "sizes to read at without the feature": tree(read_at=[[0, [3]]]),
+    "the feature without sizes to read at": tree(features=GUARDED),
+    "sizes to read at that are outside": tree(read_at=[[0, [1 << 20]]], features=GUARDED),
+    "sizes to read at of no variant": tree(read_at=[[1, [3]]], features=GUARDED),
+    "sizes to read at of more dims": tree(read_at=[[0, [3, 3]]], features=GUARDED),
 }
 
 

@@ -133,14 +133,6 @@ def _pow_signs(x: Value, y: Value, result: Value) -> Value:
 SINGLE_ERFC_CENTRE, SINGLE_ERFC_LIMIT = 1.875, 10.1  # beyond the limit the complement is 0
 
 
-def _rational(x: Value, limit: float, above: tuple[float, ...], below: tuple[float, ...]) -> Value:
-    """x P(x²) / Q(x²) for |x| ≤ limit, where this ratio is ±1 exactly: 1 + f vanishes beyond."""
-    x = x.at_most(limit).at_least(-limit)
-    square = x * x
-    ratio = x * square.polynomial(above) / square.polynomial(below)
-    return ratio.at_most(1.0).at_least(-1.0)
-
-
 def _tanh_single(x: Value) -> Value:
     """t / (t + 2) of t = 2^(2 log2 e |x|) − 1, so that 1 − tanh² x is right where it is small."""
     size = x.abs().at_most(9.02)
@@ -149,7 +141,10 @@ def _tanh_single(x: Value) -> Value:
 
 
 def _erf_single(x: Value) -> Value:
-    return _rational(x, 3.9, fitted.ERF["float"], fitted.ERF_DENOMINATOR["float"])
+    """1 − 2^(log2 erfc |x|), right where it is near 1; it is 1 from 3.93 on."""
+    size = x.abs().at_most(3.93)
+    power = F32.exp2m1_inside(size * size.polynomial(fitted.ERF["float"]))
+    return (-power).copysign(x)
 
 
 def _erfc_single(x: Value) -> Value:
@@ -334,7 +329,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Function]] = {
         "sigmoid": Function(
             1, F32.sigmoid, 4.0, "0 below −88.7, where the exact value is below 2⁻¹²⁷"
         ),
-        "erf": Function(1, _erf_single, 6.0),
+        "erf": Function(1, _erf_single, 3.0),
         "erfc": Function(1, _erfc_single, 6.0),
         "pow": Function(2, _pow_single, 1.0, POW_NOTE),
     },
