@@ -46,6 +46,11 @@ SHOWN_LENGTH = 240  # of attributes: source texts of calls are no part of a grap
 ROUNDING_FACTOR = 3  # roundings of a model and, twice as large, those of our code
 
 
+def tolerances_of(dot_precision: str) -> Mapping[str, float]:
+    """`TOLERANCES` where dots of f32 have this precision."""
+    return {**TOLERANCES, "f32": TF32_TOLERANCE} if dot_precision == "tf32" else TOLERANCES
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """What the sources and facts of one target are written from."""
@@ -127,7 +132,7 @@ def tolerances(
     beside its own.
     """
     graph = captured.graph
-    limits = {**TOLERANCES, "f32": TF32_TOLERANCE} if dot_precision == "tf32" else TOLERANCES
+    limits = tolerances_of(dot_precision)
     widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
     own = captured.golden_roundings
     rows = zip((*graph.returned, *graph.new_states), map(max, own, roundings or own), strict=True)

@@ -56,7 +56,7 @@ def capture_and_rewrite(
         graphs = _rewrite([each.graph for each in captured], families, options, clock)
     finally:
         warming.join()
-    precise = [_with_precision(target, captured[0].dot_precision) for target in targets]
+    precise = [target.with_precision(captured[0].dot_precision) for target in targets]
     return RewrittenModel(captured, tuple((target, graphs[target.device]) for target in precise))
 
 
@@ -134,10 +134,3 @@ def _rewrite(
         nodes = sum(len(result.nodes()) for result, _ in first)
         clock.detail = f"{nodes} nodes, {sum(counts.values())} rules applied{yours}"
     return {device: tuple(row[device][0] for row in rows) for device in families}
-
-
-def _with_precision(target: Target, precision: str) -> Target:
-    """A GPU's dots of f32 have the precision that torch would use; a CPU has only one."""
-    if not target.traits.is_gpu:
-        return target
-    return replace(target, traits=replace(target.traits, dot_precision=precision))

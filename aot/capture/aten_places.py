@@ -1,6 +1,6 @@
 """Where the tensors of an AOTAutograd graph may lie, and what is left to torch on a CUDA device.
 
-Left by name there: products of f32 where torch's switch asks for fewer bits, and indices and
+Left by name there: convolutions of f32 where torch's switches ask for fewer bits, and indices and
 divisors that are checked, since the device would say so one call late.
 """
 
@@ -16,7 +16,6 @@ from aotc.aot.capture.imports.call import NotSupported
 
 CPU = torch.device("cpu")
 LATE = "its data are checked on the device, which would say what is wrong one call late"
-PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "dot", "addmv", "matmul", "linear"})
 CONVOLUTIONS = frozenset({"convolution", "convolution_backward"})
 
 
@@ -24,20 +23,22 @@ CONVOLUTIONS = frozenset({"convolution", "convolution_backward"})
 class Place:
     """A device, and what a graph on it leaves to torch.
 
-    reduced, reduced_convolutions: whether torch computes products of f32 in TF32.
+    leaves_convolutions: whether those of f32 are torch's, since it computes them or, with our
+    products, we would compute them in TF32. Its switch for convolutions may change from call to
+    call of a compiled graph; that for products makes Dynamo compile anew.
     is_checked_late: whether what a call's data is refused for is known after the call only.
     names_by_place: whether inputs have names of their place, so that equal layers are equal graphs.
     """
 
     device: torch.device = CPU
-    reduced: bool = False
-    reduced_convolutions: bool = False
+    leaves_convolutions: bool = False
     is_checked_late: bool = False
     names_by_place: bool = False
 
     def check_memory(self, value: torch.Tensor) -> None:
-        """Raise `NotSupported` for what is not plain memory of the device."""
-        if not self._has(value):
+        """Raise `NotSupported` for an argument that is not plain memory of the device, or of the
+        host: what reads that is left, but a graph may hand it on, as states of generators."""
+        if not self._has(value) and not value.is_cpu:
             raise NotSupported(f"device `{value.device}`, which has no target here")
         self.check_constant(value)
 
@@ -49,16 +50,16 @@ class Place:
             raise NotSupported("a lazily conjugated or negated tensor")
 
     def check_node(self, node: torch.fx.Node) -> None:
-        """Raise `NotSupported` for a call with tensors elsewhere, or one that torch rounds more."""
+        """Raise `NotSupported` for a call with tensors elsewhere, or one of f32 that torch
+        may compute in TF32."""
         ends = [each for each in (*node.all_input_nodes, node) if each.op != "get_attr"]
         values = [each for end in ends for each in _tensors(end.meta.get("val"))]
         for value in values:
             if not self._has(value) and not value.is_meta:
                 raise NotSupported(f"a tensor on `{value.device}` in a graph on `{self.device}`")
-        names = CONVOLUTIONS if self.reduced_convolutions else frozenset()
-        names |= PRODUCTS if self.reduced else frozenset()
-        if _base_name(node) in names and any(each.dtype == torch.float32 for each in values):
-            raise NotSupported("products of f32 in TF32, as torch's switch asks")
+        is_of_f32 = any(each.dtype == torch.float32 for each in values)
+        if self.leaves_convolutions and is_of_f32 and _base_name(node) in CONVOLUTIONS:
+            raise NotSupported("a convolution of f32 where torch's switches ask for TF32")
 
     def _has(self, value: torch.Tensor) -> bool:
         return value.is_cpu if self.device == CPU else value.device == self.device

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -172,8 +173,18 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     repair_shapes()
     keep_their_gradients_apart()
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
-    patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
-    with functorch_config.patch(patch), our_keys(), differentiated_whole():
+    # A checkpoint keeps the state of a device's generator as a tensor, as on the CPU.
+    patch = {
+        "bundled_autograd_cache": True,
+        "force_non_lazy_backward_lowering": True,
+        "graphsafe_rng_functionalization": False,
+    }
+    with (
+        functorch_config.patch(patch),
+        our_keys(),
+        differentiated_whole(),
+        _computing_from_the_first_call(),
+    ):
         call = kept(module) or aot_module_simplified(
             module,
             inputs,
@@ -184,6 +195,29 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
             decompositions=_Decompositions(),
         )
     return torch._dynamo.disable(call, reason="a compiled graph")  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _computing_from_the_first_call() -> Iterator[None]:
+    """Inside the block AOTAutograd makes callables whose first call computes.
+
+    Dynamo cuts the graph of a `DistributedDataParallel` at its buckets and compiles the parts one
+    after the other. By a flag it asks for callables whose first call gives fake tensors, since
+    Inductor chooses strides of results itself, and makes that call where torch's own class
+    `AotAutograd` has counted a compilation, as for regions that are left to Inductor. Here none is
+    counted: our results lie as traced, and Dynamo finds their strides by running the part itself. A
+    graph out of the cache would not do as the flag says.
+    """
+    context = torch._guards.TracingContext.try_get()
+    if context is None or not context.fakify_first_call:
+        yield
+        return
+    counted = torch._dynamo.utils.counters["aot_autograd"]
+    total, context.fakify_first_call = counted["total"], False
+    try:
+        yield
+    finally:
+        counted["total"], context.fakify_first_call = total, True
 
 
 # -- ops without a backward ------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import torch
 
 from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
 from aotc.aot.dynamo.devices import device_at
-from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import Extent, Row, evaluate, reader
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
@@ -62,6 +61,9 @@ _address = torch.Tensor.data_ptr
 _is_contiguous = torch.Tensor.is_contiguous
 
 
+_RECORDED: dict[int, Program] = {}  # programs that CUDA graphs of the user's have launches of
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """What a call at given sizes does."""
@@ -71,6 +73,7 @@ class Frame:
     views: tuple[tuple[int, Viewed], ...]  # (place among the results, its numbers known)
     run: Callable[[list[int]], None]
     gaps: tuple[tuple[int, tuple[int, ...]], ...] = ()  # (output, the strides it is given in)
+    shapes: tuple[tuple[int, ...], ...] = ()  # of the program's inputs, where it has dims
 
 
 class Call:
@@ -113,16 +116,38 @@ class Call:
             for shape, strides, dtype in frame.made
         ]
         addresses += map(_address, made)
-        try:
-            frame.run(addresses)
-        except DeviceMemoryFull:  # torch's allocator keeps what it has for results to come
-            torch.cuda.empty_cache()
-            frame.run(addresses)
+        if device is not None and torch.cuda.is_current_stream_capturing():
+            self._record(frame, addresses)
+        else:
+            try:
+                frame.run(addresses)
+            except DeviceMemoryFull:  # torch's allocator keeps what it has for results to come
+                torch.cuda.empty_cache()
+                frame.run(addresses)
         for number, strides in frame.gaps:
             made[number] = _spread(made[number], strides)
         results = self._results(frame, arguments, made)
         arguments.clear()
         return results
+
+    def _record(self, frame: Frame, addresses: list[int]) -> None:
+        """Have the user's CUDA graph, that torch's current stream is recorded as, hold the call.
+
+        Its intermediates lie in memory of torch's allocator, which gives what belongs to that
+        graph, so that replays share nothing with calls. The program stays until the process ends,
+        since nobody says when the graph is replayed for the last time.
+        """
+        program, device = self._program, self._device
+        if program is None:
+            return
+        held: list[torch.Tensor] = []
+
+        def take(nbytes: int) -> int:
+            held.append(torch.empty(nbytes, dtype=torch.uint8, device=device))
+            return _address(held[-1])
+
+        program.record_at(addresses, take, frame.shapes)
+        _RECORDED[id(program)] = program
 
     def _results(
         self, frame: Frame, arguments: Sequence[Any], made: Sequence[torch.Tensor]
@@ -160,6 +185,7 @@ class Call:
         if program is None:
             return Frame((), numbers, views, _nothing)
         run, outputs = program.run_at, program.outputs
+        shapes: tuple[tuple[int, ...], ...] = ()
         if program.dims:
             shapes = tuple(_shape(row, arguments[row.place]) for row in interface.taken)
             _, outputs = program.signature.at(program.signature.bind(shapes))
@@ -171,7 +197,7 @@ class Call:
             for at, row in enumerate(interface.made)
             if row.strides is not None
         )
-        return Frame(layouts, numbers, views, run, gaps)
+        return Frame(layouts, numbers, views, run, gaps, shapes)
 
 
 @functools.cache
@@ -196,13 +222,7 @@ def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:
 
 
 def _ready(values: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Arguments on a CUDA device as its kernels read them: from aligned addresses.
-
-    Raises `CaptureRefused` while the caller records the stream as a graph of its own: replays of it
-    would share the memory of this graph's intermediates with calls on other streams.
-    """
-    if torch.cuda.is_current_stream_capturing():
-        raise CaptureRefused()
+    """Arguments on a CUDA device as its kernels read them: from aligned addresses."""
     if not any(_address(value) % ALIGNMENT_BYTES for value in values):
         return values
     return [value.clone() if _address(value) % ALIGNMENT_BYTES else value for value in values]

@@ -6,7 +6,7 @@ already drawn. Numbers are judged as a build judges them; what the graph writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +19,13 @@ from aotc.aot.capture.imports.call import DTYPE_NAMES
 from aotc.aot.capture.random_inputs import spreads
 from aotc.aot.capture.rounding_sensitivity import undecided
 from aotc.aot.capture.source_lines import source_of
-from aotc.aot.contents import ROUNDING_FACTOR, TOLERANCES
+from aotc.aot.contents import ROUNDING_FACTOR, tolerances_of
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.errors import GraphDiffers
 from aotc.aot.dynamo.fallback import log
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import counting
+from aotc.aot.dynamo.random_ops import draws
 from aotc.aot.dynamo.recipe import Recipe
 from aotc.runtime.comparison import relative_difference
 
@@ -38,20 +39,25 @@ def checked(
     which would have no graph to compare with."""
     if options.check == "off":
         return recipe, call
-    if any(_is_random(node) for node in module.graph.nodes):
+    if any(map(draws, module.graph.nodes)):
         log.info("aotc: a graph is not compared with eager: it draws random numbers by itself")
         return recipe, call
     steps = tuple(replace(step, code=None) for step in recipe.steps)
-    return replace(recipe, steps=steps), FirstCall(module, call, counting().graphs)
+    limits = tolerances_of(options.dot_precision)
+    return replace(recipe, steps=steps), FirstCall(module, call, counting().graphs, limits)
 
 
 class FirstCall:
     """A compiled graph; until a call has agreed with eager, each one is compared."""
 
-    def __init__(self, module: GraphModule, call: Boxed, number: int) -> None:
+    def __init__(
+        self, module: GraphModule, call: Boxed, number: int, limits: Mapping[str, float]
+    ) -> None:
+        """limits: by element type, how far a result may be from eager's."""
         self._module: GraphModule | None = module
         self._call = call
         self._number = number
+        self._limits = limits
 
     def __call__(self, arguments: list[Any]) -> Any:
         """Run once; `arguments` is empty afterwards. Raises `GraphDiffers`."""
@@ -81,7 +87,9 @@ class FirstCall:
             failed = [
                 (place, difference, limit)
                 for place, (_, value) in enumerate(rows)
-                for difference, limit in [_differences(module, value, expected[place])]
+                for difference, limit in [
+                    _differences(module, value, expected[place], self._limits)
+                ]
                 if not difference <= limit
             ]
             if not failed:
@@ -138,7 +146,7 @@ def _copies(values: Sequence[Any]) -> list[Any]:
 
 
 def _differences(
-    module: GraphModule, found: torch.Tensor, expected: torch.Tensor
+    module: GraphModule, found: torch.Tensor, expected: torch.Tensor, limits: Mapping[str, float]
 ) -> tuple[float, float]:
     """Max error of a result relative to max |eager's|, and the limit of it."""
     name = DTYPE_NAMES.get(expected.dtype)
@@ -148,8 +156,8 @@ def _differences(
         return 0.0, 0.0
     pair = (to_array(each).tobytes() for each in (found, expected))
     difference = relative_difference(name, *pair)
-    known = (TOLERANCES.get(DTYPE_NAMES.get(dtype, ""), 0.0) for dtype in _dtypes(module))
-    return difference, max(known, default=0.0) if name in TOLERANCES else 0.0
+    known = (limits.get(DTYPE_NAMES.get(dtype, ""), 0.0) for dtype in _dtypes(module))
+    return difference, max(known, default=0.0) if name in limits else 0.0
 
 
 def _dtypes(module: GraphModule) -> Iterator[torch.dtype]:
@@ -157,10 +165,6 @@ def _dtypes(module: GraphModule) -> Iterator[torch.dtype]:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             yield value.dtype
-
-
-def _is_random(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _source(node: Node) -> str:

@@ -70,6 +70,7 @@ def key_of(graph: Graph, sizes: Sizes, options: Options) -> Key:
         rewrites=digest_of(registered()),
         skip=",".join(settings.read("AOTC_SKIP").value),
         target=options.target,
+        precision=options.dot_precision,
         toolchain=toolchain_digest(),
         tune=options.tune,
         rounds=options.round_intermediates,
@@ -108,7 +109,7 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
     skip = build_options.skip | INEXACT if options.round_intermediates else build_options.skip
     dump = settings.read("AOTC_DUMP").value
     try:
-        target = find_target(options.target)
+        target = find_target(options.target).with_precision(options.dot_precision)
         with clock.stage("rewrite"):
             clock.dump("capture", print_graph(graph, with_sources=True))
             rewritten, _ = rewrite(graph, target.traits, skip, apply_registered)

@@ -20,7 +20,8 @@ from aotc.aot.capture.imports.table import (
     OTHERWISE_DECOMPOSED,
     SUMS_OF_PRODUCTS,
 )
-from aotc.aot.dynamo import activations, attention, pooling
+from aotc.aot.dynamo import activations, attention, foreach, pooling
+from aotc.aot.dynamo.random_ops import DROPOUT_MASK
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
@@ -39,6 +40,7 @@ def decompositions() -> Table:
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)
     table.update(activations.GRADIENTS)
+    table.update(foreach.decompositions())
     table[aten._efficientzerotensor.default] = torch.zeros  # gradients of steps
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
@@ -50,6 +52,7 @@ def decompositions() -> Table:
     table[aten._cdist_backward.default] = _distances_backward
     table[aten.masked_scatter_backward.default] = _masked_scatter_backward
     table[aten.put.default] = _put
+    table[aten.bernoulli.default] = _bernoulli(core[aten.bernoulli.default])
     table[aten.native_dropout.default] = _dropout
     table[aten.native_dropout_backward.default] = _dropout_backward
     return table
@@ -100,10 +103,23 @@ def _put(data: Tensor, places: Tensor, source: Tensor, accumulate: bool = False)
     return flat.reshape(data.shape)
 
 
+def _bernoulli(of_comparison: Callable[..., Any]) -> Callable[..., Any]:
+    """Of chances: on the CPU eager compares as many numbers; on a CUDA device its kernel gives
+    threads numbers in another order, and the op stays."""
+
+    def called(data: Tensor, **named: Any) -> Any:
+        return NotImplemented if data.is_cuda else of_comparison(data, **named)
+
+    return called
+
+
 def _dropout(data: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """The mask is drawn as eager draws it, in the order of the data's memory."""
+    """The mask is drawn as eager draws it, on the CPU in the order of the data's memory."""
     if train is False:
         return data.clone(), torch.ones_like(data, dtype=torch.bool)
+    if data.is_cuda and p < 1:
+        mask = getattr(torch.ops.aotc, DROPOUT_MASK)(data, p)
+        return _scaled(data, mask, 1 / activations.rounded(1 - p, _wide(data))), mask
     mask = torch.empty_like(data, dtype=torch.bool)
     order = memory_order(mask) or tuple(range(mask.dim()))
     if p == 1:  # for which eager draws nothing
@@ -116,16 +132,27 @@ def _dropout(data: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor
 
 def _dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
     """What was kept passes its gradient; a scale of 0 says that nothing was."""
+    if gradient.is_cuda:
+        return _scaled(gradient, mask, scale)
     return _kept(gradient, mask, 1 / scale if scale else 0.0)
 
 
 def _kept(data: Tensor, mask: Tensor, share: float) -> Tensor:
-    """What the mask keeps by the share that is kept, rounded as eager rounds the quotient."""
-    divisor = activations.rounded(
-        share, torch.float64 if data.dtype == torch.float64 else torch.float32
-    )
+    """What the mask keeps by the share that is kept, rounded as eager's quotient on the CPU."""
+    divisor = activations.rounded(share, _wide(data))
     factor = activations.rounded(1 / divisor, data.dtype) if share else 0.0
     return data * (mask.to(data.dtype) * factor)
+
+
+def _scaled(data: Tensor, mask: Tensor, factor: float) -> Tensor:
+    """What the mask keeps times a factor, in f32 at least, as eager's kernel on a CUDA device."""
+    wide = _wide(data)
+    kept = mask.to(wide) * activations.rounded(factor, wide)
+    return (data.to(wide) * kept).to(data.dtype)
+
+
+def _wide(data: Tensor) -> torch.dtype:
+    return torch.float64 if data.dtype == torch.float64 else torch.float32
 
 
 def _weight_norm_backward(

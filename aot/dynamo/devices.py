@@ -1,4 +1,4 @@
-"""On which device a graph of torch.compile runs, and what a CUDA graph must not leave to chance.
+"""On which device a graph of torch.compile runs, in which precision, and what is left there.
 
 A graph whose tensors are on the CPU and on at most one CUDA device is compiled for the latter where
 it has tensors there; its nodes on the CPU are then left to torch by name.
@@ -24,18 +24,26 @@ if TYPE_CHECKING:
 def placed(module: GraphModule, examples: Sequence[Any], options: Options) -> Options:
     """The options of a graph: those of its CUDA device where all its CUDA tensors are on one.
 
-    Raises `CaptureRefused` for one whose first call is inside of a capture.
+    Raises `CaptureRefused` for one whose first call is inside of a capture: compiled code is
+    loaded, which no recorded graph can hold.
     """
     if torch.version.cuda is None and torch.version.hip is not None:
         return options  # its devices are called the same
     found = {each.device.index or 0 for each in _tensors(module, examples) if each.is_cuda}
     if len(found) != 1:
         return options
-    if torch.cuda.is_current_stream_capturing():
-        raise CaptureRefused()
+    refuse_capture()
     (ordinal,) = found
     major, minor = torch.cuda.get_device_capability(ordinal)
-    return replace(options, target=f"cuda-sm_{major}{minor}", ordinal=ordinal)
+    precision = "tf32" if uses_tf32(is_convolution=False) else "ieee"
+    target = f"cuda-sm_{major}{minor}"
+    return replace(options, target=target, ordinal=ordinal, dot_precision=precision)
+
+
+def refuse_capture() -> None:
+    """Raise `CaptureRefused` while the caller records torch's stream as a CUDA graph."""
+    if torch.cuda.is_current_stream_capturing():
+        raise CaptureRefused()
 
 
 def place_of(options: Options) -> Place:
@@ -44,9 +52,9 @@ def place_of(options: Options) -> Place:
 
     if options.ordinal is None:
         return HOST
-    reduced = uses_tf32(is_convolution=False), uses_tf32(is_convolution=True)
+    leaves = options.dot_precision != "ieee" or uses_tf32(is_convolution=True)
     return Place(
-        device_at(options.ordinal), *reduced, not options.unchecked_indices, names_by_place=True
+        device_at(options.ordinal), leaves, not options.unchecked_indices, names_by_place=True
     )
 
 

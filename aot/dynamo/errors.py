@@ -51,8 +51,8 @@ class GradientMissing(UnsupportedError):
 
 
 class CaptureRefused(UnsupportedError):
-    """A compiled graph is called while torch records its stream as a CUDA graph."""
+    """A graph would be compiled while torch records its stream as a CUDA graph."""
 
     code = "dynamo-capture-refused"
-    template = "a compiled graph on a CUDA device is called inside of a capture of its stream"
-    hint = "call it outside of `torch.cuda.graph`: its launches are a CUDA graph already"
+    template = "a graph on a CUDA device is compiled inside of a capture of its stream"
+    hint = "call it once with such arguments before `torch.cuda.graph`, forward and backward"

@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Node
 
 from aotc.aot.dynamo.errors import GraphRefused
 from aotc.aot.dynamo.programs import counting
+from aotc.aot.dynamo.random_ops import called, draws
 
 log = logging.getLogger("aotc")
 SHOWN = 3  # reasons in a line of the log
@@ -40,6 +41,8 @@ def leave(
         fallback = "eager"  # Inductor computes what has no kernel, and takes one place for all
     if fallback == "inductor" and _is_attention(module):
         fallback = "eager"  # Inductor calls the very same kernels
+    if fallback == "inductor" and _draws(module):
+        fallback = "eager"  # Inductor's generator gives other numbers
     known = list(dict.fromkeys(reasons))
     more = f"; and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
     count = _calls(module)
@@ -49,9 +52,14 @@ def leave(
     return call, None if _has_effects(module) else kept
 
 
+def _draws(module: GraphModule) -> bool:
+    """Whether a graph asks torch's generator."""
+    return any(map(draws, module.graph.nodes))
+
+
 def _is_attention(module: GraphModule) -> bool:
     """Whether a graph is calls of attention kernels of torch's, and their parts."""
-    calls = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    calls = [called(node)[0] for node in module.graph.nodes if node.op == "call_function"]
     return all(each is operator.getitem or "_scaled_dot_product_" in str(each) for each in calls)
 
 

@@ -33,7 +33,9 @@ class Options:
     round_intermediates: bool  # whether 16-bit results are rounded after each of torch's ops
     unchecked_indices: bool = False  # whether indices and divisors are taken as they come
     check: str = "off"  # which calls of a graph are compared with eager: one of `CHECKS`
-    ordinal: int | None = None  # of the CUDA device of one graph's tensors: not the user's to say
+    # What one graph's tensors and torch's switches say, and not the user:
+    ordinal: int | None = None  # of the CUDA device
+    dot_precision: str = "ieee"  # of products of f32 there: "ieee" or "tf32"
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:

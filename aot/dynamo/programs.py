@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from aotc.aot.dynamo.devices import device_at
+from aotc.aot.dynamo.devices import device_at, refuse_capture
 from aotc.aot.dynamo.options import Options
 from aotc.aot.version import ROOT, sources_digest
 from aotc.cache import FolderLayer, Key, Store
@@ -95,7 +95,9 @@ _OPEN: WeakValueDictionary[tuple[str, int | None], Program] = WeakValueDictionar
 
 
 def opened(folder: str | Path, options: Options, key: Key) -> Program:
-    """The program of a folder, on the device of the graph's tensors."""
+    """The program of a folder, on the device of the graph's tensors. Raises `CaptureRefused`."""
+    if options.ordinal is not None:
+        refuse_capture()
     device = None if options.ordinal is None else device_at(options.ordinal)
     program = load(
         folder,

@@ -5,8 +5,8 @@ neither traces nor compiles: a step of ours names an entry of the artifact cache
 
 Random numbers of a graph as data: drawn by torch before the graph's programs run.
 
-torch's own generator draws them, by the same ops into the same layout and in the same order as
-eager, so that a seed gives what it gives there. The graph takes them as arguments.
+torch's own generator of the device draws them, by the same ops into the same layout and in the same
+order as eager, so that a seed gives what it gives there. The graph takes them as arguments.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from aotc.aot.capture.aten_signature import reach
 from aotc.aot.dynamo.calling import Boxed, Call, Dims, Interface, sizes_at
+from aotc.aot.dynamo.devices import device_at
 from aotc.aot.dynamo.fallback import load_inductor, op_by_op
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
+from aotc.aot.dynamo.random_ops import DROPOUT_MASK
 from aotc.cache import Key
 from aotc.runtime.bundle.extent import Row, evaluate, reader
 
@@ -30,26 +33,43 @@ from aotc.runtime.bundle.extent import Row, evaluate, reader
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A tensor of any content, whose layout says what is drawn; numbers, or `Extent`."""
+    """A tensor of any content, whose layout says what is drawn; numbers, or `Extent`.
+
+    ordinal: of its CUDA device, None on the CPU. offset: how many elements behind an address that
+    kernels may read in the widest vectors it begins.
+    """
 
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
     dtype: torch.dtype
+    ordinal: int | None = None
+    offset: int = 0
+
+    def made(self, number: Callable[[Any], Any]) -> torch.Tensor:
+        """The tensor at a call's sizes."""
+        shape, strides = (list(map(number, row)) for row in (self.shape, self.strides))
+        device = None if self.ordinal is None else device_at(self.ordinal)
+        if not self.offset:
+            return torch.empty_strided(shape, strides, dtype=self.dtype, device=device)
+        memory = torch.empty(reach(shape, strides) + self.offset, dtype=self.dtype, device=device)
+        return memory.as_strided(shape, strides, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class RandomOp:
-    """One call of an ATen op that draws.
+    """One call of an op that draws.
 
     A checkpoint draws the same numbers twice: `saves_state` gives the generator's state from before
-    the draw, as a result ahead of the tensor; `state` is the argument that has it again.
+    the draw, as a result ahead of the tensor; `state` is the argument that has it again. ordinal:
+    of the CUDA device whose generator draws, None for the CPU's.
     """
 
-    operator: str  # `bernoulli.p`
+    operator: str  # `bernoulli.p` of ATen, or our `dropout_mask.default`
     args: tuple[Any, ...]  # plain values, `Blank`, `Extent`, and tuples of them
     kwargs: tuple[tuple[str, Any], ...]
     saves_state: bool = False
     state: int | None = None
+    ordinal: int | None = None
 
     def results(self, number: Callable[[Any], Any], arguments: Sequence[Any]) -> list[torch.Tensor]:
         """What the op gives at a call's sizes; the state of the generator ahead, where it is kept.
@@ -57,17 +77,26 @@ class RandomOp:
         RandomStep from a given state, the generator is left as it was found.
         """
         name, _, overload = self.operator.partition(".")
-        operator = getattr(getattr(torch.ops.aten, name), overload)
+        namespace = torch.ops.aotc if name == DROPOUT_MASK else torch.ops.aten
+        operator = getattr(getattr(namespace, name), overload)
         args = [_at(each, number) for each in self.args]
+        named = dict(self.kwargs)
         if self.state is None:
-            before = [torch.get_rng_state()] if self.saves_state else []
-            return [*before, operator(*args, **dict(self.kwargs))]
-        found = torch.get_rng_state()
-        torch.set_rng_state(arguments[self.state])
+            before = [self._generator().get_state()] if self.saves_state else []
+            return [*before, operator(*args, **named)]
+        generator = self._generator()
+        found = generator.get_state()
+        generator.set_state(arguments[self.state])
         try:
-            return [operator(*args, **dict(self.kwargs))]
+            return [operator(*args, **named)]
         finally:
-            torch.set_rng_state(found)
+            generator.set_state(found)
+
+    def _generator(self) -> torch.Generator:
+        """The one that torch draws by where a call names none."""
+        if self.ordinal is None:
+            return torch.default_generator
+        return torch.cuda.default_generators[self.ordinal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +122,7 @@ class RandomStep:
 def _at(item: Any, number: Callable[[Any], Any]) -> Any:
     """An argument of a draw at a call's sizes."""
     if isinstance(item, Blank):
-        shape, strides = (list(map(number, row)) for row in (item.shape, item.strides))
-        return torch.empty_strided(shape, strides, dtype=item.dtype)
+        return item.made(number)
     return [_at(each, number) for each in item] if isinstance(item, tuple) else number(item)
 
 

@@ -2,7 +2,9 @@
 
 A region is all nodes of one level. The level of a node is the smallest that is not below those of
 its arguments and has the right parity: even levels are ours. So regions depend on lower ones only,
-and there are as few of them, one after the other, as the graph allows.
+and there are as few of them, one after the other, as the graph allows. A node that draws random
+numbers is not below the one that drew before it, so that the generator is asked in the graph's
+order.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_graph import COMPUTED
+from aotc.aot.dynamo.random_ops import draws
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +43,7 @@ def regions(module: GraphModule, left: AbstractSet[Node]) -> list[Region]:
 def _levels(graph: Graph, left: AbstractSet[Node]) -> dict[Node, int]:
     """The level of each call; the parts of a result stay with it."""
     levels: dict[Node, int] = {}
+    last_draw = 0
     for node in graph.nodes:
         if node.op != "call_function":
             continue
@@ -47,7 +51,11 @@ def _levels(graph: Graph, left: AbstractSet[Node]) -> dict[Node, int]:
             levels[node] = levels[node.args[0]]
             continue
         least = max((levels.get(each, 0) for each in node.all_input_nodes), default=0)
+        if draws(node):
+            least = max(least, last_draw)
         levels[node] = least + (least % 2 != (node in left))
+        if draws(node):
+            last_draw = levels[node]
     return levels
 
 

@@ -1,8 +1,9 @@
 """Takes the random numbers out of an ATen graph: what draws becomes an argument.
 
 An op that draws can be taken out where what it gives depends on sizes and numbers only: the tensor
-that some take first says a layout. Others (`bernoulli` of tensors, `multinomial`) stay where they
-are, without an import.
+that some take first says a layout. Others (`bernoulli` of tensors, `multinomial`, attention with
+dropout on a CUDA device) stay where they are, without an import, and so do all that draw behind
+them: torch runs these in the order of the graph (`regions.py`), so that each gets eager's numbers.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from aotc.aot.capture.aten_graph import hints, read_dims
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
+from aotc.aot.dynamo.random_ops import DROPOUT_MASK, RESTORING, SAVING, called, draws, may_draw
 from aotc.aot.dynamo.recipe import Blank, RandomOp, RandomStep
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.plan import SizeTable
-from aotc.runtime.arrays.dlpack import HOST
 
+DEVICES = ("cpu", "cuda")
 FROM_SIZES = frozenset({
     "normal.float_float", "rand.default", "randint.default", "randint.low", "randn.default",
     "randperm.default",
@@ -31,10 +33,9 @@ FROM_A_LAYOUT = frozenset({
     "bernoulli.p", "cauchy.default", "exponential.default", "geometric.default",
     "log_normal.default", "normal_functional.default", "rand_like.default",
     "randint_like.default", "randint_like.low_dtype", "randn_like.default", "random.default",
-    "random.from", "random.to", "uniform.default",
+    "random.from", "random.to", "uniform.default", f"{DROPOUT_MASK}.default",
 })  # fmt: skip
-SAVING = torch.ops.higher_order.run_and_save_rng_state
-RESTORING = torch.ops.higher_order.run_with_rng_state
+VECTOR_BYTES = 16  # what kernels of torch read at once where addresses are multiples of it
 PLAIN = int | float | bool | None | torch.dtype | torch.device | torch.layout | torch.memory_format
 
 
@@ -54,7 +55,7 @@ class Split:
 def keep_random(joint: GraphModule) -> None:
     """Mark what draws, so that the backward graph reads the numbers and does not draw others."""
     for node in joint.graph.nodes:
-        if _is_random(node.target):
+        if may_draw(node.target):
             node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
 
 
@@ -90,10 +91,12 @@ def split(module: GraphModule, examples: Sequence[Any], sizes: Sizes) -> Split |
     reader = _Reader(places, SizeTable(sizes.dims))
     found: list[tuple[Node, RandomOp]] = []
     with reading(sizes):
-        for node in module.graph.nodes:
+        for node in filter(draws, module.graph.nodes):
             draw = reader.draw(node)
             if draw is not None:
                 found.append((node, draw))
+            elif node.target is not RESTORING:  # which leaves the generator as it was
+                break
     if not found:
         return None
     dims = read_dims(examples, sizes)
@@ -101,12 +104,6 @@ def split(module: GraphModule, examples: Sequence[Any], sizes: Sizes) -> Split |
     rows = [row for node, draw in found for row in _results(node, draw)]
     values = tuple(value for _, value in rows)
     return Split(drawn, _rest(module, list(places), rows, [node for node, _ in found]), values)
-
-
-def _is_random(target: Any) -> bool:
-    """Whether an op draws from torch's generator."""
-    is_operator = isinstance(target, torch._ops.OpOverload)
-    return is_operator and torch.Tag.nondeterministic_seeded in target.tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +115,12 @@ class _Reader:
 
     def draw(self, node: Node) -> RandomOp | None:
         """The draw that a node is, if it can be taken out."""
-        args: list[Any] = list(node.args)
-        state = args.pop(0) if node.target is RESTORING else None
-        target = args.pop(0) if node.target in (SAVING, RESTORING) else node.target
+        target, args = called(node)
+        state: Any = node.args[0] if node.target is RESTORING else None
         is_known = state is None or state in self.places
-        if not is_known or not _is_random(target) or target.namespace != "aten":
+        if not is_known or target.namespace not in ("aten", "aotc"):
             return None
-        name = f"{target._schema.name.removeprefix('aten::')}.{target._overloadname}"
+        name = f"{target._schema.name.partition('::')[2]}.{target._overloadname}"
         if name not in FROM_SIZES | FROM_A_LAYOUT:
             return None
         try:
@@ -133,7 +129,10 @@ class _Reader:
         except (_NotTaken, UndecidedSize):
             return None
         place = None if state is None else self.places[state]
-        return RandomOp(name, given, named, node.target is SAVING, place)
+        ordinals = [each.ordinal for each in given if isinstance(each, Blank)]
+        ordinals += [device.index or 0 for _, device in named if _is_cuda(device)]
+        ordinal = ordinals[0] if ordinals else None
+        return RandomOp(name, given, named, node.target is SAVING, place, ordinal)
 
     def _plain(self, value: Any) -> Any:
         """An argument as data; raises `_NotTaken`, `UndecidedSize`."""
@@ -141,20 +140,31 @@ class _Reader:
             return self._known(value.meta.get("val"))
         if isinstance(value, list | tuple):
             return tuple(map(self._plain, value))
-        if not isinstance(value, PLAIN) or getattr(value, "type", HOST[0]) != HOST[0]:
+        is_elsewhere = isinstance(value, torch.device) and value.type not in DEVICES
+        if is_elsewhere or not isinstance(value, PLAIN):
             raise _NotTaken
         return value
 
     def _known(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return self.table.numbered(extent_of(value))
-        if not isinstance(value, torch.Tensor) or not value.is_cpu:
+        if not isinstance(value, torch.Tensor) or value.device.type not in DEVICES:
             raise _NotTaken
         shape, strides = (
             tuple(self.table.numbered(extent_of(each)) for each in row)
             for row in (value.shape, value.stride())
         )
-        return Blank(shape, strides, value.dtype)
+        if not value.is_cuda:
+            return Blank(shape, strides, value.dtype)
+        offset = self.table.numbered(extent_of(value.storage_offset()))
+        if not isinstance(offset, int):
+            raise _NotTaken
+        begin = offset % (VECTOR_BYTES // value.element_size())
+        return Blank(shape, strides, value.dtype, value.device.index or 0, begin)
+
+
+def _is_cuda(value: Any) -> bool:
+    return isinstance(value, torch.device) and value.type == "cuda"
 
 
 def _results(node: Node, draw: RandomOp) -> list[tuple[tuple[Node, ...], Any]]:

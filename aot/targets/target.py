@@ -4,7 +4,7 @@ family, of which a target is a row."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.aot.targets.binary import KernelBinary, Library
 from aotc.aot.traits import TargetTraits
@@ -25,6 +25,13 @@ class Target:
     def argument(self) -> str:
         """The target as `--target` takes it: `cuda:sm_90`, `cpu-x86-64-v4`."""
         return f"{self.device}:{self.architecture}" if self.traits.is_gpu else self.name
+
+    def with_precision(self, precision: str) -> Target:
+        """The target whose dots of f32 have the precision that torch would use; a CPU has only
+        one."""
+        if not self.traits.is_gpu:
+            return self
+        return replace(self, traits=replace(self.traits, dot_precision=precision))
 
 
 @dataclass(frozen=True, slots=True)

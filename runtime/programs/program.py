@@ -15,6 +15,7 @@ import _weakref
 import sys
 
 from ..bundle.manifest import find_entry, main_entry
+from ..bundle.signature import NO_SIZES
 from ..errors import ProgramClosed, StateBusy
 from .arguments import places
 from .entry import EntryFunction, EntryFunctions, LoadedEntry
@@ -445,6 +446,22 @@ class Program:
             sessions.give(session)
             if not self._owned:
                 sessions.close()
+
+    def record_at(
+        self, addresses: list[int], take: Callable[[int], int], shapes: Shapes = ()
+    ) -> None:
+        """What `run_at` does, on a CUDA device while torch's current stream is recorded as a graph.
+
+        take: gives device memory of so many bytes for what lies between inputs and outputs, which
+        belongs to the recorded graph. The program must stay open for as long as that is replayed.
+        Raises what `run_at` raises, and `DriverFault` for programs with states or checks.
+        """
+        loaded = self._open()
+        entry = find_entry(self._entries, None)
+        code = loaded.executable
+        if entry.signature.dims:
+            code, _, _ = self._at(loaded, entry, entry.signature.bind(shapes, NO_SIZES))
+        code.record(addresses, take)
 
     def _default(self) -> Session:
         """The calling thread's session; else a new one, which nothing holds."""

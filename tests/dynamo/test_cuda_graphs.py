@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 
 from aotc.aot.capture.aten_signature import Given, Made
 from aotc.aot.capture.sizes import Sizes
-from aotc.aot.dynamo import calling, compiling, devices, graphs, programs
+from aotc.aot.dynamo import calling, compiling, devices, graphs, programs, recipe
 from aotc.aot.dynamo.errors import CaptureRefused
 from aotc.aot.dynamo.options import read_options
 from aotc.aot.ir.text import print_graph
@@ -25,6 +25,7 @@ from aotc.cache import Key
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 
 pytestmark = pytest.mark.torch
+NO_SIZES = Sizes({}, (), ())
 DEVICE = torch.device("cuda:1")
 
 
@@ -52,8 +53,8 @@ class Seen:
 
 
 def moved(value):
-    if not isinstance(value, FakeTensor):
-        return value
+    if not isinstance(value, FakeTensor) or value.dtype == torch.uint8:
+        return value  # states of generators are on the CPU
     layout = value.shape, value.stride()
     meta = torch.empty_strided(*layout, dtype=value.dtype, device="meta")
     return FakeTensor(value.fake_mode, meta, DEVICE)
@@ -95,10 +96,10 @@ def test_forward_and_backward_are_compiled_for_the_device_of_their_tensors(seen)
 def test_the_code_is_that_of_the_architecture_and_the_key_of_no_ordinal(seen):
     run(lambda x: torch.softmax(x * 2, -1), torch.randn(8, 64))
     (options,), (graph,) = seen.options, seen.graphs
-    files = compiling._compiled_files(graph, Sizes({}, (), ()), options)
+    files = compiling._compiled_files(graph, NO_SIZES, options)
     assert b"\x7fELF" in files[compiling.LIBRARY_NAME]
     keys = [
-        compiling.key_of(graph, Sizes({}, (), ()), each).digest
+        compiling.key_of(graph, NO_SIZES, each).digest
         for each in (options, replace(options, ordinal=0), read_options(None))
     ]
     assert keys[0] == keys[1] != keys[2]
@@ -116,6 +117,7 @@ def test_a_program_is_opened_on_the_device_of_the_graph_once(fresh, monkeypatch)
         return Opened()
 
     monkeypatch.setattr(programs, "load", load)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     options = read_options(None)
     on_device = replace(options, ordinal=1)
     programs.opened("folder", options, key)
@@ -165,25 +167,105 @@ def test_checked_indices_are_left_by_name_unless_they_are_taken_as_they_come(see
     assert not seen.graphs[-1].checks
 
 
-def test_products_of_f32_are_left_by_name_where_torch_rounds_them_more(seen, caplog, monkeypatch):
-    run(lambda x: x @ x, torch.randn(4, 4), fallback="error")
-    torch._dynamo.reset()
-    monkeypatch.setattr(devices, "uses_tf32", lambda is_convolution: True)
+def test_products_of_f32_have_the_precision_of_torchs_switch(seen, monkeypatch):
+    """The code multiplies in TF32, and its key differs; what is f16 is the same either way."""
+    keys, sources = [], []
+    for precision in ("highest", "high"):
+        torch._dynamo.reset()
+        torch.set_float32_matmul_precision(precision)
+        try:
+            run(lambda x: x @ x + 1, torch.randn(64, 64), fallback="error")
+        finally:
+            torch.set_float32_matmul_precision("highest")
+        options, graph = seen.options[-1], seen.graphs[-1]
+        keys.append(compiling.key_of(graph, NO_SIZES, options).digest)
+        sources.append(options.dot_precision)
+    assert sources == ["ieee", "tf32"]
+    assert keys[0] != keys[1]
+    dumped = compiled_source(seen.graphs[-1], seen.options[-1], monkeypatch)
+    assert 'input_precision="tf32"' in dumped
+    assert 'input_precision="ieee"' in compiled_source(seen.graphs[0], seen.options[0], monkeypatch)
+
+
+def compiled_source(graph, options, monkeypatch):
+    """The sources of a graph's kernels, one after the other."""
+    found, compile_for = [], compiling.compile_for
+
+    def noted(*given):
+        made = compile_for(*given)
+        found.append(made)
+        return made
+
+    monkeypatch.setattr(compiling, "compile_for", noted)
+    compiling._compiled_files(graph, NO_SIZES, options)
+    return str(found[-1].sources)
+
+
+@pytest.mark.parametrize(
+    ("of_products", "of_convolutions", "is_left"),
+    [("ieee", "ieee", False), ("ieee", "tf32", True), ("tf32", "ieee", True)],
+)
+def test_convolutions_of_f32_are_left_where_a_switch_asks_for_tf32(
+    of_products, of_convolutions, is_left, seen, monkeypatch, caplog
+):
+    asked = {False: of_products, True: of_convolutions}
+    monkeypatch.setattr(
+        devices, "uses_tf32", lambda is_convolution: asked[is_convolution] == "tf32"
+    )
+    given = torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3)
     with caplog.at_level(logging.WARNING, "aotc"):
-        run(lambda x: x @ x + 1, torch.randn(4, 4))
-    assert "in TF32, as torch's switch asks" in caplog.text
-    torch._dynamo.reset()
-    run(lambda x: x @ x + 1, torch.randn(4, 4, dtype=torch.bfloat16), fallback="error")
+        run(lambda x, w: torch.nn.functional.conv2d(x, w).exp(), *given)
+    assert is_left == ("where torch's switches ask for TF32" in caplog.text)
 
 
-def test_random_numbers_are_left_by_name(seen, caplog):
-    with caplog.at_level(logging.WARNING, "aotc"):
-        run(lambda x: torch.rand_like(x) + x.cos(), torch.randn(4))
-    assert "rand_like" in caplog.text or "aten.rand" in caplog.text
+def test_random_numbers_are_drawn_ahead_by_the_generator_of_the_device(seen, monkeypatch):
+    found, split = [], graphs.split
+
+    def noted(module, examples, sizes):
+        found.append(split(module, examples, sizes))
+        return found[-1]
+
+    monkeypatch.setattr(graphs, "split", noted)
+    monkeypatch.setattr(recipe.RandomStep, "opened", lambda step: lambda arguments: [])
+    run(lambda x: torch.rand_like(x) + x.cos() * x.uniform_(), torch.randn(4, 6), fallback="error")
+    ((first, second),) = [each.drawn.draws for each in found]
+    assert [first.operator, second.operator] == ["rand_like.default", "uniform.default"]
+    for each in (first, second):
+        assert each.ordinal == 1
+        assert each.args[0] == recipe.Blank((4, 6), (6, 1), torch.float32, 1)
 
 
-def test_arguments_that_kernels_cannot_read_in_vectors_are_copied(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+def test_a_checkpoint_hands_on_the_state_of_the_devices_generator(seen, monkeypatch):
+    found, split = [], graphs.split
+
+    def noted(module, examples, sizes):
+        found.append(split(module, examples, sizes))
+        return found[-1]
+
+    def inner(x):
+        return torch.nn.functional.dropout(torch.tanh(x), 0.5)
+
+    monkeypatch.setattr(graphs, "split", noted)
+    monkeypatch.setattr(recipe.RandomStep, "opened", lambda step: lambda arguments: [])
+    run(
+        lambda x: torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False).exp(),
+        torch.randn(4, 6, requires_grad=True),
+        fallback="error",
+    )
+    (first,), (second,) = [each.drawn.draws for each in found]
+    assert first.saves_state
+    assert second.state is not None
+    assert first.ordinal == second.ordinal == 1
+
+
+def test_memory_that_a_draw_takes_its_layout_from_begins_as_far_behind_an_aligned_address():
+    blank = recipe.Blank((3, 4), (4, 1), torch.bfloat16, offset=5)
+    made = blank.made(lambda number: number)
+    assert made.shape == (3, 4)
+    assert made.storage_offset() == 5
+
+
+def test_arguments_that_kernels_cannot_read_in_vectors_are_copied():
     whole = torch.arange(40.0)
     assert not whole.data_ptr() % calling.ALIGNMENT_BYTES
     given = [whole, whole[4:], whole[1:]]
@@ -201,10 +283,40 @@ def test_a_first_call_inside_of_a_capture_is_refused(seen, monkeypatch):
     assert not seen.graphs
 
 
-def test_a_call_inside_of_a_capture_is_refused(monkeypatch):
+@pytest.fixture
+def recorded(monkeypatch):
+    """A call of a program for `cuda:0` while the stream is recorded, and what was asked for."""
+    asked = []
+
+    def record_at(addresses, take, shapes):
+        asked.append((list(addresses), take(96)))
+
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(CaptureRefused, match="inside of a capture"):
-        calling._ready([torch.ones(4)])
+    monkeypatch.setattr(calling, "device_at", lambda ordinal: torch.device("cpu"))
+    program = SimpleNamespace(
+        record_at=record_at, run_at=None, outputs=(SimpleNamespace(shape=(3,)),), dims=()
+    )
+    interface = calling.Interface((), (Made((0,), torch.float32),), (Given(0),))
+    return calling.Call(interface, program, 0), asked, program
+
+
+def test_a_call_inside_of_a_capture_is_recorded_on_memory_of_torchs(recorded, monkeypatch):
+    kept: dict = {}
+    monkeypatch.setattr(calling, "_RECORDED", kept)
+    call, asked, program = recorded
+    (result,) = call([])
+    ((addresses, between),) = asked
+    assert addresses == [result.data_ptr()]
+    assert between
+    assert list(kept.values()) == [program]
+
+
+def test_no_program_is_loaded_inside_of_a_capture(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(CaptureRefused, match="compiled inside of a capture"):
+        programs.opened(
+            "folder", replace(read_options(None), ordinal=0), Key.of("programs", graph="")
+        )
 
 
 def test_a_full_device_is_asked_again_once_torch_has_given_back_what_it_keeps(monkeypatch):

@@ -183,3 +183,19 @@ def test_draws_of_what_is_computed_are_left_by_name(fresh):
     compiled = torch.compile(module, backend=aotc, options=STRICT)
     with pytest.raises(Exception, match=r"multinomial.* draws random numbers"):
         compiled(torch.randn(5, 6))
+
+
+@pytest.mark.parametrize("fallback", ["eager", "inductor"])
+def test_draws_around_one_that_is_left_keep_their_order(fallback, fresh):
+    """What draws behind it is left as well, in the order of the graph, whatever it depends on."""
+
+    def drawn(x):
+        first = torch.randn_like(x)
+        chosen = torch.multinomial(torch.sigmoid(x + first), 6)
+        late = torch.rand(6)
+        return (
+            x + first + chosen * torch.bernoulli(torch.sigmoid(x)) + functional.dropout(late, 0.3)
+        )
+
+    module = Layer(torch.sigmoid, drawn)
+    assert_as_eager(module, torch.randn(5, 6), options={"fallback": fallback})

@@ -52,7 +52,7 @@ def compare(case, tensors, dtype):
     ours = [each.detach().requires_grad_() for each in tensors]
     wide = [each.detach().double().requires_grad_() for each in ours]
     shape = ours[0].shape
-    found, expected = case.ours(*ours), case.reference(*wide)
+    found, expected = case.ours(*ours), case.expected(dtype, *wide)
     length = math.prod((3, *shape))
     with torch.no_grad():
         terms = case.terms(*wide) * rounding_steps(dtype, length)
@@ -69,6 +69,15 @@ def compare(case, tensors, dtype):
 def test_numbers_and_gradients(case, shape, dtype):
     torch.manual_seed(len(case.name) + sum(shape))
     check(case, shape, dtype)
+
+
+def test_roundings_between_are_those_that_are_documented():
+    """Of the norm's rows, whose rounding may weigh more than that of any result: on the CPU the
+    first three draws were beyond the bound where the reference did not round them."""
+    (case,) = [each for each in CASES if each.name == "layer_norm_linear_gelu_dropout"]
+    for seed in (66, 122, 203, *range(300, 360)):
+        torch.manual_seed(seed)
+        check(case, (4, 7), torch.float16)
 
 
 @pytest.mark.nightly

@@ -433,6 +433,8 @@ ROWS: Rows = {
     "masked_fill": lambda call, data, mask, value: _where(call, mask, value, data),
     "_to_copy": _to_copy,
     "prims::convert_element_type": _to_copy,  # what torch writes for numbers of a call
+    # Product and sum rounded once, as optimisers are written in by torch.
+    "prims::fma": lambda call, left, right, start: call.pointwise("fma", left, right, start),
     "prims::copy_strided": _same,  # how its result lies is said by its value
     "copy": lambda call, data, source, *rest: call.fill(build.cast(source, call.dtype)),
     "fill": lambda call, data, value: call.fill(call.operand(value, call.dtype)),

@@ -33,9 +33,10 @@ COMPLEX = "complex numbers: write it with their real and imaginary parts"
 GAMMA = "this function of the gamma family has no kernel: compute it outside of the model"
 REFUSED: dict[str, tuple[str, ...]] = {
     RANDOM: (
-        "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial",
-        "native_dropout", "normal", "normal_functional", "rand", "rand_like", "randint",
-        "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise_functional", "uniform",
+        "aotc::dropout_mask", "bernoulli", "cauchy", "exponential", "geometric", "log_normal",
+        "multinomial", "native_dropout", "normal", "normal_functional", "rand", "rand_like",
+        "randint", "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise_functional",
+        "uniform",
     ),
     GAMMA: ("igamma", "igammac"),
     COMPLEX: ("_fft_c2c", "_fft_c2r", "_fft_r2c", "complex", "view_as_complex", "view_as_real"),

@@ -15,11 +15,12 @@ from .device import Device
 from .errors import DeviceForked, size_text
 from .handles import Arguments
 from .session import CudaSession
+from .streams import LEGACY, current
 from .upload import Copies, Upload, overwrite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from ...bundle.plan import LaunchPlan, StateSlot
@@ -215,6 +216,13 @@ class Executable(DeviceCode):
     ) -> None:
         """Launch a kernel that is no part of the plan; values: its parameters in order."""
         self.gpu.launch(function, grid, threads, Arguments(values), stream)
+
+    def record(self, addresses: Sequence[int], take: Callable[[int], int]) -> None:
+        """Add a call's launches to torch's current stream, which is being recorded; see
+        `recording.py`."""
+        from .recording import record
+
+        record(self, addresses, current(self.device) or LEGACY, take)
 
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Executable:
         """The same code and weights with a plan for given sizes; it needs no closing."""

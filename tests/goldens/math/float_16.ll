@@ -313,29 +313,37 @@ entry:
 
 define internal <16 x float> @aotc.erf.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
-  %v0 = fcmp ogt <16 x float> %x0, splat (float 0x400F333340000000)
-  %v1 = select <16 x i1> %v0, <16 x float> splat (float 0x400F333340000000), <16 x float> %x0
-  %v2 = fcmp olt <16 x float> %v1, splat (float 0xC00F333340000000)
-  %v3 = select <16 x i1> %v2, <16 x float> splat (float 0xC00F333340000000), <16 x float> %v1
-  %v4 = fmul <16 x float> %v3, %v3
-  %v5 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0xBE648C7C40000000), <16 x float> %v4, <16 x float> splat (float 0x3EE447CBA0000000))
-  %v6 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v5, <16 x float> %v4, <16 x float> splat (float 0x3F4249ED40000000))
-  %v7 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v6, <16 x float> %v4, <16 x float> splat (float 0x3F7067F760000000))
-  %v8 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v7, <16 x float> %v4, <16 x float> splat (float 0x3FAD536DC0000000))
-  %v9 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v8, <16 x float> %v4, <16 x float> splat (float 0x3FC673BC40000000))
-  %v10 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v9, <16 x float> %v4, <16 x float> splat (float 0x3FF20DD760000000))
-  %v11 = fmul <16 x float> %v3, %v10
-  %v12 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0x3F1CEEA040000000), <16 x float> %v4, <16 x float> splat (float 0x3F59E1E540000000))
-  %v13 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v12, <16 x float> %v4, <16 x float> splat (float 0x3F90C8CAA0000000))
-  %v14 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v13, <16 x float> %v4, <16 x float> splat (float 0x3FBD1A3240000000))
-  %v15 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v14, <16 x float> %v4, <16 x float> splat (float 0x3FDF484200000000))
-  %v16 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v15, <16 x float> %v4, <16 x float> splat (float 0x3FF0000000000000))
-  %v17 = fdiv <16 x float> %v11, %v16
-  %v18 = fcmp ogt <16 x float> %v17, splat (float 0x3FF0000000000000)
-  %v19 = select <16 x i1> %v18, <16 x float> splat (float 0x3FF0000000000000), <16 x float> %v17
-  %v20 = fcmp olt <16 x float> %v19, splat (float 0xBFF0000000000000)
-  %v21 = select <16 x i1> %v20, <16 x float> splat (float 0xBFF0000000000000), <16 x float> %v19
-  ret <16 x float> %v21
+  %v0 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
+  %v1 = fcmp ogt <16 x float> %v0, splat (float 0x400F70A3E0000000)
+  %v2 = select <16 x i1> %v1, <16 x float> splat (float 0x400F70A3E0000000), <16 x float> %v0
+  %v3 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0x3EEB4D3440000000), <16 x float> %v2, <16 x float> splat (float 0xBF25DB13E0000000))
+  %v4 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v3, <16 x float> %v2, <16 x float> splat (float 0x3F4D9318A0000000))
+  %v5 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v4, <16 x float> %v2, <16 x float> splat (float 0xBF638CA240000000))
+  %v6 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v5, <16 x float> %v2, <16 x float> splat (float 0x3F2BFC2FA0000000))
+  %v7 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v6, <16 x float> %v2, <16 x float> splat (float 0x3F9C4DF300000000))
+  %v8 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v7, <16 x float> %v2, <16 x float> splat (float 0xBFC2FAD080000000))
+  %v9 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v8, <16 x float> %v2, <16 x float> splat (float 0xBFED63EBE0000000))
+  %v10 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v9, <16 x float> %v2, <16 x float> splat (float 0xBFFA0BE840000000))
+  %v11 = fmul <16 x float> %v2, %v10
+  %v12 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v11, <16 x float> splat (float 0x3FF0000000000000), <16 x float> splat (float 0x4168000000000000))
+  %v13 = fsub <16 x float> %v12, splat (float 0x4168000000000000)
+  %v14 = bitcast <16 x float> %v12 to <16 x i32>
+  %v15 = sub <16 x i32> %v14, splat (i32 1262485504)
+  %v16 = fsub <16 x float> %v11, %v13
+  %v17 = add <16 x i32> %v15, splat (i32 127)
+  %v18 = shl <16 x i32> %v17, splat (i32 23)
+  %v19 = bitcast <16 x i32> %v18 to <16 x float>
+  %v20 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0x3F24447B80000000), <16 x float> %v16, <16 x float> splat (float 0x3F55F09600000000))
+  %v21 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v20, <16 x float> %v16, <16 x float> splat (float 0x3F83B2A280000000))
+  %v22 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v21, <16 x float> %v16, <16 x float> splat (float 0x3FAC6AF7A0000000))
+  %v23 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v22, <16 x float> %v16, <16 x float> splat (float 0x3FCEBFBE00000000))
+  %v24 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v23, <16 x float> %v16, <16 x float> splat (float 0x3FE62E4300000000))
+  %v25 = fmul <16 x float> %v16, %v24
+  %v26 = fsub <16 x float> %v19, splat (float 0x3FF0000000000000)
+  %v27 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v19, <16 x float> %v25, <16 x float> %v26)
+  %v28 = fneg <16 x float> %v27
+  %v29 = call <16 x float> @llvm.copysign.v16f32(<16 x float> %v28, <16 x float> %x0)
+  ret <16 x float> %v29
 }
 
 define internal <16 x float> @aotc.erfc.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {

@@ -1,0 +1,61 @@
+"""Which nodes of a graph draw random numbers; the mask of dropout on CUDA devices as an op.
+
+torch draws that mask in one kernel with the product, whose threads take numbers of Philox in an
+order of their own, which depends on the layout and the type of the data: no other op of torch's
+gives the same mask. `aotc::dropout_mask` draws it by that kernel, on whatever data of that layout,
+so that it can be drawn ahead of a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+SAVING = torch.ops.higher_order.run_and_save_rng_state
+RESTORING = torch.ops.higher_order.run_with_rng_state
+DROPOUT_MASK = "dropout_mask"
+_OP = f"aotc::{DROPOUT_MASK}"
+
+
+def may_draw(target: Any) -> bool:
+    """Whether a target is an op that can draw from torch's generator."""
+    is_operator = isinstance(target, torch._ops.OpOverload)
+    return is_operator and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def draws(node: Node) -> bool:
+    """Whether a node draws from torch's generator: attention does so for dropout only."""
+    target, args = called(node)
+    if not may_draw(target):
+        return False
+    for place, argument in enumerate(target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = args[place] if place < len(args) else 0.0
+            return bool(node.kwargs.get("dropout_p", given))
+    return True
+
+
+def called(node: Node) -> tuple[Any, Sequence[Any]]:
+    """The op that a node calls, and its arguments, also where a checkpoint keeps or brings back the
+    generator's state around it."""
+    count = {SAVING: 1, RESTORING: 2}.get(node.target, 0)
+    return (node.args[count - 1] if count else node.target), node.args[count:]
+
+
+def _mask(data: Tensor, p: float) -> Tensor:
+    return torch.ops.aten.native_dropout(data, p, True)[1]  # type: ignore[no-any-return]
+
+
+def _fake_mask(data: Tensor, p: float) -> Tensor:
+    return torch.empty_like(data, dtype=torch.bool)
+
+
+torch.library.define(
+    _OP, "(Tensor data, float p) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,)
+)
+torch.library.impl(_OP, "CompositeExplicitAutograd", _mask)
+torch.library.register_fake(_OP)(_fake_mask)
