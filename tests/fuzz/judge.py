@@ -44,6 +44,7 @@ from fuzz.ties import MANY, largest_group
 
 PERTURBED_RUNS = 6
 SECOND_RUNS = 24
+TIED_RUNS = 200  # of several ops that take some of equal elements, one after the other
 # Times the span; a few units of 16-bit floats are so large that no more than these are forgiven.
 WIDENED = {"f64": 4.0, "f32": 4.0, "f16": 1.5, "bf16": 1.5}
 FEW = 512  # one wrong element of so many may be noise
@@ -153,6 +154,10 @@ class Judge:
             if bool(wrong.any()):
                 is_open = excuse(place, found, expected)
                 wrong, undecided = wrong & ~is_open, undecided | (wrong & is_open)
+        for answers in (self._taken, self._met):
+            if bool(wrong.any()) and answers:  # some choices fell one way, some another
+                is_open = wrong & _is_between(answers, place, found)
+                wrong, undecided = wrong & ~is_open, undecided | is_open
         if bool(wrong.any()) and place >= len(self.program.outputs):
             is_open = wrong & _is_noise(found, expected, self._references[0][place], wrong)
             wrong, undecided = wrong & ~is_open, undecided | is_open
@@ -248,7 +253,7 @@ class Judge:
             steps = [each for each in self.program.steps if ROWS[each.op].breaks_ties]
             values = Session(self.program, self.environment, EAGER).values() if steps else {}
             size = max((largest_group(step, values) for step in steps), default=1)
-            turns = (*range(size), *range(MANY, MANY + SECOND_RUNS)) if size > 1 else ()
+            turns = (*range(size), *range(MANY, MANY + TIED_RUNS)) if size > 1 else ()
             for turn in turns:
                 mode = Mode(turn=turn)
                 self._taken.append(Session(self.program, self.environment, mode).outputs())
@@ -293,6 +298,18 @@ class Judge:
             is_one = (rows == found).any(0)
             return ~is_one & ~parts(rows), ~is_one & parts(rows)
         return _floats(found.double(), rows, NAMES[expected.dtype])
+
+
+def _is_between(
+    answers: Sequence[list[torch.Tensor]], place: int, found: torch.Tensor
+) -> torch.Tensor:
+    """Where answers part and what was found lies between them: each makes one choice for all of
+    the elements that are equal or may be, and they are free to fall apart."""
+    if not found.is_floating_point():
+        return torch.zeros_like(found, dtype=torch.bool)
+    low, high, has_finite = span_of(torch.stack([row[place] for row in answers]).double())
+    own = found.double()
+    return has_finite & (low < high) & (own >= low) & (own <= high)
 
 
 def _is_noise(

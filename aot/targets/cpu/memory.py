@@ -315,12 +315,23 @@ def buffer_pointer(kernel: Code, buffer: Buffer, index: Index) -> Pointer:
 
 
 def read_buffer(kernel: Code, buffer: Buffer, index: Index) -> Lane:
-    pointer = buffer_pointer(kernel, buffer, index)
-    found = read(kernel, pointer, stored_element(buffer.element), None, None, buffer.min_depth)
+    pointer, element = buffer_pointer(kernel, buffer, index), stored_element(buffer.element)
+    if pointer.offset.is_uniform and LLVM_TYPES[element].startswith("i"):
+        found = _read_apart(kernel, pointer, element, buffer.min_depth)
+    else:
+        found = read(kernel, pointer, element, None, None, buffer.min_depth)
     if buffer.element == "i1":
         zero = constant(0, "i8")
         return compare(kernel.lanes, "icmp ne", found, zero)
     return typed(kernel.lanes, found, buffer.element)
+
+
+def _read_apart(kernel: Code, pointer: Pointer, element: str, min_depth: int) -> Operand:
+    """One whole number, by a load that LLVM's code generator does not take out of the register of
+    the vector that was stored there: of <2 x i32>, sign-extended to i64, it took both elements."""
+    address, kind = kernel.lanes.operand(pointer), LLVM_TYPES[element]
+    text = f"load atomic {kind}, {address} unordered, align {ITEMSIZE_BYTES[element]}"
+    return kernel.writer.load(text, kind, [address], min_depth)
 
 
 def write_buffer(kernel: Code, buffer: Buffer, index: Index, lane: Lane) -> None:
