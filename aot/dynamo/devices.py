@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from aotc.aot.capture.aten_places import Place
 
 
+KINDS = ("cpu", "cuda")  # of devices whose generators draw for graphs
+
+
 def placed(module: GraphModule, examples: Sequence[Any], options: Options) -> Options:
     """The options of a graph: those of its CUDA device where all its CUDA tensors are on one.
 
@@ -61,6 +64,12 @@ def place_of(options: Options) -> Place:
 def device_at(ordinal: int) -> torch.device:
     """The CUDA device of this number, as torch has it."""
     return torch.device("cuda", ordinal)
+
+
+def ordinal_of(value: Any) -> int | None:
+    """The number of a CUDA device; None for all else."""
+    is_cuda = isinstance(value, torch.device) and value.type == KINDS[1]
+    return (value.index or 0) if is_cuda else None
 
 
 def facts() -> str:

@@ -19,12 +19,12 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from aotc.aot.capture.aten_graph import hints, read_dims
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
+from aotc.aot.dynamo.devices import KINDS, ordinal_of
 from aotc.aot.dynamo.random_ops import DROPOUT_MASK, RESTORING, SAVING, called, draws, may_draw
 from aotc.aot.dynamo.recipe import Blank, RandomOp, RandomStep
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.plan import SizeTable
 
-DEVICES = ("cpu", "cuda")
 FROM_SIZES = frozenset({
     "normal.float_float", "rand.default", "randint.default", "randint.low", "randn.default",
     "randperm.default",
@@ -130,8 +130,8 @@ class _Reader:
             return None
         place = None if state is None else self.places[state]
         ordinals = [each.ordinal for each in given if isinstance(each, Blank)]
-        ordinals += [device.index or 0 for _, device in named if _is_cuda(device)]
-        ordinal = ordinals[0] if ordinals else None
+        ordinals += [ordinal_of(each) for _, each in named]
+        ordinal = next((each for each in ordinals if each is not None), None)
         return RandomOp(name, given, named, node.target is SAVING, place, ordinal)
 
     def _plain(self, value: Any) -> Any:
@@ -140,7 +140,7 @@ class _Reader:
             return self._known(value.meta.get("val"))
         if isinstance(value, list | tuple):
             return tuple(map(self._plain, value))
-        is_elsewhere = isinstance(value, torch.device) and value.type not in DEVICES
+        is_elsewhere = isinstance(value, torch.device) and value.type not in KINDS
         if is_elsewhere or not isinstance(value, PLAIN):
             raise _NotTaken
         return value
@@ -148,7 +148,7 @@ class _Reader:
     def _known(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return self.table.numbered(extent_of(value))
-        if not isinstance(value, torch.Tensor) or value.device.type not in DEVICES:
+        if not isinstance(value, torch.Tensor) or value.device.type not in KINDS:
             raise _NotTaken
         shape, strides = (
             tuple(self.table.numbered(extent_of(each)) for each in row)
@@ -161,10 +161,6 @@ class _Reader:
             raise _NotTaken
         begin = offset % (VECTOR_BYTES // value.element_size())
         return Blank(shape, strides, value.dtype, value.device.index or 0, begin)
-
-
-def _is_cuda(value: Any) -> bool:
-    return isinstance(value, torch.device) and value.type == "cuda"
 
 
 def _results(node: Node, draw: RandomOp) -> list[tuple[tuple[Node, ...], Any]]:
