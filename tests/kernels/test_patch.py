@@ -100,12 +100,12 @@ def results(model, inputs):
 
 def distances(found, expected):
     """Of each result, relative to its largest element; of the gradient of a key's bias, which is
-    nothing but roundings, to that of its weight."""
+    nothing but roundings, to that of the value's bias."""
     assert found.keys() == expected.keys()
     sizes = {name: float(other.abs().max()) + 1e-30 for name, other in expected.items()}
     return {
         name: float((found[name] - other).abs().max())
-        / sizes[name.replace("key.bias", "key.weight")]
+        / sizes[name.replace("key.bias", "value.bias")]
         for name, other in expected.items()
     }
 
