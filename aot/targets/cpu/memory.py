@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple, Protocol, TypeAlias
 
 from aotc.aot.targets.cpu.isa import Isa
@@ -316,7 +317,7 @@ def buffer_pointer(kernel: Code, buffer: Buffer, index: Index) -> Pointer:
 
 def read_buffer(kernel: Code, buffer: Buffer, index: Index) -> Lane:
     pointer, element = buffer_pointer(kernel, buffer, index), stored_element(buffer.element)
-    if pointer.offset.is_uniform and LLVM_TYPES[element].startswith("i"):
+    if pointer.offset.is_uniform and element == "i32" and prod(buffer.shape) == 2:
         found = _read_apart(kernel, pointer, element, buffer.min_depth)
     else:
         found = read(kernel, pointer, element, None, None, buffer.min_depth)
@@ -327,8 +328,8 @@ def read_buffer(kernel: Code, buffer: Buffer, index: Index) -> Lane:
 
 
 def _read_apart(kernel: Code, pointer: Pointer, element: str, min_depth: int) -> Operand:
-    """One whole number, by a load that LLVM's code generator does not take out of the register of
-    the vector that was stored there: of <2 x i32>, sign-extended to i64, it took both elements."""
+    """One of two places of i32, by a load that LLVM's code generator does not take out of the
+    register of the vector that was stored there: of <2 x i32> it took both elements as an i64."""
     address, kind = kernel.lanes.operand(pointer), LLVM_TYPES[element]
     text = f"load atomic {kind}, {address} unordered, align {ITEMSIZE_BYTES[element]}"
     return kernel.writer.load(text, kind, [address], min_depth)
