@@ -11,7 +11,7 @@ from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Dim, Extent, Size, bounds, highest, size_of, substitute
 
 NUMEL_LIMIT = (1 << 31) - 1  # kernels address elements with 32 bits
-FACTORS = (1, 4, 16, 64)  # of typical sizes, tried until a call can have them
+FACTORS = (1, 4, 16, 64)  # of typical sizes, tried until a call can have them; the low ends then
 
 
 def dims_of(graph: Graph) -> tuple[Dim, ...]:
@@ -39,8 +39,9 @@ def with_possible_sizes(graph: Graph, ranges: Sequence[Dim]) -> tuple[Dim, ...] 
     narrow = dict(zip(dims, map(size_of, ranges), strict=True))
     if any(highest(substitute(extent, narrow)) < 0 for extent in extents):
         return None
-    rows = ([min(each.typical * factor, each.high) for factor in FACTORS] for each in ranges)
-    for sizes in product(*map(dict.fromkeys, rows)):
+    rows = [[min(each.typical * factor, each.high) for factor in FACTORS] for each in ranges]
+    options = (dict.fromkeys([*row, each.low]) for row, each in zip(rows, ranges, strict=True))
+    for sizes in product(*options):
         values = dict(zip(dims, sizes, strict=True))
         if all(highest(substitute(extent, values)) >= 0 for extent in extents):
             return tuple(

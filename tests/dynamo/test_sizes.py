@@ -138,3 +138,20 @@ def test_slices_that_are_longer_than_the_smallest_sizes(seed, fresh):
             torch.randn(draw.randint(2, 60)),
         )
         torch.testing.assert_close(compiled(x, y), model(x, y))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_left_of_one_size_behind_another(seed, fresh):
+    """A range of one dim may hold calls only at the small sizes of the other."""
+    draw = random.Random(seed)
+    least = draw.randint(0, 40)
+
+    def model(x, y):
+        rest = x[y.shape[0] + least :]
+        return rest * 2, rest.cumsum(0)
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+    for _ in range(5):
+        after = draw.randint(2, 40)
+        x, y = torch.randn(after + least + draw.randint(2, 90)), torch.randn(after)
+        torch.testing.assert_close(compiled(x, y), model(x, y))
