@@ -32,7 +32,8 @@ from torch.nn import functional
 
 from aotc.aot.dynamo import aotc
 from aotc.aot.dynamo.programs import counters
-from benchmarks.models.llama import Layer, Norm, Shape
+from benchmarks.gpu.training import LlamaStyle
+from benchmarks.models.llama import Shape
 
 KINDS = ("ddp", "ddp-inside", "fsdp", "fsdp-whole")
 CONTENDERS = ("eager", "inductor", "aotc")
@@ -45,50 +46,12 @@ SHAPES = {  # width, layers, heads, key heads, size of a head, inner width, toke
 SMALL_BUCKET_BYTES = 8192  # so that a small model has several
 
 
-class Block(nn.Module):
-    """A layer that is called as a whole, as FSDP's hooks ask for."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.layer = Layer(shape)
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        query, key, value = self.layer.heads(self.layer.before_attention(x), cos, sin)
-        seen = functional.scaled_dot_product_attention(
-            query.to(value.dtype), key.to(value.dtype), value, is_causal=True, enable_gqa=True
-        )
-        return self.layer.joined(x, seen)
-
-
-class Model(nn.Module):
-    """i64[B, T] → logits [B, T, tokens]."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.shape = shape
-        self.embedding = nn.Embedding(shape.tokens, shape.width)
-        self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
-        self.norm = Norm(shape.width)
-        self.head = nn.Linear(shape.width, shape.tokens, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        size = self.shape.size
-        steps = torch.arange(0, size, 2, device=tokens.device).float() / size
-        angles = places[:, None].float() * (self.shape.base**-steps)[None, :]
-        angles = torch.cat((angles, angles), -1)
-        x = self.embedding(tokens)
-        for layer in self.layers:
-            x = layer(x, angles.cos(), angles.sin())
-        return self.head(self.norm(x))
-
-
 def compiling(name: str) -> dict[str, Any] | None:
     """The arguments of `torch.compile` of a contender, None for eager."""
     return {"eager": None, "inductor": {}, "aotc": {"backend": aotc}}[name]
 
 
-def distributed_model(kind: str, module: Model, how: dict[str, Any] | None) -> Any:
+def distributed_model(kind: str, module: LlamaStyle, how: dict[str, Any] | None) -> Any:
     """What is called, and whose parameters are trained."""
     if kind.startswith("ddp"):
         if how is not None and kind == "ddp-inside":
@@ -121,7 +84,7 @@ class Contender:
         torch.manual_seed(0)
         self.size, self.device = size, device
         with torch.device(device):
-            module = Model(SHAPES[size])
+            module = LlamaStyle(SHAPES[size])
         self.call = distributed_model(kind, module, compiling(name))
         fused = {"fused": True} if device == "cuda" else {}
         self.optimizer = torch.optim.AdamW(self.call.parameters(), lr=RATE, **fused)

@@ -70,6 +70,21 @@ class _Block(nn.Module):
         return x + self.down(functional.gelu(self.up(self.after(x)), approximate="tanh"))
 
 
+class Block(nn.Module):
+    """A layer that is called as a whole, as FSDP's hooks ask for."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.layer = Layer(shape)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        query, key, value = self.layer.heads(self.layer.before_attention(x), cos, sin)
+        seen = functional.scaled_dot_product_attention(
+            query.to(value.dtype), key.to(value.dtype), value, is_causal=True, enable_gqa=True
+        )
+        return self.layer.joined(x, seen)
+
+
 class LlamaStyle(nn.Module):
     """Layers of `benchmarks/models/llama.py` for training: i64[B, T] → logits of every token."""
 
@@ -77,7 +92,7 @@ class LlamaStyle(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = nn.Embedding(shape.tokens, shape.width)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = Norm(shape.width)
         self.head = nn.Linear(shape.width, shape.tokens, bias=False)
 
@@ -90,12 +105,7 @@ class LlamaStyle(nn.Module):
         cos, sin = angles.cos(), angles.sin()
         x = self.embedding(tokens)
         for layer in self.layers:
-            query, key, value = layer.heads(layer.before_attention(x), cos, sin)
-            query, key = query.to(value.dtype), key.to(value.dtype)
-            seen = functional.scaled_dot_product_attention(
-                query, key, value, is_causal=True, enable_gqa=True
-            )
-            x = layer.joined(x, seen)
+            x = layer(x, cos, sin)
         return self.head(self.norm(x))
 
 
