@@ -118,7 +118,7 @@ _LEAVES: tuple[OpDef, ...] = (
 
 # Triton divides towards zero, torch towards minus infinity: they differ where this holds.
 _IS_ROUNDED_UP = "(({0} % {1} != 0) & (({0} < 0) != ({1} < 0)))"
-_NAN = "propagate_nan=tl.PropagateNan.ALL"
+KEEPS_NAN = "propagate_nan=tl.PropagateNan.ALL"
 _STEPS: Mapping[str, Any] = {"is_discontinuous": True}
 _CHOOSES: Mapping[str, Any] = {"is_choice": True}
 
@@ -157,10 +157,10 @@ _ARITHMETIC: tuple[OpDef, ...] = (
         numpy="power",
     ),
     _binary(
-        "maximum", NUMBER, f"tl.maximum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
+        "maximum", NUMBER, f"tl.maximum({{0}}, {{1}}, {KEEPS_NAN})", is_commutative=True, **_CHOOSES
     ),
     _binary(
-        "minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
+        "minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {KEEPS_NAN})", is_commutative=True, **_CHOOSES
     ),
     # a·b with a power of two b, which loses no bit: no equation of `mul` takes it apart.
     _binary("scale", FLOAT, "({0} * {1})", numpy="multiply", aten=()),

@@ -21,10 +21,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fuzz.trial import BAD, INTERNAL, LATE, TORCH_DIES, Outcome, Task
+from fuzz.trial import BAD, INTERNAL, LATE, TORCH_DIES, UNJUDGEABLE, Outcome, Task
 
 CONTEXT = multiprocessing.get_context("spawn")  # a device's context does not survive a fork
 LIMIT_SECONDS = 60.0  # of processor time, its compiler's too
+JUDGE_SECONDS = 240.0  # of processor time: eager torch, moved some thirty times
 IDLE_SECONDS = 600.0  # on the clock, however busy the machine is
 REDUCTION_SECONDS = 90.0
 MOST_PROGRAMS = 400  # of one process
@@ -89,6 +90,7 @@ class _Process:
         self._task: Task | None = None
         self._outcomes: list[Outcome] = []
         self._limit = self._used = 0.0
+        self._is_judging = False
 
     def begin(self, task: Task) -> None:
         """Give it a task."""
@@ -98,14 +100,14 @@ class _Process:
             self._process = CONTEXT.Process(target=_serve, args=arguments, daemon=True)
             self._process.start()
             theirs.close()
-        self._task, self._outcomes = task, []
-        self._allow(0.0)
+        self._task, self._outcomes, self._is_judging = task, [], False
+        self._allow(LIMIT_SECONDS)
         self.pipe.send(task)
 
-    def _allow(self, more: float) -> None:
+    def _allow(self, seconds: float) -> None:
         """Begin to count the time of what it does now."""
-        self._limit = time.monotonic() + IDLE_SECONDS + more
-        self._used = _processor_seconds(self._process.pid) + LIMIT_SECONDS + more
+        self._limit = time.monotonic() + IDLE_SECONDS + seconds
+        self._used = _processor_seconds(self._process.pid) + seconds
 
     def is_late(self) -> bool:
         """Whether what it does now takes too long."""
@@ -119,16 +121,22 @@ class _Process:
             if not self.pipe.poll():
                 if not self.is_late():
                     return None
+                if self._is_judging:
+                    return self._ended(UNJUDGEABLE, f"judging took more than {JUDGE_SECONDS:g} s")
                 return self._ended(LATE, f"took more than {LIMIT_SECONDS:g} s")
             message = self.pipe.recv()
         except ENDED:
             self._process.join()
             return self._ended(INTERNAL, _death(self._process.exitcode, self._stack()))
         kind, value = message
+        self._is_judging = kind == "judging"
+        if self._is_judging:
+            self._allow(JUDGE_SECONDS)
+            return None
         if kind == "outcome":
             self._outcomes.append(value)
             more = REDUCTION_SECONDS if value.verdict in BAD else 0.0
-            self._allow(more)
+            self._allow(LIMIT_SECONDS + more)
             return None
         finished = Finished(self._task, tuple(self._outcomes))
         if value:  # it wants to be replaced
@@ -150,7 +158,7 @@ class _Process:
         is_drawn = _survives(_save, arguments)
         if not known and verdict == INTERNAL and not (is_drawn and _survives(_export, (task,))):
             verdict = TORCH_DIES
-        if known and verdict == LATE:  # it took too long to make the program smaller
+        if known and verdict in (LATE, UNJUDGEABLE):  # it took too long to make the program smaller
             return Finished(task, tuple(self._outcomes))
         if known:
             reason = f"{reason}, as the program was made smaller"
@@ -228,6 +236,7 @@ def _serve(pipe: Connection, setting: Setting) -> None:
     faulthandler.enable((setting.cache.parent / f"stack-{os.getpid()}").open("w"))
     count = 0
     with Bench.opened(setting.cache) as bench:
+        bench.judging = lambda: pipe.send(("judging", None))
         while True:
             try:
                 task = pipe.recv()

@@ -101,6 +101,7 @@ class Judge:
         self._comparisons = Comparisons()
         self._met: list[list[torch.Tensor]] | None = None
         self._taken: list[list[torch.Tensor]] | None = None
+        self._back: list[list[torch.Tensor]] | None = None
         self._bent: list[list[torch.Tensor]] | None = None
 
     def verdict(self, found: Sequence[torch.Tensor]) -> Verdict:
@@ -147,7 +148,7 @@ class Judge:
             first = undecided
             wrong, undecided = self._within(place, found, expected, SECOND_RUNS)
             wrong, undecided = wrong & ~first, undecided | (wrong & first)
-        for is_right in (self._may_be_taken, self._may_bend):
+        for is_right in (self._may_be_taken, self._may_bend, self._may_come_back):
             if bool(wrong.any()):
                 wrong &= ~is_right(place, found, expected)
         for excuse in (self._may_underflow, self._may_meet, self._may_pass_limits):
@@ -158,6 +159,9 @@ class Judge:
             if bool(wrong.any()) and answers:  # some choices fell one way, some another
                 is_open = wrong & _is_between(answers, place, found)
                 wrong, undecided = wrong & ~is_open, undecided | is_open
+        if bool(wrong.any()) and self._taken and place >= len(self.program.outputs):
+            is_open = wrong & self._may_be_dealt(place, found)
+            wrong, undecided = wrong & ~is_open, undecided | is_open
         if bool(wrong.any()) and place >= len(self.program.outputs):
             is_open = wrong & _is_noise(found, expected, self._references[0][place], wrong)
             wrong, undecided = wrong & ~is_open, undecided | is_open
@@ -266,6 +270,46 @@ class Judge:
             self._bent = [Session(self.program, self.environment, m).outputs() for m in modes]
         return self._is_near(self._bent, place, found, expected)
 
+    def _may_come_back(
+        self, place: int, found: torch.Tensor, expected: torch.Tensor
+    ) -> torch.Tensor:
+        """Where a gradient is within what roundings of the way back alone explain: where values are
+        exactly equal, slopes may be far larger than beside them (a norm of a row of zeros), and so
+        is what their roundings leave."""
+        if place < len(self.program.outputs) or not self.program.has_gradients:
+            return torch.zeros_like(found, dtype=torch.bool)
+        if self._back is None:
+            modes = [Mode(False, 200 + turn, 1.0, is_by_op=True, is_way_back=True)
+                     for turn in range(SECOND_RUNS)]  # fmt: skip
+            self._back = [Session(self.program, self.environment, m).outputs() for m in modes]
+        rows = torch.stack([expected, *(each[place] for each in self._back)]).double()
+        wrong, is_open = _floats(found.double(), rows, NAMES[expected.dtype])
+        return ~wrong & ~is_open
+
+    def _may_be_dealt(self, place: int, found: torch.Tensor) -> torch.Tensor:
+        """Where a gradient is what an equal element of its input gets in one of the answers, and
+        what such elements get together is what they get there: several ops that take some of
+        equal elements deal in more ways than are tried."""
+        nothing = torch.zeros_like(found, dtype=torch.bool)
+        steps = [each for each in self.program.steps if ROWS[each.op].breaks_ties]
+        if len(steps) < 2 or not self._taken:
+            return nothing
+        inputs = self.program.values(self.environment, self.program.inputs)
+        number = place - len(self.program.outputs)
+        operand = [each for each in inputs if each.is_floating_point()][number]
+        answers, own = torch.stack([row[place] for row in self._taken]).double(), found.double()
+        unit = UNITS[NAMES[found.dtype]] * 2 * EPSILON[NAMES[found.dtype]]
+        for value in operand.unique():
+            is_equal = operand == value
+            rows, mine = answers[:, is_equal], own[is_equal]
+            sums, margin = rows.sum(-1), unit * rows.abs().sum(-1).max()
+            if not sums.min() - margin <= mine.sum() <= sums.max() + margin:
+                continue
+            dealt = rows.unique()
+            away = (mine[:, None] - dealt).abs().amin(-1)
+            nothing[is_equal] = away <= unit * mine.abs()
+        return nothing
+
     def _is_near(
         self,
         answers: Sequence[list[torch.Tensor]],
@@ -275,13 +319,13 @@ class Judge:
     ) -> torch.Tensor:
         """Where what was found is near to one of the answers, as near as roundings bring it."""
         is_near = torch.zeros_like(found, dtype=torch.bool)
+        others = [expected, *(each[place] for each in self._references[: PERTURBED_RUNS + 1])]
+        low, high, _ = span_of(torch.stack(others).double())
+        name = NAMES[expected.dtype]
         for row in answers:
-            others = [expected, *(each[place] for each in self._references[: PERTURBED_RUNS + 1])]
             if not expected.is_floating_point():
                 is_near |= row[place] == found
                 continue
-            low, high, _ = span_of(torch.stack(others).double())
-            name = NAMES[expected.dtype]
             met, own = row[place].double(), found.double()
             size = UNITS[name] * 2 * EPSILON[name] * met.abs() + TINY[name]
             near = (own - met).abs() <= WIDENED[name] * (high - low).clamp_min(0) + size

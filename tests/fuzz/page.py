@@ -35,13 +35,14 @@ Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
   numbers of f64, or on sums that pass the largest number in some order, or where torch's
   implementations of attention part (rows whose every score is not a number, hidden scores that are
   not finite); or eager raises of data in an op of which only the shape is read, which torch.export
-  leaves out.
+  leaves out; or the judge's own runs of eager take more than 240 s.
 - **refused**: a typed error names what is not supported, or torch itself cannot trace the program,
   or traces it as of another shape than it gives.
 - **torch dies**: eager torch ends the process that draws the program, or runs what torch.export
   made of it; a new one too, in which no kernel of ours has run.
 - **wrong**, **internal** (an error that is ours, a process that died, a write beside memory that
-  a kernel may write to), **over time** (more than 60 s): findings.
+  a kernel may write to), **over time** (more than 60 s of processors, eager's runs for the judge
+  apart): findings.
 
 A program that is run several ways counts once, by the worst that a way gave; the table of ways
 counts runs.

@@ -48,6 +48,7 @@ class Mode:
 
     is_plain: with torch's plain implementation of attention in place of its fused one; is_by_op:
     perturbed are the ops that torch runs for the steps, on the way back too, rather than the steps;
+    is_way_back: of these only the ops of the way back;
     large: what is put in place of operands whose sums or products may pass the largest number in
     some order; overflowed: what elements of such sums come to; small: how operands whose squares
     are no normal numbers are taken, as "zeros", or as numbers whose squares are ("squared"); turn:
@@ -60,6 +61,7 @@ class Mode:
     roundings: float = 2.0
     is_plain: bool = False
     is_by_op: bool = False
+    is_way_back: bool = False
     large: float | None = None
     overflowed: float | None = None
     small: str = ""
@@ -301,12 +303,15 @@ class Session:
             states = [self._typed(t) for t in program.values(self.environment, program.states)]
         generator = torch.Generator().manual_seed(self.mode.seed or 0)
         found: Tensors = []
-        moving = MovedRoundings(self.mode.seed or 0, self.mode.roundings, self.comparisons)
+        is_all_moved = self.mode.is_by_op and not self.mode.is_way_back
         bending = Bent(self.mode.bent) if self.mode.bent else nullcontext()
-        with moving if self.mode.is_by_op else nullcontext(), bending, ExactRests():
+        with self._moving() if is_all_moved else nullcontext(), bending, ExactRests():
             for _ in range(CALLS_WITH_STATE if states else 1):
                 found += self._call([each.clone() for each in inputs], states, generator)
         return found
+
+    def _moving(self) -> MovedRoundings:
+        return MovedRoundings(self.mode.seed or 0, self.mode.roundings, self.comparisons)
 
     def _typed(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.double() if self.mode.is_wide and tensor.is_floating_point() else tensor
@@ -320,7 +325,9 @@ class Session:
         outputs = [values[name] for name in program.outputs]
         if not program.has_gradients:
             return [each.detach().clone() for each in outputs]
-        return [*(each.detach().clone() for each in outputs), *gradients(inputs, outputs)]
+        with self._moving() if self.mode.is_way_back else nullcontext():
+            slopes = gradients(inputs, outputs)
+        return [*(each.detach().clone() for each in outputs), *slopes]
 
     def _values(
         self, inputs: Tensors, states: Tensors, generator: torch.Generator

@@ -80,8 +80,15 @@ def test_a_program_of_a_fresh_seed_is_right(family, bench):
     assert outcome.verdict not in BAD, said
 
 
-@pytest.mark.parametrize(("family", "seed"), [("norms", 20261122040), ("pooling", 20261122003)])
-def test_forms_for_gpus_of_empty_values_and_of_checked_data_are_right(family, seed, bench):
+@pytest.mark.parametrize(
+    ("family", "seed"),
+    [
+        ("norms", 20261122040),  # empty values
+        ("pooling", 20261122003),  # checked data
+        ("attention", 202611281075),  # a mask that holds NaN
+    ],
+)
+def test_forms_for_gpus_are_right(family, seed, bench):
     way = ("gpu-forms", "cpu")
     (outcome,) = outcomes(Task(family, seed, Choice(), (way,)), bench, "cpu")
     assert outcome.verdict == "right", outcome.reason
@@ -388,6 +395,42 @@ def test_each_of_many_equal_elements_may_be_taken():
         for place in range(40):
             assert not judge.verdict([value, slope.sum() * torch.eye(40)[place : place + 1]]).wrong
         assert judge.verdict([value, slope + 9]).wrong == 40
+
+
+def test_equal_elements_may_be_taken_by_several_ops_in_turn():
+    """`sorts 202611272044`: choices of three ops are more than can be drawn."""
+    given = Input("x0", "f32", (64, 64), "(torch.arange(4096) % 2.0).reshape({shape})", 1)
+    names = (("v0", "msort", "x0", {}), ("v1", "topk", "v0", {"k": 2, "axis": 0, "flag": True}),
+             ("v2", "topk", "v1", {"k": 3, "axis": 1, "flag": True}))  # fmt: skip
+    steps = tuple(Step(own, op, ROWS[op].text, {"x": Ref(of), "axis": 0, **more})
+                  for own, op, of, more in names)  # fmt: skip
+    judge = Judge(Program("", (given,), (), steps, ("v2",), has_gradients=True), 0)
+    value, slope = judge.eager
+    (x,) = judge.program.values(0, judge.program.inputs)
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(2):
+        other = slope.clone()
+        for number in x.unique():  # dealt anew among equals
+            own = slope[x == number]
+            other[x == number] = own[torch.randperm(own.numel(), generator=generator)]
+        assert not judge.verdict([value, other]).wrong
+    assert judge.verdict([value, other.roll(1, 1)]).wrong  # to others
+    assert judge.verdict([value, torch.where(other == 0, 0.25, other)]).wrong  # to all
+
+
+def test_roundings_of_slopes_are_as_large_as_the_slopes_at_equal_values():
+    """`norms 202611272102`: beside rows of equal elements the slopes of a norm are far smaller."""
+    given = Input("x0", "f32", (1, 64), "torch.arange(64.).reshape({shape})", 1)
+    steps = [Step("v0", "expand", "{x}.expand(3, 64)", {"x": Ref("x0")}),
+             Step("v1", "centred", ROWS["centred"].text, {"x": Ref("v0"), "axis": 0})]  # fmt: skip
+    for place, name in ((1, "rms_norm"), (2, "layer_norm"), (3, "layer_norm")):
+        own = {"x": Ref(f"v{place}"), "shape": (64,), "weight": None, "bias": None}
+        steps.append(Step(f"v{place + 1}", name, ROWS[name].text, own))
+    judge = Judge(Program("", (given,), (), tuple(steps), ("v4",), has_gradients=True), 0)
+    value, slope = judge.eager
+    noise = slope.abs().max() * torch.where(torch.arange(64) % 3 == 0, 1.0, -1.0)[None]
+    assert not judge.verdict([value, noise]).wrong
+    assert judge.verdict([value, 1e4 * noise]).wrong
 
 
 @pytest.mark.parametrize("name", ["hardtanh", "softshrink", "hardswish", "elu", "celu"])

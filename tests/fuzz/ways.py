@@ -71,6 +71,7 @@ class Bench:
     cache: Path
     workers: Workers
     count: int = 0
+    judging: Callable[[], None] = lambda: None  # called as the program has run
 
     @classmethod
     def opened(cls, cache: Path) -> Bench:

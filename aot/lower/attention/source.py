@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.ops import KEEPS_NAN
 from aotc.aot.ir.size import Extent, content, fixed, highest, is_static, kernel_text, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
@@ -351,8 +352,9 @@ class Lines:
         if not writer.has_bias:
             self.body.write(f'scores = tl.where({value.text}, scores, float("-inf"))', inside)
             return
-        # The smallest finite numbers stay finite as exponents of two; -inf stays what it is.
-        bias = f"tl.maximum({value.text} * {LOG2_E!r}, -2.5e38)"
+        # The smallest finite numbers stay finite as exponents of two; -inf stays what it is, and
+        # so does what is no number.
+        bias = f"tl.maximum({value.text} * {LOG2_E!r}, -2.5e38, {KEEPS_NAN})"
         bias = f'tl.where({value.text} == float("-inf"), {value.text}, {bias})'
         scale = writer.root_op.attr("scale") * LOG2_E
         self.body.write(f"scores = scores * {scale!r} + {bias}", inside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from fuzz.rows.row import Op
 
 Arguments = Mapping[str, Any]
 MOST_CHANNELS = 48
+MOST_SCORES = 1 << 21  # of attention: eager is run some thirty times for the judge
 
 
 def _matrix(d: Draw, ranks: Sequence[int], dtypes: Sequence[str] = FLOATS) -> Known:
@@ -217,7 +219,8 @@ def has_value_of_each_key(k: torch.Tensor, v: torch.Tensor, **rest: Any) -> bool
 
 def self_attention(d: Draw) -> Arguments:
     q = d.pick(dtypes=("f32", "f16", "bf16"), ranks=(3, 4), may_be_empty=False,
-               where=lambda k: k.shape[-1] <= 64 and not k.varies(k.rank - 1))  # fmt: skip
+               where=lambda k: k.shape[-1] <= 64 and not k.varies(k.rank - 1)
+               and math.prod(k.shape[:-1]) * k.shape[-2] <= MOST_SCORES)  # fmt: skip
     return {"q": q.ref, "causal": d.chance(0.5)}
 
 
