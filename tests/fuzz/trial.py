@@ -127,23 +127,26 @@ def tried(program: Program, way: str, target: str, bench: Bench) -> tuple[str, s
         try:
             if way == BAD_DATA:
                 return _judged_with_bad_data(bad_data(program, bench, target))
-            return _judged(program, WAYS[way](program, bench, target), bench)
+            results = WAYS[way](program, bench, target)
+            bench.judging()
+            return _judged(program, results)
         except GoldenCheckRefuses as refused:
-            verdict, reason, undecided = _judged(program, refused.results, bench)
+            bench.judging()
+            verdict, reason, undecided = _judged(program, refused.results)
             if verdict in (RIGHT, UNJUDGEABLE):
                 return REFUSED, f"the golden check: {refused}", undecided
             return verdict, reason, undecided
         except NoNativeForm as refused:
             return REFUSED, f"no form for GPUs that runs here: {type(refused).__name__}", 0
         except SizesRefused as refused:
-            verdict, reason, undecided = _judged(program, refused.results, bench)
+            bench.judging()
+            verdict, reason, undecided = _judged(program, refused.results)
             return (verdict, reason, undecided) if verdict in BAD else (REFUSED, str(refused), 0)
         except Exception as error:
             return (*classified(error), 0)
 
 
-def _judged(program: Program, results: Results, bench: Bench) -> tuple[str, str, int]:
-    bench.judging()
+def _judged(program: Program, results: Results) -> tuple[str, str, int]:
     try:
         return _verdict_of(program, results)
     except TracedOtherwise as error:

@@ -32,7 +32,7 @@ def kernel(
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         sl = s[None, :]
         v0 = tl.load(in3 + z*2178 + x*33 + sl, mask=x_mask)
-        scores = scores * 0.36067376022224085 + tl.where(v0 == float("-inf"), v0, tl.maximum(v0 * 1.4426950408889634, -2.5e38))
+        scores = scores * 0.36067376022224085 + tl.where(v0 == float("-inf"), v0, tl.maximum(v0 * 1.4426950408889634, -2.5e38, propagate_nan=tl.PropagateNan.ALL))
         v = tl.load(in2 + z*1056 + sk*32 + y)
         peak, total, acc = attend(scores, v, peak, total, acc, 1.0, "ieee")
     for start in range(full, end, BN):
@@ -44,7 +44,7 @@ def kernel(
         sl = s[None, :]
         sl_mask = sl < 33
         v1 = tl.load(in3 + z*2178 + x*33 + sl, mask=x_mask & sl_mask)
-        scores = scores * 0.36067376022224085 + tl.where(v1 == float("-inf"), v1, tl.maximum(v1 * 1.4426950408889634, -2.5e38))
+        scores = scores * 0.36067376022224085 + tl.where(v1 == float("-inf"), v1, tl.maximum(v1 * 1.4426950408889634, -2.5e38, propagate_nan=tl.PropagateNan.ALL))
         sl = s[None, :]
         scores = tl.where(sl < 33, scores, float("-inf"))
         v = tl.load(in2 + z*1056 + sk*32 + y, mask=sk_mask, other=0.0)
