@@ -41,7 +41,7 @@ TORCH_REFUSES = {
 }
 BAD_DATA = "bad-data"
 DATA_ERRORS = ("index-out-of-range", "division-by-zero", "assertion-failed")
-ROWS = ("cpu-x86-64-v4", "cpu-x86-64-v3")
+ROWS = {"cpu-x86-64-amx": 4, "cpu-x86-64-v4": 3, "cpu-x86-64-v3": 3}  # with their shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Task:
             return self.ways
         rng = random.Random(self.seed * 7919 + len(self.family))
         if target == "cpu":
-            rows = [row for row in ROWS if runs_here(row)]
-            target = rows[0] if rng.random() < 0.7 else rows[-1]
+            rows = {row: share for row, share in ROWS.items() if runs_here(row)}
+            (target,) = rng.choices([*rows], [*rows.values()])
         if program.has_gradients:
             return (("compile", target),)
         if self.seed % 9 == 4 and not program.dims and not program.states and bad_variants(program):
