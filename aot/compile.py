@@ -45,7 +45,6 @@ from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
 
-WAITS = "    wait_for_kernels()\n"  # in the text of a kernel that waits by itself
 FOLLOWED_EARLY_BYTES = 4 << 20  # as much as an H200 moves in a microsecond
 
 
@@ -263,7 +262,7 @@ def _followed_early(variants: Sequence[Lowered]) -> set[str]:
 
 def _loads_before_it_waits(spec: KernelSpec) -> bool:
     """Whether the form that the cost model chooses does."""
-    return bool(spec.candidates) and WAITS in spec.form(spec.candidates[0]).source
+    return bool(spec.candidates) and spec.form(spec.candidates[0]).waits
 
 
 def _role(space: str, is_stored: bool) -> Literal["weight", "read", "stored"]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from itertools import product
 
 from aotc.aot.errors import InternalError
@@ -42,18 +44,56 @@ class Value:
     is_literal: bool = False
 
 
+class Moment(IntEnum):
+    """From when on a line can run, of a kernel that is launched while others still run."""
+
+    START = 0  # it needs nothing but where the program is
+    CONSTANTS = 1  # it loads what no kernel of a call writes, or computes with that
+    MEMORY = 2  # the same of what the kernels before may write
+    SUMS = 3  # it needs what the kernel's own loop adds up
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a kernel's body."""
+
+    text: str
+    moment: Moment = Moment.START
+
+
 @dataclass(slots=True)
 class Body:
-    """Lines of a function body. Within a loop, what does not vary with it goes before it."""
+    """Lines of a function body. Within a loop, what does not vary with it goes before it.
 
-    lines: list[str] = field(default_factory=list)
-    loop: list[str] | None = None
+    names: what names of values begin with; moment: that of the lines which are written now.
+    """
+
+    written: list[Line] = field(default_factory=list)
+    loop: list[Line] | None = None
     loop_symbols: frozenset[Symbol] = frozenset()
     count: int = 0
+    names: str = ""
+    moment: Moment = Moment.START
+
+    @property
+    def lines(self) -> list[str]:
+        """The texts of the lines outside of an open loop."""
+        return [line.text for line in self.written]
+
+    @lines.setter
+    def lines(self, texts: Iterable[str]) -> None:
+        self.written = [Line(text, self.moment) for text in texts]
+
+    @contextmanager
+    def at(self, moment: Moment) -> Iterator[None]:
+        """What is written within has this moment."""
+        outer, self.moment = self.moment, moment
+        yield
+        self.moment = outer
 
     def bind(self, expression: str, symbols: Iterable[Symbol], prefix: str = "v") -> Value:
         """Name an expression: `v7 = expression`."""
-        name = f"{prefix}{self.count}"
+        name = f"{self.names}{prefix}{self.count}"
         self.count += 1
         found = frozenset(symbols)
         self.write(f"{name} = {expression}", found)
@@ -62,26 +102,27 @@ class Body:
     def write(self, line: str, symbols: frozenset[Symbol] = frozenset()) -> None:
         """Add a line, inside the open loop if it varies with the loop's symbols."""
         if self.loop is not None and symbols & self.loop_symbols:
-            self.loop.append(line)
+            self.loop.append(Line(line, self.moment))
         else:
-            self.lines.append(line)
+            self.written.append(Line(line, self.moment))
 
     def name(self, name: str, text: str, symbols: frozenset[Symbol]) -> None:
         """Give a value a name of its own: that of the last line, if that line is the value."""
-        lines = self.loop or self.lines
-        if lines and lines[-1].startswith(f"{text} = "):
-            lines[-1] = f"{name}{lines[-1].removeprefix(text)}"
+        lines = self.loop or self.written
+        if lines and lines[-1].text.startswith(f"{text} = "):
+            named = f"{name}{lines[-1].text.removeprefix(text)}"
+            lines[-1] = replace(lines[-1], text=named)
         else:
             self.write(f"{name} = {text}", symbols)
 
     def unwiden(self, text: str) -> bool:
         """Take back the widening of a 16-bit load, where that was the last thing written."""
-        wide, lines = f".to({triton_type('f32')})", self.loop or self.lines
+        wide, lines = f".to({triton_type('f32')})", self.loop or self.written
         if not lines or not (
-            lines[-1].startswith(f"{text} = tl.load(") and lines[-1].endswith(wide)
+            lines[-1].text.startswith(f"{text} = tl.load(") and lines[-1].text.endswith(wide)
         ):
             return False
-        lines[-1] = lines[-1].removesuffix(wide)
+        lines[-1] = replace(lines[-1], text=lines[-1].text.removesuffix(wide))
         return True
 
     def open_loop(self, symbols: Iterable[Symbol]) -> None:
@@ -89,6 +130,10 @@ class Body:
         self.loop, self.loop_symbols = [], frozenset(symbols)
 
     def close_loop(self) -> list[str]:
+        """The texts of the loop's body."""
+        return [line.text for line in self.close_timed_loop()]
+
+    def close_timed_loop(self) -> list[Line]:
         """The lines of the loop's body."""
         assert self.loop is not None
         found, self.loop, self.loop_symbols = self.loop, None, frozenset()
@@ -230,6 +275,7 @@ class Emitter:
     approximates: bool = False  # 16-bit values by their ops' approximate template
     # Eviction policy of loads that vary with these loop symbols: whether they will be read again.
     policy: Callable[[frozenset[Symbol]], str] = lambda symbols: ""
+    moment_of: Callable[[Node], Moment] = lambda node: Moment.START
 
     def value(self, node: Node, index: Position, guard: Guard = ()) -> Value:
         """The value of `node` at `index`, used only where the conditions of `guard` hold."""
@@ -249,7 +295,8 @@ class Emitter:
         if computed(node.dtype) == node.dtype or node in self.buffers:
             return value
         if key not in self.of_type:
-            self.of_type[key] = self._rounded(node, value)
+            with self.body.at(self.moment_of(node)):
+                self.of_type[key] = self._rounded(node, value)
         return self.of_type[key]
 
     def _rounded(self, node: Node, value: Value) -> Value:
@@ -263,14 +310,16 @@ class Emitter:
         """The same with all bits that the kernel has of it."""
         key = (node, index, guard)
         if key not in self.known:
-            self.known[key] = self._write(node, index, guard)
+            with self.body.at(self.moment_of(node)):
+                self.known[key] = self._write(node, index, guard)
         return self.known[key]
 
     def filled(self, need: Access, fill: str) -> Value:
         """The value, with `fill` for masked elements where a load can give it by itself."""
         stored = self._stored_behind(need) if fill else None
         if stored is not None:
-            return self._load(stored.node, stored.index, (), fill)
+            with self.body.at(self.moment_of(stored.node)):
+                return self._load(stored.node, stored.index, (), fill)
         return self.value(need.node, need.index)
 
     def is_filled(self, need: Access, fill: float) -> bool:

@@ -14,12 +14,13 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
-from aotc.aot.lower.emit import INDENT, Body, Emitter, Position, Value, bare, pointer
+from aotc.aot.lower.emit import INDENT, Body, Emitter, Moment, Position, Value, bare, pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root, WrittenRows
 from aotc.aot.schedule.trace import Access
 from aotc.kernels.templates.registry import Template, called_functions
 
+WAIT = "wait_for_kernels()"
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "kernel_offset"})  # numbers, not blocks
 _WORD, _ASSIGNED = re.compile(r"\w+"), re.compile(r" *(\w+) = ")
 
@@ -31,6 +32,7 @@ class Draft:
     name: str
     lines: Sequence[str]
     functions: str = ""  # what stands before the kernel, which calls them
+    waits: bool = False  # by itself, for the kernels before it
 
 
 def buffer_names(group: Group) -> dict[Node, str]:
@@ -58,6 +60,22 @@ def emitter_of(
         is_of_gpu=is_of_gpu,
         approximates=is_of_gpu and approximates,
     )
+
+
+def moments_of(group: Group) -> Callable[[Node], Moment]:
+    """From when on a kernel of the group can compute each node."""
+    known = {
+        node: Moment.CONSTANTS if node.op == "constant" else Moment.MEMORY for node in group.reads
+    }
+
+    def moment_of(node: Node) -> Moment:
+        if node is group.root_op:
+            return Moment.SUMS
+        if node not in known:
+            known[node] = max(map(moment_of, node.inputs), default=Moment.START)
+        return known[node]
+
+    return moment_of
 
 
 def parameters(group: Group) -> tuple[Param, ...]:
@@ -153,7 +171,8 @@ def _write_rows(emitter: Emitter, root: Root, rows: WrittenRows, number: int) ->
     place = emitter.value(*_of(rows.place))
     extent = kernel_text(rows.loaded.extent)
     inside = f"({place.text} >= 0) & ({place.text} < {extent})"
-    is_inside = emitter.body.bind(inside, place.symbols, "inside")
+    with emitter.body.at(emitter.moment_of(rows.place.node)):
+        is_inside = emitter.body.bind(inside, place.symbols, "inside")
     loaded = Symbol(place.text, rows.loaded.extent)
     emitter.loaded[loaded] = place.symbols
     offset = ix.linear(root.index, root.node.shape).substitute({rows.loaded: ix.of(loaded)})
@@ -197,7 +216,10 @@ def kernel_of(group: Group, drafts: Sequence[Draft], candidates: Sequence[Candid
     """The spec of a kernel of several forms, which all take the dims that any of them reads."""
     sizes = sizes_of(group, "\n".join(line for row in drafts for line in row.lines))
     name, first = function_name(group), {row.form: row for row in reversed(candidates)}
-    forms = (Form(row.name, assemble(group, row, first[row.name], sizes), name) for row in drafts)
+    forms = (
+        Form(row.name, assemble(group, row, first[row.name], sizes), name, row.waits)
+        for row in drafts
+    )
     return KernelSpec(
         name=name,
         forms=tuple(forms),

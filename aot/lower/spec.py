@@ -115,11 +115,14 @@ class Form:
 
     Its parameters are those of the spec (reads in the order of the group, then stores), then the
     candidate's scratch and its tensor maps, then the names of its constexprs.
+
+    waits: it waits for the kernels before it by itself, after it has loaded or asked for something.
     """
 
     name: str
     source: str
     function: str
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def read_sources(bundle: Bundle, target: str) -> Sources | None:
     row: SourcesRow = read(SOURCES, record, path, count_of(record))
     texts: dict[str, str] = {}
     for kernel in row.kernels:
-        for _, _, file in kernel.forms:
+        for _, _, file, _ in kernel.forms:
             source = bundle.read_extra(f"{FOLDER}/{file}")
             if source is None:
                 raise SourcesInvalid(path=path, detail=f"`{file}` is missing")
@@ -116,7 +116,10 @@ class _Reader:
             raise self._invalid(f"kernel `{row.name}` reads a dim that is not there")
         return KernelSpec(
             row.name,
-            tuple(Form(name, self.texts[file], function) for name, function, file in row.forms),
+            tuple(
+                Form(name, self.texts[file], function, waits)
+                for name, function, file, waits in row.forms
+            ),
             row.params,
             KERNEL.at(row, values.extent).candidates,
             row.bytes,
@@ -228,7 +231,9 @@ def _kernel(spec: KernelSpec, number: int, variant: Lowered) -> KernelRow:
     return KernelRow(
         spec.name,
         spec.digest,
-        tuple((form.name, form.function, _file_name(spec, form)) for form in spec.forms),
+        tuple(
+            (form.name, form.function, _file_name(spec, form), form.waits) for form in spec.forms
+        ),
         spec.params,
         spec.candidates,
         spec.bytes,

@@ -74,7 +74,7 @@ class Sources:
         return tuple(spec for each in self.variants for spec in each.specs)
 
 
-VERSION = 5
+VERSION = 6
 FOLDER = "sources"
 COUNT_LIMIT = 1 << 16
 SIZE_LIMIT_BYTES = 1 << 48
@@ -127,11 +127,13 @@ CALL = Fields(
 
 
 class KernelRow(Record):
-    """A kernel; `forms` are (name, function, file), `sizes` numbers of dims."""
+    """A kernel; `forms` are (name, function, file, whether it waits), `sizes` numbers of dims."""
 
     name: str = field(Text(256))
     digest: str = field(Text(64))
-    forms: tuple[tuple[str, str, str], ...] = field(List(Row(WORD, Text(), FILE_NAME), 64, 1))
+    forms: tuple[tuple[str, str, str, bool], ...] = field(
+        List(Row(WORD, Text(), FILE_NAME, Flag()), 64, 1)
+    )
     params: tuple[Param, ...] = field(List(Row(Text(), Text(16), type=Param), 256))
     candidates: tuple[Candidate, ...] = field(List(CANDIDATE, 4096, 1))
     bytes: int = field(BYTES)

@@ -31,7 +31,7 @@ from torch import nn
 from aotc import runtime
 from aotc.aot.ir import build
 from aotc.aot.ir.float8 import E4M3, widened
-from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule import schedule
@@ -79,12 +79,13 @@ class Product:
 
 def graph_of(columns: int, depth: int, batch: int, kind: str) -> Graph:
     """x[batch, depth] · w[columns, depth]ᵀ in bf16, the weights as they are stored."""
-    names, parts = ["x"], [_input("x", "bf16", batch, depth)]
+    x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (batch, depth)})
+    constants: dict[str, Constant] = {}
 
     def given(name: str, dtype: str, *shape: int) -> Node:
-        names.append(name)
-        parts.append(_input(name, dtype, *shape))
-        return parts[-1]
+        node = make("constant", (), {"name": name, "dtype": dtype, "shape": shape})
+        constants[name] = Constant(name, node.type, _no_values)
+        return node
 
     if kind == "bf16":
         right = given("w", "bf16", columns, depth)
@@ -103,12 +104,13 @@ def graph_of(columns: int, depth: int, batch: int, kind: str) -> Graph:
             numbers = widened(build.reshape(given("q", "u8", columns, depth), shape), E4M3)
         scaled = numbers * given("scale", "f32", columns, depth // group, 1)
         right = build.cast(build.reshape(scaled, (columns, depth)), "bf16")
-    result = make("matmul", (parts[0], build.permute(right, (1, 0))), {})
-    return Graph(tuple(parts), (result,), tuple(names), ("output",), {})
+    result = make("matmul", (x, build.permute(right, (1, 0))), {})
+    return Graph((x,), (result,), ("x",), ("output",), constants)
 
 
-def _input(name: str, dtype: str, *shape: int) -> Node:
-    return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
+def _no_values() -> Any:
+    """Kernels are compiled for weights of any values."""
+    raise AssertionError
 
 
 def operands(product: Product) -> tuple[list[torch.Tensor], torch.Tensor]:

@@ -16,6 +16,20 @@ def every_other(a):
 
 
 @triton.jit
+def halves(a):
+    """The first and the second half along the last axis."""
+    shape: tl.constexpr = (a.shape[0], a.shape[1], a.shape[2], 2, a.shape[3] // 2)
+    return tl.split(tl.permute(tl.reshape(a, shape), (0, 1, 2, 4, 3)))
+
+
+@triton.jit
+def joined(a, b):
+    """Two tensors, one behind the other along the last axis."""
+    shape: tl.constexpr = (a.shape[0], a.shape[1], a.shape[2], a.shape[3] * 2)
+    return tl.reshape(tl.permute(tl.join(a, b), (0, 1, 2, 4, 3)), shape)
+
+
+@triton.jit
 def number_at(word, MASK: tl.constexpr, ZERO: tl.constexpr):
     """word & MASK - ZERO in f32, for masks below 2^23."""
     bits = (word & MASK) | 0x4B000000
@@ -70,7 +84,7 @@ def numbers_of_e5m2(codes):
 def unknown_zero(pointer):
     """0, which the assembler cannot know: addresses are below 2^63.
 
-    What is added to it stays in a register, and an instruction of two masks and a word is one.
+    What is added to it stays in a register, and an instruction of a word, a mask and ones is one.
     """
     return (pointer.to(tl.int64, bitcast=True) >> 63).to(tl.int32)
 
@@ -82,31 +96,38 @@ def raised(word, MASK: tl.constexpr, ones):
 
 
 @triton.jit
-def sums_of_bytes(a, words, zero, FLIP: tl.constexpr, ZERO: tl.constexpr):
-    """Σ a · (byte - ZERO) along the last axis: a has four elements for each word.
+def less_bytes(a, ZERO: tl.constexpr):
+    """What is too much in the sums of `plus_bytes`: bytes are added to 256."""
+    return -(256.0 + ZERO) * tl.sum(a, axis=3, keep_dims=True)
 
-    Bytes are added to 256, and 256 · Σ a is subtracted from the sum.
-    """
-    a = a.to(tl.float32)
+
+@triton.jit
+def plus_bytes(p, a, words, zero, FLIP: tl.constexpr):
+    """p + Σ a · (256 + byte) along the last axis: a has four elements for each word."""
     even, odd = every_other(a)
     a0, a2 = every_other(even)
     a1, a3 = every_other(odd)
     words = words ^ FLIP
-    ones = zero | 0x43800000
-    p = a0 * raised(words << 15, 0x7F8000, ones)
-    p += a1 * raised(words << 7, 0x7F8000, ones)
-    p += a2 * raised(words >> 1, 0x7F8000, ones)
-    p += a3 * raised(words >> 9, 0x7F8000, ones)
-    return tl.sum(p, axis=3, keep_dims=True) - (256.0 + ZERO) * tl.sum(a, axis=3, keep_dims=True)
+    ones = zero + 0x43800000
+    q = a0 * raised(words << 15, 0x7F8000, ones)
+    q += a1 * raised(words << 7, 0x7F8000, ones)
+    q += a2 * raised(words >> 1, 0x7F8000, ones)
+    q += a3 * raised(words >> 9, 0x7F8000, ones)
+    return p + tl.sum(q, axis=3, keep_dims=True)
 
 
 @triton.jit
-def sums_of_nibbles(a, words, zero, FLIP: tl.constexpr, ZERO: tl.constexpr):
-    """Σ a · (half of a byte - ZERO) along the last axis: a has eight elements for each word.
+def less_nibbles(a, ZERO: tl.constexpr):
+    """What is too much in the sums of `plus_nibbles`: halves of bytes are added to 2048 or 128."""
+    even, odd = every_other(a)
+    low = tl.sum(even, axis=3, keep_dims=True)
+    return -(2048.0 + ZERO) * low - (128.0 + ZERO) * tl.sum(odd, axis=3, keep_dims=True)
 
-    Halves are added to 128, and 128 · Σ a is subtracted from the sum.
-    """
-    a = a.to(tl.float32)
+
+@triton.jit
+def plus_nibbles(p, a, words, zero, FLIP: tl.constexpr):
+    """p + Σ a · (2048 or 128 + half of a byte) along the last axis: a has eight elements for each
+    word. Of two halves that lie together the low one is added to 2048: one shift serves both."""
     even, odd = every_other(a)
     even0, even1 = every_other(even)
     odd0, odd1 = every_other(odd)
@@ -115,25 +136,27 @@ def sums_of_nibbles(a, words, zero, FLIP: tl.constexpr, ZERO: tl.constexpr):
     a1, a5 = every_other(odd0)
     a3, a7 = every_other(odd1)
     words = words ^ FLIP
-    ones = zero | 0x43000000
-    p = a0 * raised(words << 16, 0xF0000, ones)
-    p += a1 * raised(words << 12, 0xF0000, ones)
-    p += a2 * raised(words << 8, 0xF0000, ones)
-    p += a3 * raised(words << 4, 0xF0000, ones)
-    p += a4 * raised(words, 0xF0000, ones)
-    p += a5 * raised(words >> 4, 0xF0000, ones)
-    p += a6 * raised(words >> 8, 0xF0000, ones)
-    p += a7 * raised(words >> 12, 0xF0000, ones)
-    return tl.sum(p, axis=3, keep_dims=True) - (128.0 + ZERO) * tl.sum(a, axis=3, keep_dims=True)
+    low = zero + 0x45000000
+    high = zero + 0x43000000
+    first, second, third, fourth = words << 12, words << 4, words >> 4, words >> 12
+    q = p + a0 * raised(first, 0xF000, low)
+    q += a1 * raised(first, 0xF0000, high)
+    q += a2 * raised(second, 0xF000, low)
+    q += a3 * raised(second, 0xF0000, high)
+    q += a4 * raised(third, 0xF000, low)
+    q += a5 * raised(third, 0xF0000, high)
+    q += a6 * raised(fourth, 0xF000, low)
+    q += a7 * raised(fourth, 0xF0000, high)
+    return q
 
 
 @triton.jit
 def sums_of_e4m3(a, codes):
     """Σ a · number along the last axis, of bytes that are e4m3 floats."""
-    return tl.sum(a.to(tl.float32) * numbers_of_e4m3(codes), axis=3, keep_dims=True)
+    return tl.sum(a * numbers_of_e4m3(codes), axis=3, keep_dims=True)
 
 
 @triton.jit
 def sums_of_e5m2(a, codes):
     """Σ a · number along the last axis, of bytes that are e5m2 floats."""
-    return tl.sum(a.to(tl.float32) * numbers_of_e5m2(codes), axis=3, keep_dims=True)
+    return tl.sum(a * numbers_of_e5m2(codes), axis=3, keep_dims=True)

@@ -1,14 +1,14 @@
 """Matrix products of very few rows: B streams through once, no tensor cores.
 
 A program has BN columns and BM rows; the products of each column are added up along a third axis
-and reduced once at the end. Holes as in matmul.py. As they stand, they multiply contiguous
+and reduced once at the end. Holes as in matmul.py. Where B is constant, `ahead` loads its first
+tile while the kernels before still run, waits for them, and loads what is read behind the loop;
+`next_b` loads the tile of the next step, and `load_b` none. As they stand, they multiply contiguous
 [Z, M, K] by the transposed [Z, N, K].
 """
 
 import triton
 import triton.language as tl
-
-from aotc.kernels.templates.launches import wait_for_kernels
 
 
 @triton.jit
@@ -22,13 +22,13 @@ def load_b(in1, z, k, y, K, N):
 
 
 @triton.jit
-def first_b(in1, z, k, y, K, N):
-    return load_b(in1, z, k, y, K, N)
+def ahead():
+    pass
 
 
 @triton.jit
-def epilogue(x, y):
-    wait_for_kernels()
+def next_b(b):
+    return b
 
 
 @triton.jit
@@ -47,15 +47,18 @@ def gemv(
     ys = tl.program_id(0) * BN
     x = tl.arange(0, BM)[:, None, None]
     y = ys + tl.arange(0, BN)[None, :, None]
+    x2 = tl.arange(0, BM)[:, None]
+    y2 = ys + tl.arange(0, BN)[None, :]
     products = tl.zeros((BM, BN, BK), ACCUMULATOR)
-    for start in tl.range(0, K, BK, num_stages=STAGES):
+    ahead()
+    for place in tl.range(0, K, BK, num_stages=STAGES):
+        start = place
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, None, :], M, K)
         b = load_b(in1, z, start + tl.arange(0, BK)[None, None, :], y, K, N)
         products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
+        b = next_b(b)
     acc = tl.sum(products, axis=2)
-    x = tl.arange(0, BM)[:, None]
-    y = ys + tl.arange(0, BN)[None, :]
-    store(out0, acc, z, x, y, M, N)
+    store(out0, acc, z, x2, y2, M, N)
 
 
 # Few rows of a dynamic number: BM is as many as calls typically have; more of them read B again.
@@ -71,42 +74,12 @@ def gemv_rows(
     xs = tl.program_id(2) * BM
     x = xs + tl.arange(0, BM)[:, None, None]
     y = ys + tl.arange(0, BN)[None, :, None]
+    x2 = xs + tl.arange(0, BM)[:, None]
+    y2 = ys + tl.arange(0, BN)[None, :]
     products = tl.zeros((BM, BN, BK), ACCUMULATOR)
     for start in tl.range(0, K, BK, num_stages=STAGES):
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, None, :], M, K)
         b = load_b(in1, z, start + tl.arange(0, BK)[None, None, :], y, K, N)
         products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
     acc = tl.sum(products, axis=2)
-    x = xs + tl.arange(0, BM)[:, None]
-    y = ys + tl.arange(0, BN)[None, :]
-    store(out0, acc, z, x, y, M, N)
-
-
-# B is constant: its first tile is loaded while the kernels before still run, and what is read
-# behind the loop is loaded before it.
-# The grid is (column blocks, Z, 1).
-@triton.jit
-def gemv_ahead(
-    in0, in1, out0,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ACCUMULATOR: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    z = tl.program_id(1)
-    ys = tl.program_id(0) * BN
-    x = tl.arange(0, BM)[:, None, None]
-    y = ys + tl.arange(0, BN)[None, :, None]
-    products = tl.zeros((BM, BN, BK), ACCUMULATOR)
-    b = first_b(in1, z, tl.arange(0, BK)[None, None, :], y, K, N)
-    x2 = tl.arange(0, BM)[:, None]
-    y2 = ys + tl.arange(0, BN)[None, :]
-    epilogue(x2, y2)
-    for place in tl.range(0, K, BK, num_stages=STAGES):
-        start = place
-        a = load_a(in0, z, x, start + tl.arange(0, BK)[None, None, :], M, K)
-        products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
-        start = place + BK
-        b = load_b(in1, z, start + tl.arange(0, BK)[None, None, :], y, K, N)
-    acc = tl.sum(products, axis=2)
-    x = tl.arange(0, BM)[:, None]
-    y = ys + tl.arange(0, BN)[None, :]
-    store(out0, acc, z, x, y, M, N)
+    store(out0, acc, z, x2, y2, M, N)

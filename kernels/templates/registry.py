@@ -60,7 +60,7 @@ def called_functions(*files: str) -> dict[str, str]:
 
 
 _HOLES = ("load_a", "load_b", "store")
-_AHEAD_HOLES = ("first_b", "epilogue", *_HOLES)
+_AHEAD_HOLES = ("ahead", "next_b", *_HOLES)
 _CPU_HOLES = ("tile_rows", *_HOLES)
 _GPU_HOLES = ("describe", "multiply", *_HOLES)
 
@@ -72,10 +72,15 @@ TEMPLATES: dict[str, Template] = {
         ("plain", "matmul.py", "matmul_plain", _GPU_HOLES, ("BATCH", "1")),
         ("split", "matmul.py", "matmul_split", _GPU_HOLES, ("SPLIT", "BATCH")),
         ("persistent", "matmul.py", "matmul_persistent", _GPU_HOLES),
-        ("gemv", "gemv.py", "gemv", _HOLES, ("BATCH", "1")),
+        ("gemv", "gemv.py", "gemv", _AHEAD_HOLES, ("BATCH", "1")),
         ("gemv_rows", "gemv.py", "gemv_rows", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
-        ("gemv_ahead", "gemv.py", "gemv_ahead", _AHEAD_HOLES, ("BATCH", "1")),
-        ("decoding", "decoding.py", "decoding", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
+        (
+            "decoding",
+            "decoding.py",
+            "decoding",
+            ("multiply", *_AHEAD_HOLES),
+            ("BATCH", "tl.cdiv(M, BM)"),
+        ),
         ("convolution", "convolution.py", "convolution", _HOLES, ("tl.cdiv(N, BN)", "BATCH")),
         (
             "convolution_packed",

@@ -385,8 +385,8 @@ def halves(columns: int, depth: int) -> Node:
 
 @case("sm_90", "decoding")
 def matmul_of_nibbles():
-    x = operand("x", 1, 256, dtype="bf16")
-    result = op("matmul", x, dequantised(halves(64, 256), 64, 256, 64))
+    x = operand("x", 1, 1024, dtype="bf16")
+    result = op("matmul", x, dequantised(halves(64, 1024), 64, 1024, 64))
     return [op("relu", op("add", result, weight("bias", 1, 64, dtype="bf16")))]
 
 
@@ -414,11 +414,18 @@ def matmul_of_bytes():
 
 @case("sm_90", "decoding")
 def matmul_of_e4m3_floats():
-    codes = widened(weight("q", 64, 128, dtype="u8"), E4M3)
-    return [op("matmul", operand("x", 1, 128, dtype="bf16"), dequantised(codes, 64, 128, 128))]
+    codes = widened(weight("q", 64, 512, dtype="u8"), E4M3)
+    return [op("matmul", operand("x", 1, 512, dtype="bf16"), dequantised(codes, 64, 512, 512))]
 
 
 @case("sm_90", "decoding")
 def matmul_of_e5m2_floats():
-    codes = widened(weight("q", 64, 128, dtype="u8"), E5M2)
-    return [op("matmul", operand("x", 2, 128, dtype="bf16"), dequantised(codes, 64, 128, 32))]
+    codes = widened(weight("q", 64, 512, dtype="u8"), E5M2)
+    return [op("matmul", operand("x", 2, 512, dtype="bf16"), dequantised(codes, 64, 512, 32))]
+
+
+@case("sm_90", "decoding_k")
+def norm_of_one_row_and_nibbles():
+    x = operand("x", 1, 256, dtype="bf16")
+    row = b.root_mean_square_norm(b.cast(x, "f32"), [1], 1e-5) * weight("scale_of_norm", 1, 256)
+    return [op("matmul", b.cast(row, "bf16"), dequantised(halves(64, 256), 64, 256, 64))]

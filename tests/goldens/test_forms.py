@@ -15,9 +15,9 @@ from aotc.aot.ir.ops import OPS
 from aotc.aot.lower import emit
 from aotc.aot.lower.attention import source as attention
 from aotc.aot.lower.convolution import source as convolution
+from aotc.aot.lower.kernel_file import WAIT
 from aotc.aot.lower.lower import LOWERED, ON_MEMORY
 from aotc.aot.lower.matmul.choice import STYLES
-from aotc.aot.lower.matmul.gpu_source import AHEAD
 from aotc.aot.lower.row import gpu_candidates, statistics
 from aotc.aot.lower.row.source import FORMS, levels_of
 from aotc.aot.native import lowering
@@ -133,7 +133,6 @@ def test_templates():
     products = [case for case in CASES.values() if case.group.kind == "matmul"]
     filled = {case.group.root_op.kind for case in products if device(case) == "cpu"}
     filled |= {STYLES[name].template for name in found("matmul") if name in STYLES}
-    filled |= {AHEAD[name] for name in filled & AHEAD.keys()}
     filled |= {convolution._TEMPLATES[name] for name in found("matmul") if name not in STYLES}
     assert filled == TEMPLATES.keys()
 
@@ -150,3 +149,11 @@ def test_kinds_of_nodes():
     not_computed = {"input", "constant", "convolution", "memory", "torch"}
     kinds = {row.kind for row in OPS.values()} - not_computed
     assert {node.kind for node in walk(roots)} >= kinds | emit._WRITERS.keys()
+
+
+def test_forms_that_wait_by_themselves():
+    """A form says whether it does; that its text has a call which waits is no news."""
+    forms = [form for case in CASES.values() for form in case.spec.forms]
+    assert {form.waits for form in forms} == {False, True}
+    for form in forms:
+        assert form.waits == (f"    {WAIT}\n" in form.source), form.source

@@ -54,6 +54,16 @@ def loads(ptx):
     return before.count("ld.global"), behind.count("ld.global")
 
 
+def barriers(spec, candidate):
+    """How often the warps of a program of a candidate meet."""
+    from aotc.aot.targets.cuda.compile import compile_kernel
+
+    form = spec.form(candidate)
+    params = [(param.name, param.type) for param in spec.params_of(candidate)]
+    code = compile_kernel(form.source, form.function, params, candidate.config, "sm_90")
+    return code.texts["ptx"].count("bar.sync")
+
+
 def test_constants_are_loaded_before_the_wait_and_nothing_else():
     source, ptx = text_of(product())
     before, behind = loads(ptx)
@@ -72,6 +82,38 @@ def test_constants_are_loaded_before_the_wait_and_nothing_else():
 def test_other_products_wait_first(graph):
     for spec in kernels(graph):
         assert "wait_for_kernels" not in spec.form(spec.candidates[0]).source
+
+
+def quantised(rows=1, depth=1024, columns=512, made=weight):
+    """`x · W` with W in 4 bits and a scale for 64 of them."""
+    q = b.reshape(made("q", columns, depth // 2, dtype="u8"), (columns, depth // 2, 1))
+    shifts = b.cast(b.counter(3, 2, 2) * 4, "u8")
+    halves = b.pointwise("bitwise_and", make("shift_right", (q, shifts)), 15)
+    numbers = b.cast(b.reshape(halves, (columns, depth // 64, 64)), "f32") - 8.0
+    scaled = b.reshape(numbers * weight("scale", columns, depth // 64, 1), (columns, depth))
+    right = b.permute(b.cast(scaled, "bf16"), (1, 0))
+    return graph_of([op("matmul", operand("x", rows, depth, dtype="bf16"), right)])
+
+
+def test_codes_and_their_scales_are_loaded_before_the_wait():
+    _, ptx = text_of(quantised())
+    before, behind = loads(ptx)
+    columns = int(re.search(r"BN=(\d+)", str(kernels(quantised())[-1].candidates[0]))[1])
+    assert before == 2 * columns  # a chunk of codes, and its scale, of each column
+    assert behind == 4  # 32 elements of the row, 16 bytes at once
+
+
+def test_codes_that_a_kernel_before_computes_are_not():
+    (spec,) = kernels(quantised(made=operand))
+    assert not any(form.waits for form in spec.forms)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_threads_exchange_nothing_of_the_row(rows):
+    """The warps of a program meet for the sums alone."""
+    for spec in kernels(quantised(rows)):
+        for candidate in [row for row in spec.candidates if row.form == "decoding"][:4]:
+            assert barriers(spec, candidate) <= 4 * (dict(candidate.config)["num_warps"] > 1)
 
 
 def test_no_kernel_waits_by_itself_where_none_is_launched_early():

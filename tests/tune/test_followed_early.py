@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aotc.aot.compile import FOLLOWED_EARLY_BYTES, WAITS, jobs_of
+from aotc.aot.compile import FOLLOWED_EARLY_BYTES, jobs_of
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.targets.families import find_target
 from aotc.aot.tune.compiling import task_of
@@ -13,9 +13,9 @@ from aotc.aot.tune.compiling import task_of
 SMALL, LARGE = FOLLOWED_EARLY_BYTES, FOLLOWED_EARLY_BYTES + 1
 
 
-def spec(name, nbytes, text=""):
+def spec(name, nbytes, waits=False):
     candidate = Candidate((("BLOCK", 16),), (1, 1, 1))
-    form = Form("", f"# {name}\n{text}", "kernel")
+    form = Form("", f"# {name}", "kernel", waits)
     return KernelSpec(name, (form,), (Param("x", "*fp32"),), (candidate,), nbytes, 0)
 
 
@@ -27,7 +27,7 @@ def variant(*specs):
 
 
 A, B, C = spec("a", SMALL), spec("b", SMALL), spec("c", LARGE)
-AHEAD = spec("d", LARGE, WAITS)
+AHEAD = spec("d", LARGE, waits=True)
 
 
 @pytest.mark.parametrize(

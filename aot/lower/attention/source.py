@@ -265,7 +265,7 @@ class Lines:
             first = f"{self.buffers[matrix.memory]} + {matrix.start}"
             row = f"near * {kernel_text(matrix.stride)} + tl.arange(0, {count})[None, :] * {line}"
             lines.append(f"{INDENT}ask_for({first} + {row})")
-        return [*lines, "wait_for_kernels()"]
+        return [*lines, kernel_file.WAIT]
 
     def describing(self) -> dict[str, list[str]]:
         """Holes of a form that loads through descriptors."""
@@ -474,7 +474,7 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
     shared = "\n\n\n".join(
         text for each, text in called_functions("attention/blocks.py").items() if each in functions
     )
-    return kernel_file.Draft(name, lines_of_body, shared)
+    return kernel_file.Draft(name, lines_of_body, shared, waits=bool(holes.get("ahead")))
 
 
 def overlapped_source(attention: Attention, template: Template, function: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aotc.aot.ir import index as ix
@@ -23,6 +24,7 @@ class CodeLines:
     emitter: Emitter
     masks: dict[Symbol, str]
     has_tail: bool  # along k
+    is_masked: bool = False  # also where no tile has a tail: the one behind the last is loaded too
     values: dict[Symbol, Index] = field(default_factory=dict)
 
     def write_columns(self, name: str, text: str, has_tail: bool) -> None:
@@ -39,14 +41,13 @@ class CodeLines:
             name = text
         self.values = {columns: ix.of(Symbol(name, columns.extent))}
 
-    def write_codes(self, chunks: str, lanes: str) -> str:
-        """Name `codes`, by texts of the chunks' places and of the lanes' dim; the arguments of the
-        function that widens them."""
+    def write_chunks(self, chunks: str, lanes: str) -> None:
+        """Name `codes`, by texts of the chunks' places and of the lanes' dim."""
         decoding = self.decoding
         code, chunk = decoding.code, decoding.chunk
         inside = frozenset({chunk})
         self.body.write(f"{chunk.name} = start // {decoding.chunk_elements} + {chunks}", inside)
-        if self.has_tail:
+        if self.has_tail or self.is_masked:
             kernel_file.write_mask(self.body, chunk, self.masks)
         offset = decoding.offset.substitute(self.values)
         offset += ix.constant(-self.emitter.starts.get(decoding.codes, 0))
@@ -54,10 +55,39 @@ class CodeLines:
         if not code.is_float:
             pointer = f"{pointer}.to(tl.pointer_type(tl.int32), bitcast=True)"
             width, offset = width // WORD_BYTES, _divided(offset, WORD_BYTES)
-        masked = f", mask={self.masks[chunk]}, other=0" if self.has_tail else ""
+        masked = f", mask={self.masks[chunk]}, other=0" if chunk in self.masks else ""
         where = f"{pointer} + {offset} + tl.arange(0, {width}){lanes}"
-        self.body.write(f"codes = tl.load({where}{masked})", inside)
-        return "codes" if code.is_float else f"codes, {code.flip}, {decoding.zero + code.bias}"
+        with self.body.at(self.emitter.moment_of(decoding.codes)):
+            self.body.write(f"codes = tl.load({where}{masked})", inside)
+
+    def widened(self) -> str:
+        """The numbers of `codes`."""
+        code, zero = self.decoding.code, self.decoding.zero
+        how = "" if code.is_float else f", {code.flip}, {zero + code.bias}"
+        return f"numbers_of_{code.suffix}(codes{how})"
+
+    def write_sums(self, pieces: Sequence[str]) -> None:
+        """Name `p` the sums of products of each chunk of `codes` with its pieces of A."""
+        code, inside = self.decoding.code, frozenset({self.decoding.chunk})
+        names = [f"codes{number}" for number in range(len(pieces))]
+        if len(pieces) == 4:
+            self.body.write("low, high = halves(codes)", inside)
+            self.body.write(f"{names[0]}, {names[1]} = halves(low)", inside)
+            self.body.write(f"{names[2]}, {names[3]} = halves(high)", inside)
+        else:
+            self.body.write(f"{', '.join(names)} = halves(codes)", inside)
+        pairs = zip(pieces, names, strict=True)
+        if code.is_float:
+            terms = [f"sums_of_{code.suffix}({piece}, {name})" for piece, name in pairs]
+            self.body.write(f"p = {' + '.join(terms)}", inside)
+            return
+        zero = self.decoding.zero + code.bias
+        terms = [f"less_{code.suffix}({piece}, {zero})" for piece in pieces]
+        self.body.write(f"p = {' + '.join(terms)}", inside)
+        for piece, name in pairs:
+            self.body.write(
+                f"p = plus_{code.suffix}(p, {piece}, {name}, zero, {code.flip})", inside
+            )
 
     def write_step(self) -> None:
         """Name the chunk whose factor is that of all codes of a step."""

@@ -25,6 +25,7 @@ from aotc.aot.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
+LANES = 32  # threads of a warp
 MOST_HELD = 64  # elements of a chunk of all rows, which a thread has in registers beside codes
 ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
@@ -82,10 +83,12 @@ def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
         return
     for columns, chunks, warps, stages in DECODING:
         columns = max(columns, 2) if problem.is_paired else columns
-        chunks = min(chunks, power_above(ceil(problem.depth / problem.chunk)))
+        chunks = min(chunks, max(LANES, power_above(ceil(problem.depth / problem.chunk))))
+        if chunks < LANES * warps:  # threads would exchange what they have of A
+            continue
         # What a thread has of both operands as f32 and words, and its sums.
         held = rows * problem.chunk + columns * 4 + rows * columns
-        held *= max(1, chunks // (32 * warps))
+        held *= chunks // (LANES * warps)
         if held > ACCUMULATOR_REGISTERS or columns > power_above(problem.columns):
             continue
         tile = Tile(rows, columns, chunks * problem.chunk, warps, stages)

@@ -18,6 +18,7 @@ SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
 SHORT_ROW = 1024  # elements of a row that one warp norms; of longer ones many warps' share is small
 RESIDENT_LIMIT = 32  # programs of one multiprocessor
 REGISTERS = 65536  # of one multiprocessor
+SCHEDULERS = 4  # of one multiprocessor, each of which runs warps of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Machine:
     widening_ns: float = 0.1  # to widen one code where each element is computed by itself
     code_ns: float = 0.02  # the same of chunks of codes
     code_row_ns: float = 0.008  # to multiply it, for each row
+    carried_ns: float = 0.014  # to take apart a byte that one step loads for the next
     tile_step_ns: float = 250.0  # of a step of one program that makes a tile's codes numbers
     tile_code_ns: float = 0.08  # for each code
     tile_factor_ns: float = 0.1  # to multiply that by its factor, too
@@ -210,6 +212,9 @@ def _decoding_ns(choice: Choice, machine: Machine) -> float:
     steps = ceil(problem.depth / tile.depth)
     elements = problem.columns * steps * tile.depth * problem.batch / machine.multiprocessors
     arithmetic = elements * (machine.code_ns + tile.rows * machine.code_row_ns)
+    arithmetic *= max(1.0, SCHEDULERS * machine.multiprocessors / (programs * tile.warps))
+    if problem.has_float_codes and steps > 1:
+        arithmetic += elements * machine.carried_ns
     # What each program does for its rows of A, and at its end.
     own = tile.rows * steps * tile.depth / machine.scalar_operations
     arithmetic += each * own
@@ -217,6 +222,8 @@ def _decoding_ns(choice: Choice, machine: Machine) -> float:
     by_latency = floor * (1 + machine.wanted_bytes / in_flight)
     idle = each * machine.multiprocessors / programs
     tail = machine.far_ns + steps * machine.scalar_step_ns * ceil(each / resident)
+    if problem.is_normed:
+        tail += problem.depth * programs / machine.multiprocessors / machine.normed_elements
     return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail
 
 

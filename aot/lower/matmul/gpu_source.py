@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import fixed, kernel_text, typical
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
+from aotc.aot.lower.emit import Body, Line, Moment, Value, as_tensor, computed, triton_type
 from aotc.aot.lower.grids import axes_of, folded
-from aotc.aot.lower.kernel_file import fill
+from aotc.aot.lower.kernel_file import WAIT, fill, moments_of
 from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem
-from aotc.aot.lower.matmul.code_lines import CodeLines
+from aotc.aot.lower.matmul.code_lines import WORD_BYTES, CodeLines
 from aotc.aot.lower.matmul.decoding import CHUNK_BYTES, Decoding, decoding_of
 from aotc.aot.lower.matmul.gpu_candidates import CANDIDATES, choices, surest
 from aotc.aot.lower.matmul.operands import (
@@ -36,7 +35,6 @@ from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES, Axes
 
 LOADED_AHEAD_BYTES = 24 << 20  # of weights that programs begin to load before they wait
-AHEAD = {"gemv": "gemv_ahead"}  # template → the one that does
 LARGEST_EXACT = 256  # whole numbers up to which bf16 has all
 
 
@@ -100,6 +98,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
         precision=traits.dot_precision,
         code_bits=decoding.code.bits if decoding else 0,
+        has_float_codes=decoding is not None and decoding.code.is_float,
         chunk=decoding.chunk_elements if decoding else 0,
         step=_step_of(decoding, product.root_op.dtype) if decoding else 0,
         operand_bytes=sum(typical(node.type.nbytes) for node in product.group.reads),
@@ -137,8 +136,8 @@ def _draft(
 ) -> tuple[kernel_file.Draft, tuple[int, int]]:
     """The form of one choice, its template filled, and how many loads a tile of each operand is."""
     oriented = product.swapped() if choice.style.is_swapped else product
-    is_described = choice.style.has_descriptors
-    if is_described:
+    is_ahead = _is_ahead(product, choice, traits)
+    if choice.style.has_descriptors:
         loads = _described(oriented, choice)
     else:
         kind = _PointerLoads
@@ -146,24 +145,20 @@ def _draft(
             kind = _DecodingLoads
         elif choice.style.multiplies_codes:
             kind = _CodeDots
-        loads = kind(oriented, choice, decoding, _may_load_ahead(choice, traits)).loads()
-    template = TEMPLATES[choice.style.template]
-    store = _Epilogue(oriented, choice).lines()
-    ahead = _ahead_of(product, loads, store) if _may_load_ahead(choice, traits) else None
-    if ahead is not None:
-        template = TEMPLATES[AHEAD[template.name]]
+        loads = kind(oriented, choice, decoding, is_ahead).loads()
+    early, store = _Epilogue(oriented, choice, is_ahead).parts()
     precision = traits.dot_precision if product.root_op.dtype == "f32" else "ieee"
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'
     lines = fill(
-        template,
+        TEMPLATES[choice.style.template],
         {
             "describe": loads.describe,
-            "load_a": loads.a if ahead is None else ahead.a,
-            "load_b": loads.b if ahead is None else ahead.following,
-            "first_b": [] if ahead is None else ahead.first,
-            "epilogue": [] if ahead is None else ahead.behind,
-            "store": store if ahead is None else ahead.store,
+            "ahead": [*loads.first, *early],
+            "load_a": loads.a,
+            "load_b": loads.b,
+            "next_b": loads.following,
+            "store": store,
             "multiply": loads.multiply or [f"acc = tl.dot(a, b, acc, {how})"],
         },
         {
@@ -171,84 +166,37 @@ def _draft(
             "ACCUMULATOR": accumulator,
             "PRECISION": f'"{precision}"',
             "LENGTH": str(decoding.chunk_elements if decoding else 0),
+            "WIDTH": str(_loaded_at_once(product)),
         },
-        loads.before[0 if ahead is None else loads.places :],
+        loads.before,
     )
     of_a, of_b = (sum(line.count(".load(") for line in part) for part in (loads.a, loads.b))
     if decoding is not None and choice.has_codes:  # codes and factors are less than the numbers
         of_a, of_b = (1, of_b) if choice.style.is_swapped else (of_a, 1)
-    return kernel_file.Draft(choice.source_name, lines), (max(1, of_a), max(1, of_b))
+    draft = kernel_file.Draft(choice.source_name, lines, waits=is_ahead)
+    return draft, (max(1, of_a), max(1, of_b))
 
 
-def _may_load_ahead(choice: Choice, traits: TargetTraits) -> bool:
+def _is_ahead(product: Product, choice: Choice, traits: TargetTraits) -> bool:
     """Whether programs load their first tile of B while the kernels before still run. Of large
     weights that is no gain: the tiles only take registers."""
     _, _, columns, depth = choice.problem.extents
-    nbytes = typical(columns * depth) * choice.problem.itemsize_bytes
-    is_short = nbytes <= LOADED_AHEAD_BYTES
-    return traits.is_launched_early and choice.style.template in AHEAD and is_short
+    bits = choice.problem.itemsize_bytes * 8
+    if choice.style.is_decoding:
+        bits = choice.problem.code_bits
+    is_short = typical(columns * depth) * bits <= LOADED_AHEAD_BYTES * 8
+    is_constant = moments_of(product.group)(product.right.need.node) <= Moment.CONSTANTS
+    may_wait = traits.is_launched_early and "ahead" in TEMPLATES[choice.style.template].holes
+    return may_wait and is_short and is_constant
 
 
-_ASSIGNED = re.compile(r"(\w+(?:, \w+)*) = (.*)")
-_NAMES = re.compile(r"\b[a-z_]\w*\b")
-_BUFFER = re.compile(r"in\d+")
-
-
-def _loaded_ahead(
-    lines: Sequence[str], buffers: Collection[str], unknown: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """The lines that need nothing but places and some buffers, and the others; `unknown` are names
-    that have no value yet."""
-    ahead: list[str] = []
-    rest: list[str] = []
-    later = set(unknown)
-    for line in lines:
-        found = _ASSIGNED.fullmatch(line)
-        words = set(_NAMES.findall(found[2] if found else line))
-        reads = {word for word in words if _BUFFER.fullmatch(word)}
-        if found is None or words & later or not reads <= set(buffers):
-            rest.append(line)
-            later.update(found[1].split(", ") if found else ())
-        else:
-            ahead.append(line)
-    return ahead, rest
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """The lines of a form whose programs load what is constant before they wait."""
-
-    first: list[str]  # places and the first tiles
-    following: list[str]  # the next tiles
-    behind: list[str]  # what else is loaded before the loop
-    a: list[str]
-    store: list[str]
-
-
-def _ahead_of(product: Product, loads: _Loads, store: Sequence[str]) -> _Ahead | None:
-    """These lines, where all of B is constant."""
-    names = kernel_file.buffer_names(product.group)
-    constants = {name for node, name in names.items() if node.op == "constant"}
-    later = [line.split(" = ")[0] for line in loads.before[loads.places :]]
-    b, others = _loaded_ahead(loads.b, constants, later)
-    if others:
-        return None
-    a, rest = _loaded_ahead(loads.a, constants, later)
-    places = [line for line in a if "tl.load" not in line]
-    # Values of the epilogue have names of their own beside those of the loads.
-    store = [re.sub(r"\b(v|inside)(\d+)\b", r"e\1\2", line) for line in store]
-    fixed, store = _loaded_ahead(store, constants, ["acc"])
-    early, store = _loaded_ahead(store, names.values(), ["acc"])
-    wide = [
-        re.sub(r"\b([xy])\b", r"\g<1>2", line) for line in (*fixed, "wait_for_kernels()", *early)
-    ]
-    return _Ahead(
-        [*loads.before[: loads.places], "start = 0", *a, *b],
-        [*a, *b],
-        wide,
-        [*places, *rest],
-        [*(line for line in (*fixed, *early) if "tl.load" not in line), *store],
-    )
+def _loaded_at_once(product: Product) -> int:
+    """Elements of A of which a thread's loads have at most 16 bytes each, whatever A is."""
+    stored, need = set(product.group.reads), product.left.need
+    nodes = walk((need.node,), stored)
+    reads = {need.node, *(leaf for node in nodes for leaf in node.inputs)} & stored
+    widest = max((DTYPES[node.dtype].itemsize_bytes for node in reads), default=1)
+    return CHUNK_BYTES // max(2, widest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +208,8 @@ class _Loads:
     describe: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     multiply: list[str] = field(default_factory=list)
-    places: int = 0  # lines of `before`, the first, that tell where tiles lie
+    first: list[str] = field(default_factory=list)  # of B, before the wait for other kernels
+    following: list[str] = field(default_factory=list)  # of B, at the end of a step
 
 
 def _described(product: Product, choice: Choice) -> _Loads:
@@ -292,12 +241,13 @@ def _described(product: Product, choice: Choice) -> _Loads:
 class _Part:
     """A part of a kernel: its lines, and the emitter that writes them."""
 
-    def __init__(self, product: Product, choice: Choice) -> None:
+    def __init__(self, product: Product, choice: Choice, names: str = "") -> None:
         self.product, self.choice, self.walk = product, choice, product.walk
-        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.body, self.masks = Body(names=names), dict[Symbol, str]()
         self.emitter = kernel_file.emitter_of(
             product.group, self.body, self.masks, self._stop, True
         )
+        self.emitter.moment_of = moments_of(product.group)
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         raise NotImplementedError
@@ -320,7 +270,9 @@ class _PointerLoads(_Part):
         self.codes: CodeLines | None = None
         if decoding is not None and choice.has_codes:
             has_tail = "k" in choice.tails
-            self.codes = CodeLines(decoding, self.body, self.emitter, self.masks, has_tail)
+            self.codes = CodeLines(
+                decoding, self.body, self.emitter, self.masks, has_tail, is_ahead
+            )
         self.row_symbols: set[Symbol] = set()
 
     def loads(self) -> _Loads:
@@ -330,7 +282,7 @@ class _PointerLoads(_Part):
             self._side("b", self.product.right, "n"),
         ]
         inside = frozenset({side.inner for side in sides} | {self.walk.kernel_offset})
-        places, count, coded = len(self.body.lines), 0, ""
+        count, coded = 0, ""
         if self.codes is not None:
             coded = "a" if self.choice.style.is_swapped else "b"
             self._name_columns(self.codes, coded)
@@ -342,8 +294,26 @@ class _PointerLoads(_Part):
                 self._write_coded(self.codes, name, inside)
             else:
                 self._write_side(side, name)
-        lines = self.body.close_loop()
-        return _Loads(lines[:count], lines[count:], before=self.body.lines, places=places)
+        lines = self.body.close_timed_loop()
+        return self._timed(lines[:count], lines[count:], [])
+
+    def _timed(self, a: list[Line], b: list[Line], multiply: list[Line]) -> _Loads:
+        """The lines where they stand: what is constant, before the wait and at a step's end."""
+        if not self.is_ahead:
+            parts = (a, b, multiply)
+            texts, sums, products = ([line.text for line in part] for part in parts)
+            return _Loads(texts, sums, before=self.body.lines, multiply=products)
+        early = _until(Moment.CONSTANTS, b)
+        if any(line.moment == Moment.CONSTANTS for line in a):
+            early = [*_until(Moment.CONSTANTS, a), *early]
+        return _Loads(
+            a=[*_until(Moment.START, a), *_since(Moment.MEMORY, a)],
+            b=[],
+            before=_since(Moment.MEMORY, self.body.written),
+            multiply=[line.text for line in multiply],
+            first=[*_until(Moment.CONSTANTS, self.body.written), "start = 0", *early],
+            following=["start = place + BK", *early],
+        )
 
     def _side(self, name: str, operand: Operand, letter: str) -> _Side:
         """The operand in terms of its own k; beyond its last row it reads that row again."""
@@ -384,7 +354,8 @@ class _PointerLoads(_Part):
             # Triton counts elements of an operand's fragments by the narrowest load behind it, and
             # has none of f64 for those below 32 bits; it looks no further than a reduction.
             text = f"tl.sum({text}[:, :, None], 2)"
-        self.body.name(name, text, frozenset({side.inner}))
+        with self.body.at(self.emitter.moment_of(side.need.node)):
+            self.body.name(name, text, frozenset({side.inner}))
 
     def _reads_narrow(self) -> bool:
         """Whether anything in memory that the kernel reads has less than 32 bits an element."""
@@ -400,9 +371,8 @@ class _PointerLoads(_Part):
         """A tile of codes widened and scaled, in chunks along k, then seen as a matrix."""
         length, dtype = codes.decoding.chunk_elements, self.product.root_op.dtype
         chunks = f"tl.arange(0, BK // {length})[None, :, None]"
-        arguments = codes.write_codes(chunks, "[None, None, :]")
-        suffix = codes.decoding.code.suffix
-        self.body.write(f"numbers = numbers_of_{suffix}({arguments})", inside)
+        codes.write_chunks(chunks, "[None, None, :]")
+        self.body.write(f"numbers = {codes.widened()}", inside)
         scaled = codes.scaled("numbers", "")
         self.body.write(f"numbers = ({scaled}).to({triton_type(dtype)})", inside)
         block, turn = ("BM", "") if name == "a" else ("BN", ".T")
@@ -416,9 +386,10 @@ class _PointerLoads(_Part):
         dim = "[:, None, None, None]" if self.choice.style.is_decoding else dim
         if elements not in self.row_symbols:
             self.row_symbols.add(elements)
-            self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
-            if power_above(count) != count:
-                kernel_file.write_mask(self.body, elements, self.masks)
+            with self.body.at(Moment.START):
+                self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
+                if power_above(count) != count:
+                    kernel_file.write_mask(self.body, elements, self.masks)
         text = statistics.prepared(node, self.emitter.operand(node, need).text)
         if elements in self.masks:
             text = f"tl.where({self.masks[elements]}, {text}, {statistics.identity(node)})"
@@ -431,34 +402,58 @@ class _PointerLoads(_Part):
 
 
 class _DecodingLoads(_PointerLoads):
-    """Loads of A by chunks, and of codes, whose products are summed up and scaled."""
+    """Loads of A by pieces, and of codes, whose products are summed up and scaled."""
 
     def loads(self) -> _Loads:
-        """The loads of A, and the lines that make `p` of codes."""
+        """The loads of both, and the lines that make `p` of them."""
         assert self.codes is not None
         decoding = self.codes.decoding
-        left = self._side("a", self.product.left, "m")
+        side = self._side("a", self.product.left, "m")
         self.codes.write_columns("yb", decoding.columns.name, "n" in self.choice.tails)
-        inside = frozenset({left.inner, decoding.chunk})
-        self.body.open_loop(inside)
-        length = decoding.chunk_elements
-        self.body.write(f"{left.inner.name} = start + chunk * {length} + element", inside)
-        if "k" in self.choice.tails:
-            kernel_file.write_mask(self.body, left.inner, self.masks)
-        _, text = self.emitter.cut_off(left.need, left.inner)
-        self.body.name("a", as_tensor(text, self.product.root_op.dtype), inside)
-        count = len(self.body.loop or ())
-        codes = self.codes.write_codes("chunk", "[None, None, None, :]")
         if not decoding.code.is_float:
-            pointer = self.emitter.buffers[decoding.codes]
-            self.body.write(f"zero = unknown_zero({pointer})")
-            codes = codes.replace("codes", "codes, zero", 1)
-        self.body.write(f"p = sums_of_{decoding.code.suffix}(a, {codes})", inside)
-        scaled = self.codes.scaled("p", "tl.sum(a, axis=3, keep_dims=True)")
+            self.body.write(f"zero = unknown_zero({self.emitter.buffers[decoding.codes]})")
+        self.body.open_loop({decoding.chunk})
+        self.codes.write_chunks("chunk", "[None, None, None, :]")
+        loaded = _loaded_at_once(self.product)
+        width = max(loaded, WORD_BYTES * 8 // decoding.code.bits)
+        count, parts = decoding.chunk_elements // width, width // loaded
+        pieces = [f"a{number}" for number in range(count)]
+        totals = [f"tl.sum({piece}, axis=3, keep_dims=True)" for piece in pieces]
+        scaled = self.codes.scaled("p", f"({' + '.join(totals)})")
+        b = self.body.close_timed_loop()
+        symbols = [Symbol(f"ka{number}", self.walk.depth) for number in range(count * parts)]
+        self.body.open_loop(symbols)
+        for piece, name in enumerate(pieces):
+            self._write_piece(side, name, symbols[piece * parts :][:parts], piece * width)
+        a = self.body.close_timed_loop()
+        self.body.open_loop({decoding.chunk})
+        self.codes.write_sums(pieces)
         if scaled != "p":
-            self.body.write(f"p = {scaled}", inside)
-        lines = self.body.close_loop()
-        return _Loads(lines[:count], lines[count:], before=self.body.lines)
+            self.body.write(f"p = {scaled}", frozenset({decoding.chunk}))
+        # What is constant in A is the same for all programs, and no better loaded before the wait.
+        loads = self._timed([], b, self.body.close_timed_loop())
+        return replace(loads, a=[line.text for line in a])
+
+    def _write_piece(self, side: _Side, name: str, symbols: Sequence[Symbol], first: int) -> None:
+        """A piece of A from an element of each chunk on, loaded at each of the symbols."""
+        assert self.codes is not None
+        length, loaded = self.codes.decoding.chunk_elements, _loaded_at_once(self.product)
+        names = [name] if len(symbols) == 1 else [f"{name}_low", f"{name}_high"]
+        for symbol, own in zip(symbols, names, strict=True):
+            inside = frozenset({symbol})
+            at = f"({first} + element)" if first else "element"  # the same for all threads
+            first += loaded
+            self.body.write(f"{symbol.name} = start + chunk * {length} + {at}", inside)
+            if "k" in self.choice.tails:
+                kernel_file.write_mask(self.body, symbol, self.masks)
+            index = tuple(part.substitute({side.inner: ix.of(symbol)}) for part in side.need.index)
+            value, text = self.emitter.cut_off(Access(side.need.node, index), symbol)
+            text = as_tensor(text, self.product.root_op.dtype)
+            if symbol not in value.symbols:
+                text = f"tl.broadcast_to({text}, BK // {length}, BM, 1, {loaded})"
+            self.body.name(own, text, inside)
+        if len(symbols) == 2:
+            self.body.write(f"{name} = joined({', '.join(names)})", frozenset(symbols))
 
 
 class _CodeDots(_PointerLoads):
@@ -520,21 +515,37 @@ class _Epilogue(_Part):
 
     tile = "acc"
 
-    def lines(self) -> list[str]:
-        """Lines behind the loop."""
+    def __init__(self, product: Product, choice: Choice, is_ahead: bool) -> None:
+        if choice.style.is_flat:  # whose loads have x and y along other axes
+            product = product.renamed("x2", "y2")
+        super().__init__(product, choice, "e" if is_ahead else "")
+        self.is_ahead = is_ahead
+
+    def parts(self) -> tuple[list[str], list[str]]:
+        """Lines before the loop, with the wait for other kernels, and behind it."""
+        self._write()
+        lines = self.body.written
+        if not self.is_ahead:
+            return [], [line.text for line in lines]
+        until, since = _until(Moment.CONSTANTS, lines), _since(Moment.SUMS, lines)
+        return [*until, WAIT, *(row.text for row in lines if row.moment == Moment.MEMORY)], since
+
+    def _write(self) -> None:
         shape = ["BM", "BN"]
         for axis, (letter, symbol) in enumerate(self._tile_symbols()):
             if letter in self.choice.tails and symbol.extent == 1:
                 # The result has no such axis: the tile's first row or column is all of it.
                 only = f"tl.where({symbol.name} == 0, {self.tile}, 0.0)"
                 self.tile, shape[axis] = f"single{axis}", "1"
-                self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
-        self.body.lines += self._pair_lines(*shape)
+                with self.body.at(Moment.SUMS):
+                    self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
+        if self.product.pair is not None:
+            self._write_pairs(*shape)
         for letter, symbol in self._tile_symbols():
             if letter in self.choice.tails and symbol.extent != 1:
                 kernel_file.write_mask(self.body, symbol, self.masks)
-        kernel_file.write_stores(self.emitter, self.product.roots)
-        return self.body.lines
+        with self.body.at(Moment.SUMS):
+            kernel_file.write_stores(self.emitter, self.product.roots)
 
     def _tile_symbols(self) -> tuple[tuple[str, Symbol], tuple[str, Symbol]]:
         """Tail letter and symbol of both axes of the stored tile."""
@@ -545,20 +556,19 @@ class _Epilogue(_Part):
             columns = columns if product.is_swapped else product.pair
         return ("m", rows), ("n", columns)
 
-    def _pair_lines(self, rows: str, columns: str) -> list[str]:
+    def _write_pairs(self, rows: str, columns: str) -> None:
         """Even and odd columns of the tile apart, where an element of the result needs both."""
-        if self.product.pair is None:
-            return []
         if self.product.is_swapped:
-            return [
-                "pair = xs // 2 + tl.arange(0, BM // 2)[:, None]",
-                f"pairs = tl.reshape({self.tile}, ({rows} // 2, 2, {columns}))",
-                "even, odd = tl.split(tl.permute(pairs, (0, 2, 1)))",
-            ]
-        return [
-            "pair = ys // 2 + tl.arange(0, BN // 2)[None, :]",
-            f"even, odd = tl.split(tl.reshape({self.tile}, ({rows}, {columns} // 2, 2)))",
-        ]
+            place = "xs // 2 + tl.arange(0, BM // 2)[:, None]"
+            pairs = f"tl.reshape({self.tile}, ({rows} // 2, 2, {columns}))"
+            lines = [f"pairs = {pairs}", "even, odd = tl.split(tl.permute(pairs, (0, 2, 1)))"]
+        else:
+            place = "ys // 2 + tl.arange(0, BN // 2)[None, :]"
+            lines = [f"even, odd = tl.split(tl.reshape({self.tile}, ({rows}, {columns} // 2, 2)))"]
+        self.body.write(f"pair = {place}")
+        with self.body.at(Moment.SUMS):
+            for line in lines:
+                self.body.write(line)
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.product.root_op:
@@ -581,3 +591,13 @@ class _Side:
     need: Access
     inner: Symbol
     outer: Symbol
+
+
+def _until(moment: Moment, lines: Sequence[Line]) -> list[str]:
+    """The texts of lines that can run at the moment."""
+    return [line.text for line in lines if line.moment <= moment]
+
+
+def _since(moment: Moment, lines: Sequence[Line]) -> list[str]:
+    """The texts of lines that can run from the moment on, or later."""
+    return [line.text for line in lines if line.moment >= moment]

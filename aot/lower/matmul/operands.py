@@ -170,6 +170,12 @@ class Product:
             is_swapped=True,
         )
 
+    def renamed(self, rows: str, columns: str) -> Product:
+        """The roots by other names of the rows and the columns."""
+        own = Symbol(rows, self.rows.extent), Symbol(columns, self.columns.extent)
+        values = {self.rows: ix.of(own[0]), self.columns: ix.of(own[1])}
+        return replace(self, rows=own[0], columns=own[1], roots=_renamed(self.roots, values))
+
 
 def product_of(group: Group) -> Product:
     """The matmul of a group and its operands."""

@@ -18,10 +18,9 @@ def kernel(
     ys = tl.program_id(0) * BN
     x = tl.arange(0, BM)[:, None, None]
     y = ys + tl.arange(0, BN)[None, :, None]
+    x2 = tl.arange(0, BM)[:, None]
     products = tl.zeros((BM, BN, BK), tl.float32)
     start = 0
-    ka = start + tl.arange(0, BK)[None, None, :]
-    ka_mask = ka < 64
     kb = start + tl.arange(0, BK)[None, None, :]
     kb_mask = kb < 64
     b = tl.load(in1 + y*64 + kb, mask=kb_mask, other=0.0)
@@ -36,15 +35,10 @@ def kernel(
         a = tl.load(in0 + x*64 + ka, mask=ka_mask, other=0.0)
         products += a.to(tl.float32) * b.to(tl.float32)
         start = place + BK
-        ka = start + tl.arange(0, BK)[None, None, :]
-        ka_mask = ka < 64
         kb = start + tl.arange(0, BK)[None, None, :]
         kb_mask = kb < 64
         b = tl.load(in1 + y*64 + kb, mask=kb_mask, other=0.0)
     acc = tl.sum(products, axis=2)
-    x = tl.arange(0, BM)[:, None]
-    y = ys + tl.arange(0, BN)[None, :]
-    pair = ys // 2 + tl.arange(0, BN // 2)[None, :]
     even, odd = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
     ev1 = even + ev0
     ev2 = ev1.to(tl.bfloat16).to(tl.float32)
@@ -52,4 +46,4 @@ def kernel(
     ev5 = odd + ev4
     ev6 = ev5.to(tl.bfloat16).to(tl.float32)
     ev7 = ev3 * ev6
-    tl.store(out0 + x*40 + pair, ev7)
+    tl.store(out0 + x2*40 + pair, ev7)

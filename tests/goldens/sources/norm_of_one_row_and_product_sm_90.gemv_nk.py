@@ -14,21 +14,18 @@ def kernel(
     in0, in1, out0, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr
 ):
     ys = tl.program_id(0) * BN
-    x = tl.arange(0, BM)[:, None, None]
     y = ys + tl.arange(0, BN)[None, :, None]
+    y2 = ys + tl.arange(0, BN)[None, :]
     products = tl.zeros((BM, BN, BK), tl.float32)
     yb = tl.minimum(y, 39)
+    s = tl.arange(0, 128)[None, None, :]
+    s_mask = s < 100
     start = 0
-    ka = start + tl.arange(0, BK)[None, None, :]
-    ka_mask = ka < 100
     kb = start + tl.arange(0, BK)[None, None, :]
     kb_mask = kb < 100
     b = tl.load(in1 + yb*100 + kb, mask=kb_mask, other=0.0)
-    y2 = ys + tl.arange(0, BN)[None, :]
-    y_mask = y2 < 40
+    y2_mask = y2 < 40
     wait_for_kernels()
-    s = tl.arange(0, 128)[None, None, :]
-    s_mask = s < 100
     v0 = tl.load(in0 + s, mask=s_mask).to(tl.float32)
     v1 = v0 * v0
     v2 = tl.sum(tl.where(s_mask, v1, 0.0), axis=2, keep_dims=True)
@@ -45,13 +42,8 @@ def kernel(
         a = tl.where(ka_mask, v8, 0.0)
         products += a.to(tl.float32) * b.to(tl.float32)
         start = place + BK
-        ka = start + tl.arange(0, BK)[None, None, :]
-        ka_mask = ka < 100
         kb = start + tl.arange(0, BK)[None, None, :]
         kb_mask = kb < 100
         b = tl.load(in1 + yb*100 + kb, mask=kb_mask, other=0.0)
     acc = tl.sum(products, axis=2)
-    x = tl.arange(0, BM)[:, None]
-    y = ys + tl.arange(0, BN)[None, :]
-    y_mask = y < 40
-    tl.store(out0 + y, acc, mask=y_mask)
+    tl.store(out0 + y2, acc, mask=y2_mask)

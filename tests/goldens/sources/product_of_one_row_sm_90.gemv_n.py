@@ -16,19 +16,16 @@ def kernel(
     STAGES: tl.constexpr
 ):
     ys = tl.program_id(0) * BN
-    x = tl.arange(0, BM)[:, None, None]
     y = ys + tl.arange(0, BN)[None, :, None]
+    y2 = ys + tl.arange(0, BN)[None, :]
     products = tl.zeros((BM, BN, BK), tl.float32)
     yb = tl.minimum(y, 89)
     start = 0
-    ka = start + tl.arange(0, BK)[None, None, :]
-    ka_mask = ka < 512
     kb = start + tl.arange(0, BK)[None, None, :]
     kb_mask = kb < 512
     b = tl.load(in1 + yb*512 + kb, mask=kb_mask, other=0.0)
-    y2 = ys + tl.arange(0, BN)[None, :]
-    y_mask = y2 < 90
-    ev0 = tl.load(in2 + y2, mask=y_mask).to(tl.float32)
+    y2_mask = y2 < 90
+    ev0 = tl.load(in2 + y2, mask=y2_mask).to(tl.float32)
     wait_for_kernels()
     for place in tl.range(0, 512, BK, num_stages=STAGES):
         start = place
@@ -37,15 +34,10 @@ def kernel(
         a = tl.load(in0 + ka, mask=ka_mask, other=0.0)
         products += a.to(tl.float32) * b.to(tl.float32)
         start = place + BK
-        ka = start + tl.arange(0, BK)[None, None, :]
-        ka_mask = ka < 512
         kb = start + tl.arange(0, BK)[None, None, :]
         kb_mask = kb < 512
         b = tl.load(in1 + yb*512 + kb, mask=kb_mask, other=0.0)
     acc = tl.sum(products, axis=2)
-    x = tl.arange(0, BM)[:, None]
-    y = ys + tl.arange(0, BN)[None, :]
-    y_mask = y < 90
     ev1 = acc + ev0
     ev2 = tl.where(ev1 < 0, 0, ev1)
-    tl.store(out0 + y, ev2, mask=y_mask)
+    tl.store(out0 + y2, ev2, mask=y2_mask)

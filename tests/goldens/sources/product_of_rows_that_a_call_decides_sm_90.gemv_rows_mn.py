@@ -17,6 +17,8 @@ def kernel(
     xs = tl.program_id(2) * BM
     x = xs + tl.arange(0, BM)[:, None, None]
     y = ys + tl.arange(0, BN)[None, :, None]
+    x2 = xs + tl.arange(0, BM)[:, None]
+    y2 = ys + tl.arange(0, BN)[None, :]
     products = tl.zeros((BM, BN, BK), tl.float32)
     xa = tl.minimum(x, (size_n - 1))
     yb = tl.minimum(y, 20)
@@ -27,11 +29,9 @@ def kernel(
         b = tl.load(in1 + yb*64 + kb)
         products += a.to(tl.float32) * b.to(tl.float32)
     acc = tl.sum(products, axis=2)
-    x = xs + tl.arange(0, BM)[:, None]
-    y = ys + tl.arange(0, BN)[None, :]
-    x_mask = x < size_n
-    y_mask = y < 21
-    v0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
+    x2_mask = x2 < size_n
+    y2_mask = y2 < 21
+    v0 = tl.load(in2 + y2, mask=y2_mask).to(tl.float32)
     v1 = acc + v0
     v2 = tl.where(v1 < 0, 0, v1)
-    tl.store(out0 + x*21 + y, v2, mask=x_mask & y_mask)
+    tl.store(out0 + x2*21 + y2, v2, mask=x2_mask & y2_mask)
