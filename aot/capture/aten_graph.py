@@ -415,7 +415,15 @@ def _inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 
 def base_of(node: torch.fx.Node) -> torch.fx.Node:
-    """The node whose memory a node is a view of: itself where it is not a view."""
+    """The node whose memory a node is a view or a part of: itself where it is neither."""
+    base = _viewed(node)
+    while base.target is operator.getitem and _is_view(base.args[0]):
+        base = _viewed(base.args[0].args[0])
+    return base
+
+
+def _viewed(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that a node is a view of, where a part of what was split is a node of its own."""
     while _is_view(node) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return node
@@ -436,11 +444,8 @@ def check_storage(node: torch.fx.Node) -> None:
 def _kept_base(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose memory a result may be given in, also that which it was split from; a part
     that nobody sees is dense, but where kernels read it by steps."""
-    base = whole = base_of(node)
-    while whole.target is operator.getitem and _is_view(whole.args[0]):
-        whole = base_of(whole.args[0].args[0])
     is_read_by_steps = any(user.target in READ_BY_STEPS for user in node.users)
-    return base if HIDDEN in node.meta and not is_read_by_steps else whole
+    return _viewed(node) if HIDDEN in node.meta and not is_read_by_steps else base_of(node)
 
 
 def is_stepped(value: torch.Tensor) -> bool:

@@ -125,9 +125,11 @@ def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.const
     if is_near & (is_odd == 0) & (value == value) & (value != float("inf")):
         peak = tl.maximum(value, largest)
         base = tl.where(peak == float("-inf"), 0.0, peak)
-        found = tl.cumsum(tl.exp(x - base), 0, reverse=IS_REVERSED)
+        own = tl.exp(x - base)
+        found = tl.cumsum(own, 0, reverse=IS_REVERSED)
         before = tl.where(value == float("-inf"), 0.0, other * tl.exp(value - base))
-        running = base + tl.log(found + before)
+        # Where the others add nothing, as before the first element, the sum is the element.
+        running = tl.where(found + before == own, x, base + tl.log(found + before))
         tl.store(to_ptr, running.to(to_ptr.dtype.element_ty), mask=is_there)
         value = peak
         other = before + _end_of(found, IS_REVERSED)

@@ -102,6 +102,41 @@ def test_results_of_convolutions_are_kept_channels_last(fresh):
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in kept)
 
 
+VIEWS = {
+    "chunk": lambda x: x.chunk(4, -1)[-1],
+    "split": lambda x: x.split([1, 2], 1)[1],
+    "unbind": lambda x: x.unbind(2)[1],
+    "tensor_split": lambda x: x.tensor_split(2, 0)[1],
+    "part of a part": lambda x: x.chunk(2, 1)[0].unbind(0)[1],
+    "view of a part": lambda x: x.chunk(2, 1)[1].transpose(1, 2),
+    "part of a view": lambda x: x.flatten(2).split(7, 2)[1],
+    "slice": lambda x: x[:, 1:, ::2],
+    "select": lambda x: x.select(1, 2),
+    "diagonal": lambda x: x.diagonal(0, 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_result_may_be_any_view_of_what_is_kept(name, fresh):
+    """`convolutions 202611283032`: parts of splits were not seen as views."""
+
+    def call(x, first, second):
+        kept = functional.conv2d(x, first, padding=1)
+        return functional.conv2d(kept, second), VIEWS[name](kept)
+
+    generator = torch.Generator().manual_seed(3)
+    shapes = ((2, 4, 6, 5), (3, 4, 3, 3), (2, 3, 2, 2))
+    inputs = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+    expected = call(*inputs)
+    found = torch.compile(call, backend=aotc, options=STRICT)(*inputs)
+    for own, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, wanted)
+    slopes = [torch.randn(each.shape, generator=generator) for each in expected]
+    pairs = [torch.autograd.grad(each, inputs, slopes) for each in (found, expected)]
+    for own, wanted in zip(*pairs, strict=True):
+        torch.testing.assert_close(own, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_hooks_may_give_what_was_kept_in_another_layout(fresh):
     module, x = Residual(), torch.randn(2, 4, 12, 12)
     own = copy.deepcopy(module)
