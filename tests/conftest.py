@@ -143,6 +143,12 @@ def fake_cuda(monkeypatch):
     fake.check()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is marked `slow` begins: a long test that comes last keeps one process busy while the
+    others have nothing left to take."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: no search for garbage walks it again, of which each
     costs seconds among thousands of tests."""
