@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from case_graphs import graph_of, layer_norm, op, operand, softmax, values, weight
 from schedule_runner import Job
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 TRAITS = GPUS[90]
 THREADS = 24  # more than programs of a row that wait for each other
 TOLERANCES = {"f32": 5e-5, "bf16": 2e-2, "f16": 3e-3}
