@@ -8,6 +8,7 @@ final period, found before expected, then `hint:` with the next step.
 from __future__ import annotations
 
 import difflib
+from typing import Any
 
 from aotc.runtime.errors import AotcError
 
@@ -55,6 +56,18 @@ class CompileError(AotcError):
     template = "{message}"
 
 
+class KernelCallInvalid(AotcError):
+    """A function of `aotc.kernels` was called with an argument that it does not take; exit 2."""
+
+    exit_code = 2
+    template = "`{function}`: `{argument}` is {found}, expected {expected}"
+    hint = "{advice}`help(aotc.kernels.{function})` describes every argument"
+
+    def __init__(self, advice: str = "", **fields: Any) -> None:
+        """advice: how this one is put right, where that can be said; ends with `; `."""
+        super().__init__(advice=advice, **fields)
+
+
 class KernelAsserted(AotcError, RuntimeError):
     """A `tl.device_assert`, or a check that `debug=True` adds, does not hold; exit 3."""
 
@@ -100,10 +113,9 @@ class KernelDtypeUnsupported(AotcError, NotImplementedError):
     hint = "convert it with `.to(dtype)`"
 
 
-class KernelShapeInvalid(AotcError, RuntimeError):
+class KernelShapeInvalid(KernelCallInvalid, RuntimeError):
     """A tensor given to a function of `aotc.kernels` has the wrong shape; exit 2."""
 
-    exit_code = 2
     template = "`{function}`: `{argument}` has shape {found}, expected {expected}"
 
 
@@ -120,13 +132,11 @@ class KernelDimInvalid(AotcError, IndexError):
 
     exit_code = 2
     template = "`{function}`: `dim` is {found}, expected a number from {low} to {high}"
+    hint = "dims are counted from 0, or backwards from -1, the last one"
 
 
-class KernelValueInvalid(AotcError, ValueError):
+class KernelValueInvalid(KernelCallInvalid, ValueError):
     """A number given to a function of `aotc.kernels` is out of its range; exit 2."""
-
-    exit_code = 2
-    template = "`{function}`: `{argument}` is {found}, expected {expected}"
 
 
 class KernelTargetInvalid(AotcError, IndexError):
@@ -142,6 +152,7 @@ class KernelRowInvalid(AotcError, IndexError):
 
     exit_code = 2
     template = "`embedding_bag`: an index is {found}, expected a number from 0 to {rows} - 1"
+    hint = "give `weight` a row for every number, or map unknown ones to a row of their own"
 
 
 class PatchTargetInvalid(AotcError, TypeError):
@@ -149,6 +160,7 @@ class PatchTargetInvalid(AotcError, TypeError):
 
     exit_code = 2
     template = "`{function}`: `model` is a {found}, expected a `torch.nn.Module`"
+    hint = "give the model itself, an instance: what wraps one often has it as `.model`"
 
 
 class LogitsNotKept(AotcError, RuntimeError):

@@ -25,8 +25,10 @@ if os.environ.get("AOTC_TESTS_WITHOUT"):
         [str(_MASK.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
 
-# Inductor compiles the few regions that tests leave to it by itself, without processes of its own.
+# Inductor compiles the few regions that tests leave to it by itself, without processes of its own,
+# and tries no instruction sets: each costs a compiler's run for every fresh cache.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 
 with suppress(ModuleNotFoundError):  # the GPU's tests draw no examples
     from hypothesis import HealthCheck, settings
@@ -139,6 +141,12 @@ def fake_cuda(monkeypatch):
     fake = install(monkeypatch, FakeCuda())
     yield fake
     fake.check()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is marked `slow` begins: a long test that comes last keeps one process busy while the
+    others have nothing left to take."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish() -> None:

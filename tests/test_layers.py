@@ -5,9 +5,9 @@ Read from the sources with `ast`; nothing is imported.
 
 import ast
 import sys
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("aot", "cache", "kernels", "runtime")
@@ -258,6 +258,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 STANDARD = set(sys.stdlib_module_names)
 
 
+@cache
 def modules():
     return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
@@ -281,7 +282,55 @@ def is_for_types_only(node):
     return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What the tests ask of a module's tree. Each is parsed once, and no tree is kept: searches for
+    garbage would walk millions of nodes in all tests that follow."""
+
+    lines: int
+    is_described: bool
+    functions: tuple[tuple[str, int], ...]  # and their lines
+    classes: tuple[tuple[str, bool], ...]  # and whether they are protocols
+    names: frozenset[str | None]  # of attributes, variables, modules, arguments, imports
+    environment: tuple[int, ...]  # lines that read it
+    imports: tuple[str, ...]
+    imports_with_types: tuple[str, ...]
+
+
+@cache
+def facts(path):
+    text = path.read_text()
+    tree = ast.parse(text)
+    functions, classes, names, environment = [], [], set(), []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.append((node.name, node.end_lineno - node.lineno + 1))
+        elif isinstance(node, ast.ClassDef):
+            is_protocol = any(getattr(base, "id", "") == "Protocol" for base in node.bases)
+            classes.append((node.name, is_protocol))
+        elif isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
+            environment.append(node.lineno)
+        names |= {getattr(node, name, None) for name in ("attr", "id", "module", "arg")}
+        names |= {
+            alias.name for alias in getattr(node, "names", ()) if isinstance(alias, ast.alias)
+        }
+    return Facts(
+        len(text.splitlines()),
+        bool(ast.get_docstring(tree)),
+        tuple(functions),
+        tuple(classes),
+        frozenset(names),
+        tuple(environment),
+        tuple(imported_by(tree, path, with_types=False)),
+        tuple(imported_by(tree, path, with_types=True)),
+    )
+
+
 def imports(path, with_types=False):
+    return facts(path).imports_with_types if with_types else facts(path).imports
+
+
+def imported_by(tree, path, with_types):
     """Full names of everything a module imports, at any depth, if asked also what it imports for
     type checking only; what it imports relatively begins at ROOT: `runtime.errors`, not
     `aotc.runtime.errors`."""
@@ -304,7 +353,7 @@ def imports(path, with_types=False):
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    visit(ast.parse(path.read_text()))
+    visit(tree)
     return found
 
 
@@ -321,31 +370,40 @@ def test_there_are_modules_to_look_at():
     assert len(modules()) > 20
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_imports_point_down(path):
-    package = package_of(name_of(path))
+def test_imports_point_down():
     wrong = [
-        imported
+        f"{name_of(path)} stands on {package} and may not import {imported}"
+        for path in modules()
+        if (package := package_of(name_of(path))) != BUILD
         for imported in imports(path)
         if (target := target_package(imported)) is not None
         and target != package
-        and package != BUILD
         and not may_import(package, target)
     ]
-    assert not wrong, f"{name_of(path)} stands on {package} and may not import {wrong}"
-    if package == BUILD:
-        assert not [name for name in imports(path) if name.startswith("aotc.aot.cli")]
+    wrong += [
+        f"{name_of(path)} may not import {imported}"
+        for path in modules()
+        if package_of(name_of(path)) == BUILD
+        for imported in imports(path)
+        if imported.startswith("aotc.aot.cli")
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_what_stands_beside_is_imported_by_nothing_else(path):
+def test_what_stands_beside_is_imported_by_nothing_else():
     """Neither for types: `aot/extensions.py` and `runtime/extensions.py` find it by name."""
-    name = name_of(path)
-    found = {each.removeprefix("aotc.") for each in imports(path, with_types=name != "runtime")}
-    for beside, commands in BESIDE.items():
-        if not name.startswith((beside, *commands)):
-            wrong = [each for each in found if f"{each}.".startswith(f"{beside}.")]
-            assert not wrong, f"{name} imports {wrong}, which may be left out"
+    wrong = []
+    for path in modules():
+        name = name_of(path)
+        found = {each.removeprefix("aotc.") for each in imports(path, with_types=name != "runtime")}
+        wrong += [
+            f"{name} imports {each}, which may be left out"
+            for beside, commands in BESIDE.items()
+            if not name.startswith((beside, *commands))
+            for each in found
+            if f"{each}.".startswith(f"{beside}.")
+        ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_file_reaches_itself():
@@ -368,36 +426,39 @@ def test_programs_sessions_and_executables_are_few():
     """A feature is a part of a plan, not one more class: there is one of programs, one of sessions
     on the host and on a device, and one of the code and of the sessions of each driver."""
     found = [
-        f"{name_of(path)}.{node.name}"
+        f"{name_of(path)}.{name}"
         for path in modules()
         if name_of(path).startswith(("runtime.programs", "runtime.drivers"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-        and node.name.endswith(("Program", "Session", "Executable"))
-        and not any(getattr(base, "id", "") == "Protocol" for base in node.bases)
+        for name, is_protocol in facts(path).classes
+        if name.endswith(("Program", "Session", "Executable")) and not is_protocol
     ]
     assert 0 < len(found) <= 7, found
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_libraries_stay_in_their_packages(path):
-    place = path.relative_to(ROOT).as_posix()
-    for imported in imports(path):
-        library = imported.partition(".")[0]
-        if library in ("aotc", *PACKAGES) or library in STANDARD:
-            continue
-        assert library in LIBRARIES, f"{place} imports {library}, which is in no row of LIBRARIES"
-        is_template = place.startswith("kernels/templates") and library == "triton"
-        assert is_template or place.startswith(LIBRARIES[library]), f"{place} imports {library}"
+def test_libraries_stay_in_their_packages():
+    wrong = []
+    for path in modules():
+        place = path.relative_to(ROOT).as_posix()
+        for imported in imports(path):
+            library = imported.partition(".")[0]
+            if library in ("aotc", *PACKAGES) or library in STANDARD:
+                continue
+            is_template = place.startswith("kernels/templates") and library == "triton"
+            if library not in LIBRARIES:
+                wrong.append(f"{place} imports {library}, which is in no row of LIBRARIES")
+            elif not is_template and not place.startswith(LIBRARIES[library]):
+                wrong.append(f"{place} imports {library}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in modules() if name_of(path).startswith("runtime")], ids=name_of
-)
-def test_the_runtime_imports_itself_relatively(path):
-    absolute = [name for name in imports(path) if name.startswith("aotc")]
-    is_alias = path.name == "__init__.py" and path.parent.name == "runtime"
-    assert not absolute or (is_alias and absolute == ["aotc.runtime"])
+def test_the_runtime_imports_itself_relatively():
+    absolute = {
+        name_of(path): found
+        for path in modules()
+        if name_of(path).startswith("runtime")
+        and (found := [name for name in imports(path) if name.startswith("aotc")])
+    }
+    assert absolute == {"runtime": ["aotc.runtime"]}  # the alias
 
 
 def test_every_folder_of_modules_is_packaged():
@@ -415,32 +476,27 @@ def test_only_settings_reads_the_environment():
     for path in modules():
         if path.relative_to(ROOT).as_posix() == "runtime/settings.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
-                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+        wrong += [f"{path.relative_to(ROOT)}:{line}" for line in facts(path).environment]
     assert not wrong
 
 
-def functions(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node
-
-
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_files_and_functions_stay_small(path):
-    assert len(path.read_text().splitlines()) <= 700
+def test_files_and_functions_stay_small():
     long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
-        for node in functions(path)
-        if node.end_lineno - node.lineno + 1 > 60
+        f"{name_of(path)}: {facts(path).lines} lines"
+        for path in modules()
+        if facts(path).lines > 700
+    ]
+    long += [
+        f"{name_of(path)}.{name}: {lines} lines"
+        for path in modules()
+        for name, lines in facts(path).functions
+        if lines > 60
     ]
     assert not long
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_every_module_says_what_it_is(path):
-    assert ast.get_docstring(ast.parse(path.read_text()))
+def test_every_module_says_what_it_is():
+    assert not [name_of(path) for path in modules() if not facts(path).is_described]
 
 
 def test_no_folder_of_leftovers():
@@ -451,14 +507,9 @@ def test_no_folder_of_leftovers():
 FORKS = {"fork", "forkpty", "multiprocessing", "ProcessPoolExecutor", "preexec_fn"}
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_no_process_is_forked(path):
+def test_no_process_is_forked():
     """A fork has one thread of a process that has torch's, and may wait for the others without
     end. Processes are started as programs, by `subprocess`, and run nothing in between."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        found |= {getattr(node, name, None) for name in ("attr", "id", "module", "arg")}
-        found |= {
-            alias.name for alias in getattr(node, "names", ()) if isinstance(alias, ast.alias)
-        }
-    assert not found & FORKS, f"{name_of(path)} forks by {sorted(found & FORKS)}"
+    found = {name_of(path): facts(path).names & FORKS for path in modules()}
+    wrong = {name: forks for name, forks in found.items() if forks}
+    assert not wrong

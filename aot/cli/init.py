@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from aotc.aot.cli import flags
 from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.output import check_new, write_output
 from aotc.aot.cli.printing import count_text, print_json
-from aotc.aot.init.errors import InitFileMissing, model_not_understood
+from aotc.aot.init.errors import InitFileMissing, InitOverModel, model_not_understood
 from aotc.aot.printable import printable
 from aotc.aot.spec_form import is_bundle
 
@@ -59,13 +60,13 @@ def command(
     not given are found by running the model on arrays of the sizes of its layers. Imports and runs
     the model's code, as `aotc build` does.
     """
+    if not Path(model).is_dir() or is_bundle(model):
+        _refuse_no_model(model, out)
     if out.suffix != ".py":
         raise click.UsageError(
             f"`{out}` does not end in `.py`, expected a Python file for the spec"
         )
     check_new(out, force)
-    if not Path(model).is_dir() or is_bundle(model):
-        _refuse_no_model(model)
     require_build_extra("aotc init")
     from aotc.aot.init.init import init
 
@@ -87,11 +88,16 @@ def command(
     click.echo(f"next     aotc build {printable(out)} -o BUNDLE")
 
 
-def _refuse_no_model(text: str) -> None:
-    """Raise before the seconds that importing torch takes, where no model can be found."""
+def _refuse_no_model(text: str, out: Path) -> None:
+    """Raise before the seconds that importing torch takes, where no model can be found, or the
+    spec would replace it. Comes before what is wrong with `out` alone: a free place for the spec
+    of a model that is not there helps nobody, and `--force` must not be the advice for the latter.
+    """
     path, _, name = text.partition(":")
     if path.endswith(".py"):
         if not Path(path).is_file():
             raise InitFileMissing(path=path)
+        if os.path.exists(out) and os.path.samefile(out, path):  # noqa: PTH110, PTH121  no errors
+            raise InitOverModel(path=path)
     elif not name or not all(part.isidentifier() for part in path.split(".")):
         raise model_not_understood(text)

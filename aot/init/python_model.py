@@ -26,7 +26,6 @@ from aotc.aot.init.errors import (
     InitIsSpec,
     InitModelAbsent,
     InitModelUnclear,
-    InitOverModel,
     model_not_understood,
 )
 from aotc.aot.init.inputs import Example, arguments_of, inputs_of
@@ -45,8 +44,6 @@ def python_spec(
     """
     location, _, name = text.partition(":")
     if location.endswith(".py"):
-        if Path(location).is_file() and out.exists() and out.samefile(location):
-            raise InitOverModel(path=location)
         module = import_file(Path(location))
         _refuse_spec(module, location)
     elif name and all(part.isidentifier() for part in location.split(".")):

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from aotc.runtime.bundle.plan import Image
 
+# Texts of which assembly is made when it is asked for: few builds ask, and it costs a sixth of the
+# compilation. The second names what the first is generated for.
+OPTIMIZED, PROCESSOR = "optimized", "processor"
 FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes", "is_programmatic")
 
 
@@ -40,7 +43,11 @@ class KernelBinary:
         """File suffix (`ttir`, `ttgir`, `ll`, `ptx`, `s`) → text; empty where none were kept."""
         if not self.packed_texts:
             return {}
-        texts: Mapping[str, str] = json.loads(zlib.decompress(self.packed_texts))
+        texts: dict[str, str] = json.loads(zlib.decompress(self.packed_texts))
+        if OPTIMIZED in texts:
+            from aotc.aot.targets.toolchain import assembly_of
+
+            texts["s"] = assembly_of(texts.pop(OPTIMIZED), texts.pop(PROCESSOR))
         return texts
 
     @property

@@ -63,11 +63,16 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """One relocatable ELF object with the texts it came from."""
+    """One relocatable ELF object with the text it came from."""
 
     data: bytes
-    assembly: str
     llvm_ir: str  # after optimisation
+    cpu: str
+
+    @property
+    def assembly(self) -> str:
+        """Made when it is asked for: LLVM's code generation once more, a sixth of a compilation."""
+        return assembly_of(self.llvm_ir, self.cpu)
 
 
 def load_kernel(source: str, function: str) -> Any:
@@ -275,7 +280,6 @@ def compile_module(llvm_ir: str, exports: Sequence[Export], cpu: str) -> Object:
     try:
         optimized = _optimize(llvm, body, wrapper, cpu)
         data = _translate(llvm, optimized, cpu, as_object=True)
-        assembly = _translate(llvm, optimized, cpu, as_object=False)
     except (RuntimeError, ValueError) as error:
         reason = _parser_message(body) or str(error)
         raise CodeGenerationError(
@@ -283,7 +287,7 @@ def compile_module(llvm_ir: str, exports: Sequence[Export], cpu: str) -> Object:
         ) from error
     remove(path)
     os.close(lock)
-    return Object(data, assembly, optimized)
+    return Object(data, optimized, cpu)
 
 
 def _parser_message(body: Path) -> str:
@@ -339,6 +343,11 @@ def _optimize(llvm: Any, body: Path, wrapper: Path, cpu: str) -> str:
     llvm.link_extern_libs(linked, [str(body)])
     llvm.optimize_module(linked, llvm.OPTIMIZE_O3, cpu, "", [], False)
     return str(linked)
+
+
+def assembly_of(optimized_ir: str, cpu: str) -> str:
+    """The assembly of an object's optimised LLVM IR, which has become machine code already."""
+    return str(_translate(_llvm(), optimized_ir, cpu, as_object=False))
 
 
 def _translate(llvm: Any, llvm_ir: str, cpu: str, *, as_object: bool) -> Any:

@@ -96,6 +96,7 @@ def _check(parameter: Tensor, gradient: Tensor, average: Tensor, square: Tensor)
             raise KernelShapeInvalid(
                 function="adamw_step", argument=name, expected="a contiguous tensor",
                 found=f"{list(x.shape)} with strides {list(x.stride())}",
+                advice="it is changed in place: make it contiguous before the first step; ",
             )  # fmt: skip
 
 

@@ -198,7 +198,7 @@ def _check_packing(q: Tensor, packing: Packing) -> None:
         if starts.dim() != 1 or not starts.shape[0]:
             raise KernelShapeInvalid(
                 function=name, argument=argument, found=list(starts.shape),
-                expected="[sequences + 1]",
+                expected="[sequences + 1]", advice=_STARTS,
             )  # fmt: skip
     check_shape(name, "cu_seqlens_k", packing.key_starts, packing.query_starts.shape)
     for argument, longest in zip(("max_seqlen_q", "max_seqlen_k"), packing[2:], strict=True):
@@ -213,6 +213,7 @@ _NAMES = {
     "attention_varlen": ("[queries, heads, D]", "[keys, groups, D]", "[keys, groups, DV]"),
 }
 """Dims of queries, keys and values of each function."""
+_STARTS = "of lengths it is `F.pad(lengths.cumsum(0), (1, 0))`; "
 
 
 def _check(
@@ -221,9 +222,11 @@ def _check(
     names = _NAMES[function]
     for name, x, expected in zip("qkv", (q, k, v), names, strict=True):
         if x.dim() != expected.count(",") + 1:
+            other = "attention_varlen" if function == "attention" else "attention"
             raise KernelShapeInvalid(
-                function=function, argument=name, found=list(x.shape), expected=expected
-            )
+                function=function, argument=name, found=list(x.shape), expected=expected,
+                advice=f"{_NAMES[other][0]} is taken by `aotc.kernels.{other}`; ",
+            )  # fmt: skip
     batch = q.shape[:1] if q.dim() == 4 else ()
     check_shape(function, "k", k, (*batch, *k.shape[len(batch) : -1], q.shape[-1]))
     check_shape(function, "v", v, (*k.shape[:-1], v.shape[-1]))
@@ -276,7 +279,7 @@ def _check_starts(of: str, starts: Tensor, longest: int, count: int) -> None:
         raise KernelValueInvalid(
             function="attention_varlen", argument=f"cu_seqlens_{of}",
             found=str(found[:8])[:-1] + (", ...]" if len(found) > 8 else "]"),
-            expected=f"numbers from 0 to {count} that begin with 0 and do not fall",
+            expected=f"numbers from 0 to {count} that begin with 0 and do not fall", advice=_STARTS,
         )  # fmt: skip
     if max(lengths, default=0) > longest:
         raise KernelValueInvalid(

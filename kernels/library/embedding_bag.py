@@ -143,6 +143,7 @@ def _check_numbers(indices: Tensor, ends: Tensor, rows: int) -> None:
         raise KernelValueInvalid(
             function="embedding_bag", argument="offsets", found=ends[:-1].tolist()[:8],
             expected=f"numbers from 0 to {indices.numel()} that begin with 0 and do not fall",
+            advice="each is where its list begins: of lengths `lengths.cumsum(0) - lengths`; ",
         )  # fmt: skip
 
 

@@ -32,7 +32,10 @@ def _refuse(module: str, **arguments: tuple[Any, Any]) -> None:
     """
     for name, (found, taken) in arguments.items():
         if found is not taken and found != taken:
-            raise KernelValueInvalid(function=module, argument=name, found=found, expected=taken)
+            raise KernelValueInvalid(
+                function=module, argument=name, found=found, expected=taken,
+                advice=f"`torch.nn.{module}` takes other values; ",
+            )  # fmt: skip
 
 
 class LayerNorm(nn.LayerNorm):

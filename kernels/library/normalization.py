@@ -364,8 +364,9 @@ def group_norm(
     if x.dim() < 2:
         expected = "[batch, channels, ...]"
         raise KernelShapeInvalid(
-            function="group_norm", argument="x", found=list(x.shape), expected=expected
-        )
+            function="group_norm", argument="x", found=list(x.shape), expected=expected,
+            advice="add a batch of one with `.unsqueeze(0)`; ",
+        )  # fmt: skip
     channels = x.shape[1]
     if num_groups < 1 or channels % num_groups:
         raise KernelValueInvalid(

@@ -119,8 +119,9 @@ def patch(model: nn.Module, *, skip: Collection[str] = ()) -> Patch:
     for name in skip:
         if name not in NAMES:
             raise KernelValueInvalid(
-                function="patch", argument="skip", found=name, expected=f"of {', '.join(NAMES)}"
-            )
+                function="patch", argument="skip", found=name, expected=f"of {', '.join(NAMES)}",
+                advice="a string alone is read by its letters: `skip=(name,)`; " * (len(name) == 1),
+            )  # fmt: skip
     made = Patch(type(model).__name__)
     with _lock:
         _patch_modules(model, skip, made)

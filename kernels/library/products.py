@@ -298,8 +298,9 @@ def _check_linear(
 ) -> None:
     if weight.dim() != 2:
         raise KernelShapeInvalid(
-            function=function, argument="weight", found=list(weight.shape), expected="[N, K]"
-        )
+            function=function, argument="weight", found=list(weight.shape), expected="[N, K]",
+            advice="it is `torch.nn.Linear`'s weight: outputs by inputs; ",
+        )  # fmt: skip
     if not x.dim() or x.shape[-1] != weight.shape[1]:
         expected = f"one whose last dim is {weight.shape[1]}, as the weight's"
         raise KernelShapeInvalid(

@@ -156,10 +156,13 @@ def test_explain_knows_every_code_of_the_sources_and_no_two_are_alike():
 
 def test_errors_that_make_a_field_themselves_travel_between_processes():
     from aotc.aot.cli.explain import error_classes
-    from aotc.aot.errors import UnknownTarget
+    from aotc.aot.errors import KernelCallInvalid, UnknownTarget
     from aotc.aot.huggingface.errors import SizesInvalid
 
+    called = {"function": "softmax", "argument": "x", "found": 1, "expected": 2}
     made = [
+        KernelCallInvalid(**called),
+        KernelCallInvalid(advice="give 2; ", **called),
         UnknownTarget(target="cuda:sm90", known="cpu, cuda:sm_90"),
         SizesInvalid(max_length=1, max_prompt=2, batch=1, limit=3),
         SizesInvalid(max_length=1, max_prompt=2, batch=1),

@@ -1,4 +1,4 @@
-"""The Dockerfile of a serving image: its lines as text, and (slow) all its steps performed."""
+"""The Dockerfile of a serving image: its lines as text, and (nightly) all its steps performed."""
 
 import base64
 import hashlib
@@ -106,6 +106,7 @@ def wheel_of(name, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # installs three times; each command line of it is read by the tests above
 def test_all_steps_end_well_and_the_image_answers(stages, tmp_path):
     """pip takes what it needs from wheels of what is installed here, so that no network is needed.
     The build stage sees this interpreter's packages, since torch takes minutes to install."""

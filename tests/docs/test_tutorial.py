@@ -9,5 +9,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 
 
 @pytest.mark.torch
+@pytest.mark.slow
 def test_tutorial_does_what_it_shows(tmp_path, cache, is_blessing):
     Page(PAGE, tmp_path, cache, in_process=False).run(is_blessing)

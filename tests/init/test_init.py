@@ -286,6 +286,22 @@ def test_what_names_no_model_gets_the_step_that_its_kind_asks(aotc, tmp_path, te
         assert expected in json.loads(out)["hint"]
 
 
+@pytest.mark.parametrize("out", ["taken.py", "spec.txt", "absent/spec.py"])
+@pytest.mark.parametrize(
+    ("word", "code"), [("absent.py", "init-file-missing"), ("some-model", "init-model-form")]
+)
+def test_a_wrong_model_is_said_before_a_wrong_place_for_the_spec(aotc, tmp_path, word, code, out):
+    (tmp_path / "taken.py").write_text("mine")
+    assert json.loads(aotc("init", word, "-o", tmp_path / out, "--json")[1])["code"] == code
+
+
+def test_of_the_models_own_file_it_is_not_said_that_a_flag_replaces_it(aotc, tmp_path):
+    (tmp_path / "net.py").write_text(HEAD + NET)
+    _, out, _ = aotc("init", tmp_path / "net.py", "-o", tmp_path / "net.py", "--json")
+    assert json.loads(out)["code"] == "init-over-model"
+    assert "--force" not in out
+
+
 def test_a_mistyped_name_and_an_object_for_an_argument(aotc, tmp_path):
     (tmp_path / "net.py").write_text(HEAD + NET)
     code, _, found = aotc("init", f"{tmp_path / 'net.py'}:Nett", "-o", tmp_path / "spec.py")

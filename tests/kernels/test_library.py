@@ -27,6 +27,7 @@ from aotc.aot.errors import (  # noqa: E402
     KernelValueInvalid,
 )
 from aotc.runtime import load  # noqa: E402
+from aotc.runtime.errors import AotcError  # noqa: E402
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 """In turns over the small sizes; the nightly test takes all for each size."""
@@ -178,6 +179,33 @@ def test_wrong_arguments_raise_named_errors_of_eagers_types():
         kernels.vector_add(x, torch.ones(2))
     with pytest.raises(AttributeError, match="no attribute `hardmax`"):
         kernels.hardmax  # noqa: B018
+
+
+# Words of the hint → what is called with tensors of [2, 3] in f32 and i64.
+HINTS = {
+    "`help(aotc.kernels.rms_norm)`": lambda x, n: kernels.rms_norm(x, [4]),
+    ".to(dtype)": lambda x, n: kernels.softmax(n),
+    "backwards from -1": lambda x, n: kernels.softmax(x, 2),
+    "`help(aotc.kernels.cross_entropy)`": lambda x, n: kernels.cross_entropy(x, n[:, 0], 0, "all"),
+    "a row for every number": lambda x, n: kernels.embedding_bag(n + 5, x),
+    "lengths.cumsum(0) - lengths": lambda x, n: kernels.embedding_bag(n[0], x, n[0]),
+    "`ignore_index`": lambda x, n: kernels.cross_entropy(x, n[:, 0] + 7),
+    "`aotc.kernels.attention_varlen`": lambda x, n: kernels.attention(x, x, x),
+    "`aotc.kernels.attention`": lambda x, n: kernels.attention_varlen(x, x, x, n, n, 1, 1),
+    "`.unsqueeze(0)`": lambda x, n: kernels.group_norm(x[0], 1),
+    "outputs by inputs": lambda x, n: kernels.linear(x, x[0]),
+    "`torch.nn.SiLU`": lambda x, n: kernels.SiLU(inplace=True),
+    "an instance": lambda x, n: kernels.patch(torch.nn.Linear),
+    "`skip=(name,)`": lambda x, n: kernels.patch(torch.nn.Linear(1, 1), skip="rope"),
+    "before the first step": lambda x, n: kernels.adamw_step([x.T], [x.T], [x.T], [x.T], 1),
+}
+
+
+@pytest.mark.parametrize("words", HINTS)
+def test_wrong_arguments_come_with_what_helps(words):
+    with pytest.raises(AotcError) as caught:
+        HINTS[words](torch.ones(2, 3), torch.ones(2, 3, dtype=torch.int64))
+    assert words in caught.value.hint_text
 
 
 def results(function, module, x):

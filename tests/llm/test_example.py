@@ -28,7 +28,7 @@ from texts import Text  # noqa: E402
 
 from aotc.runtime import load  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llm"
 SLOTS, MAX_LENGTH, LENGTHS = 3, 48, (24,)
 PROMPTS = ["a", "# Title\n\nsome", "a longer prompt than the others"]

@@ -1,5 +1,6 @@
-"""Runs the launches of a job folder: `launch_kernels.py DIR interpreter|native THREADS`.
+"""Runs the launches of job folders: `launch_kernels.py interpreter|native THREADS`.
 
+Each line of the input is the path of a folder as JSON, answered by the line `done`.
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
 "args": [buffer name or number], "starts": [first element], "maps": [map]}]}, `buffers.npz` the
 arrays (bf16 as uint16). All buffers are written back to `results.npz`; launches that fail are
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -97,17 +99,26 @@ def _described(arguments: list[torch.Tensor], row: dict) -> TensorDescriptor:
     return TensorDescriptor(base, *(row[name] for name in ("shape", "strides", "block")))
 
 
-def main(folder: Path, mode: str, threads: int) -> None:
+def main(mode: str, threads: int) -> None:
     if threads:
         native_launch.default_threads = lambda: threads
     if mode == "native":
         with kernels.on_cpu():
-            launch_all(folder)
+            answer_all()
         return
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
     InterpreterBuilder.create_dot = _dot
-    launch_all(folder)
+    answer_all()
+
+
+def answer_all() -> None:
+    """Answers go where the output went at first; what a kernel prints joins the errors."""
+    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        os.dup2(2, 1)
+        for line in sys.stdin:
+            launch_all(Path(json.loads(line)))
+            answers.write("done\n")
 
 
 def launch_all(folder: Path) -> None:
@@ -139,4 +150,4 @@ def launch_all(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]))

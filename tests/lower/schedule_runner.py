@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 
@@ -78,14 +81,7 @@ class Job:
         job = {"buffers": self.dtypes, "launches": self.launches}
         (folder / "job.json").write_text(json.dumps(job))
         numpy.savez(folder / "buffers.npz", **self.arrays)
-        done = subprocess.run(
-            [sys.executable, str(PROGRAM), str(folder), mode, str(threads)],
-            env={**os.environ, "TRITON_INTERPRET": str(int(mode == "interpreter"))},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        _Launcher.of(mode, threads).launch(folder)
         errors = json.loads((folder / "errors.json").read_text())
         self.errors = {int(number): text for number, text in errors.items()}
         return dict(numpy.load(folder / "results.npz"))
@@ -147,6 +143,60 @@ class Job:
         elif node.dtype == "bf16":
             array[...] = 0x7FC0
         return array
+
+
+class _Launcher:
+    """A process that launches one job after the other, kept for the next one: it takes seconds to
+    load torch and Triton, most jobs less. One that a job ends is replaced."""
+
+    kept: ClassVar[dict[Hashable, _Launcher]] = {}  # the least recently used one first
+    most = 2
+
+    def __init__(self, mode: str, threads: int) -> None:
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # as long as this
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), mode, str(threads)],
+            env={**os.environ, "TRITON_INTERPRET": str(int(mode == "interpreter"))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    @classmethod
+    def of(cls, mode: str, threads: int) -> _Launcher:
+        """One that was started in what this process is in now."""
+        own = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        key = (mode, threads, frozenset(own.items()))
+        found = cls.kept.pop(key, None) or cls(mode, threads)
+        cls.kept[key] = found
+        while len(cls.kept) > cls.most:
+            cls.kept.pop(next(iter(cls.kept))).end()
+        return found
+
+    def launch(self, folder: Path) -> None:
+        """Run a folder's job; fails with what the process wrote where it does not answer."""
+        at = self._errors.seek(0, os.SEEK_END)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{json.dumps(str(folder))}\n")
+            self._process.stdin.flush()
+        if self._process.stdout.readline() != "done\n":
+            for key in [key for key, each in self.kept.items() if each is self]:
+                del self.kept[key]
+            self.end()
+            self._errors.seek(at)
+            raise AssertionError(self._errors.read()[-4000:])
+
+    def end(self) -> None:
+        """Idempotent."""
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+
+
+@atexit.register
+def _end_all() -> None:
+    while _Launcher.kept:
+        _Launcher.kept.popitem()[1].end()
 
 
 def run_graph(

@@ -27,7 +27,7 @@ from case_graphs import graph_of, layer_norm, op, operand, softmax, values, weig
 from cases import CASES
 from schedule_runner import Job
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 TRAITS = GPUS[90]
 THREADS = 24  # more than programs wait for each other in any case below
 TOLERANCES = {"f32": 3e-5, "f64": 1e-12, "bf16": 2e-2, "f16": 3e-3}

@@ -17,7 +17,7 @@ from case_graphs import graph_of, values
 from cases import CASES
 from schedule_runner import Job
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
 CANDIDATES = {"interpreter": 3, "native": 1}  # every config of a kernel costs a compilation
 TOLERANCES = {"f32": 3e-5, "f64": 1e-12, "bf16": 2e-2, "f16": 3e-3}
 

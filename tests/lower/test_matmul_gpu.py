@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from case_graphs import graph_of, op, operand, values, weight
 from schedule_runner import Job
 
+pytestmark = pytest.mark.slow
 TRAITS = GPUS[90]
 TOLERANCES = {"f64": 1e-14, "f32": 3e-5, "bf16": 2e-2, "f16": 3e-3}
 

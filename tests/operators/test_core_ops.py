@@ -7,6 +7,7 @@ from benchmarks.operators.drive import BROKEN, REFUSED, RIGHT, WRONG, drive
 from benchmarks.operators.page import PROMISED
 from benchmarks.operators.samples import database, dtypes_of, samples_of
 
+pytestmark = pytest.mark.slow
 LEAST_SHARE = 0.95  # of the samples, which must be right
 PARTS = 10  # of an element type in the matrix, each some minutes long
 # Record → what its refusal says.

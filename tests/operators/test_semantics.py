@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from benchmarks.operators.drive import RIGHT, drive
 from benchmarks.operators.samples import Sample
 
+pytestmark = pytest.mark.slow
 NAN, INF = math.nan, math.inf
 NUMBERS = torch.tensor([2.0, NAN, -INF, 0.5, NAN, 2.0, INF, -0.0, 0.0])
 LONG = torch.randn(3, 1000, generator=torch.Generator().manual_seed(7))

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 from case_graphs import graph_of, op, operand, values, weight
 from schedule_runner import Job
 
+pytestmark = pytest.mark.slow
 TRAITS = GPUS[90]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
+from aotc.aot.targets.binary import OPTIMIZED, PROCESSOR, KernelBinary, kernel_symbol, pack_texts
 from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.cpu.lowering import lower
@@ -48,7 +48,7 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
     symbol = symbol or "k" + hashlib.sha256(f"{isa} {no_alias} {ttir}".encode()).hexdigest()[:16]
     lowered = lower(ttir, row, no_alias=no_alias)
     made = toolchain.compile_object(lowered.llvm_ir, symbol, row.cpu)
-    texts = {"ttir": ttir, "ll": lowered.llvm_ir, "s": made.assembly}
+    texts = {"ttir": ttir, "ll": lowered.llvm_ir, OPTIMIZED: made.llvm_ir, PROCESSOR: row.cpu}
     return KernelBinary(symbol, made.data, lowered.scratch_bytes, packed_texts=pack_texts(texts))
 
 
