@@ -26,7 +26,8 @@ from aotc.aot.traits import TargetTraits
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
 LANES = 32  # threads of a warp
-MOST_HELD = 64  # elements of a chunk of all rows, which a thread has in registers beside codes
+MOST_HELD = 128  # elements of a chunk of all rows, which a thread multiplies piece by piece
+PIECE = 8  # of them that a thread has in registers beside codes, of each row
 ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
@@ -87,7 +88,7 @@ def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
         if chunks < LANES * warps:  # threads would exchange what they have of A
             continue
         # What a thread has of both operands as f32 and words, and its sums.
-        held = rows * problem.chunk + columns * 4 + rows * columns
+        held = rows * PIECE + columns * 4 + rows * columns
         held *= chunks // (LANES * warps)
         if held > ACCUMULATOR_REGISTERS or columns > power_above(problem.columns):
             continue

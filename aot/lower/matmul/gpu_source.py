@@ -179,12 +179,11 @@ def _draft(
 
 def _is_ahead(product: Product, choice: Choice, traits: TargetTraits) -> bool:
     """Whether programs load their first tile of B while the kernels before still run. Of large
-    weights that is no gain: the tiles only take registers."""
+    weights that is no gain: the tiles only take registers. Codes take the registers anyway, and a
+    program that norms a row has them on the way meanwhile."""
     _, _, columns, depth = choice.problem.extents
-    bits = choice.problem.itemsize_bytes * 8
-    if choice.style.is_decoding:
-        bits = choice.problem.code_bits
-    is_short = typical(columns * depth) * bits <= LOADED_AHEAD_BYTES * 8
+    nbytes = typical(columns * depth) * choice.problem.itemsize_bytes
+    is_short = choice.style.is_decoding or nbytes <= LOADED_AHEAD_BYTES
     is_constant = moments_of(product.group)(product.right.need.node) <= Moment.CONSTANTS
     may_wait = traits.is_launched_early and "ahead" in TEMPLATES[choice.style.template].holes
     return may_wait and is_short and is_constant
