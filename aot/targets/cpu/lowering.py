@@ -22,6 +22,7 @@ from aotc.aot.targets.cpu import (
     reports,
     root_ops,
     tile_dot,
+    tile_pipeline,
     usage,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
@@ -165,6 +166,13 @@ class Lowering:
         self.kernel.pending = outer
         return block.operations[-1]
 
+    def _block_without(self, loop: Operation, left_out: Operation) -> None:
+        """The operations of a loop's block, which are no roots, but for one."""
+        for operation in loop.body.operations[:-1]:
+            if operation is not left_out:
+                with located(operation):
+                    self.operation(operation)
+
     def operation(self, operation: Operation) -> None:
         """Raises CompileError for an operation that is not known, whether its results are read."""
         if operation.name in ROOT_OPS:
@@ -183,8 +191,10 @@ class Lowering:
         found = self.fused_stores.get(store)
         if found is None:
             return False
-        self.kernel.fused_store = found if fused_store.is_open(found, self.kernel) else None
-        ROOT_OPS[found.operation.name](self, found.operation)
+        is_open = fused_store.is_open(found, self.kernel)
+        self.kernel.fused_store = found if is_open else None
+        if not is_open or not tile_pipeline.write(self.kernel, found, self._block_without):
+            ROOT_OPS[found.operation.name](self, found.operation)
         is_stored = self.kernel.fused_store is not None
         self.kernel.fused_store = None
         if is_stored:

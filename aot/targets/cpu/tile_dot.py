@@ -134,20 +134,30 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         return
     product = _product(kernel, operation, shape)
     right = _right(kernel, product)
-    configuration = kernel.constants.setdefault(
-        shape.configuration(), f"@tiles{len(kernel.constants)}"
-    )
-    kernel.writer.effect(f"call void @llvm.x86.ldtilecfg(ptr {configuration})")
+    configure(kernel, shape)
     if isinstance(right, Matrix):
         _over_rows(kernel, product, lambda row: _over_columns(
             kernel, product, lambda column: _block(kernel, product, right, row, column)
         ))  # fmt: skip
     else:
         _over_columns(kernel, product, lambda column: _strip(kernel, product, right, column))
-    kernel.writer.effect("call void @llvm.x86.tilerelease()")
+    release(kernel)
     if product.accumulator is not None:
         depth = kernel.writer.depth
         kernel.buffers[operation.results[0]] = product.accumulator._replace(min_depth=depth)
+
+
+def configure(kernel: Kernel, shape: Shape) -> None:
+    """Gives the tiles their sizes."""
+    configuration = kernel.constants.setdefault(
+        shape.configuration(), f"@tiles{len(kernel.constants)}"
+    )
+    kernel.writer.effect(f"call void @llvm.x86.ldtilecfg(ptr {configuration})")
+
+
+def release(kernel: Kernel) -> None:
+    """Leaves nothing in the tiles."""
+    kernel.writer.effect("call void @llvm.x86.tilerelease()")
 
 
 def shape_of(kernel: Kernel, operation: Operation) -> Shape | None:
@@ -184,7 +194,7 @@ def _product(kernel: Kernel, operation: Operation, shape: Shape) -> Product:
         shape,
         _left(kernel, operation.operands[0], shape),
         None if is_at_once else vectors.accumulator_of(kernel, operation, start),
-        None if stored is None else _block_buffer(kernel, shape),
+        None if stored is None else block_buffer(kernel, shape),
         is_new,
         whole if stored is None else fused_store.limits(stored, kernel),
         stored,
@@ -192,7 +202,7 @@ def _product(kernel: Kernel, operation: Operation, shape: Shape) -> Product:
     )
 
 
-def _block_buffer(kernel: Kernel, shape: Shape) -> Buffer:
+def block_buffer(kernel: Kernel, shape: Shape) -> Buffer:
     size = (shape.block_rows, shape.block_columns)
     base = kernel.allocate(WORD_BYTES * size[0] * size[1])
     return Buffer(base, size, KINDS[shape.element].total, kernel.writer.depth)
@@ -205,16 +215,32 @@ def _left(kernel: Kernel, value: Value, shape: Shape) -> Matrix:
     """The left operand where it stands, or a copy of it."""
     if value in kernel.pending:
         root_ops.force(kernel, value)
-    load = operands.plain_load(kernel, value)
-    if load is not None:
-        step = operands.row_step(kernel, load.operands[0], shape.height, shape.inner)
-        if step is not None:
-            return _of_load(kernel, load, step)
+    found = left_in_place(kernel, value, shape)
+    if found is not None:
+        return found
     known = kernel.buffers.get(value)
     if known is None or known.bounds or known.element != shape.element:
         padding = 0 if shape.depth == shape.inner else PADDING_BYTES // shape.item_bytes
         known = vectors.copied(kernel, value, (shape.rows, shape.depth + padding))
     return _of_buffer(kernel, known)
+
+
+def left_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
+    """The left operand if it stands in memory in rows at a steady distance."""
+    load = operands.plain_load(kernel, value)
+    if load is None:
+        return None
+    step = operands.row_step(kernel, load.operands[0], shape.height, shape.inner)
+    return None if step is None else _of_load(kernel, load, step)
+
+
+def right_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
+    """The right operand if it stands in memory in the order of tiles."""
+    load = operands.plain_load(kernel, value) if shape.pack == PAIR else None
+    if load is None:
+        return None
+    step = operands.paired_step(kernel, load.operands[0], shape.inner, shape.width)
+    return None if step is None else _of_load(kernel, load, step)._replace(is_streamed=True)
 
 
 def _of_buffer(kernel: Kernel, buffer: Buffer) -> Matrix:
@@ -245,11 +271,9 @@ def _right(kernel: Kernel, product: Product) -> _Right | Matrix:
     value, shape = product.operation.operands[1], product.shape
     if value in kernel.pending:
         root_ops.force(kernel, value)
-    load = operands.plain_load(kernel, value) if shape.pack == PAIR else None
-    if load is not None:
-        step = operands.paired_step(kernel, load.operands[0], shape.inner, shape.width)
-        if step is not None:
-            return _of_load(kernel, load, step)._replace(is_streamed=True)
+    found = right_in_place(kernel, value, shape)
+    if found is not None:
+        return found
     size = (shape.depth // shape.pack, shape.block_columns * shape.pack)
     base = kernel.allocate(shape.item_bytes * size[0] * size[1])
     return _Right(value, Buffer(base, size, shape.element, kernel.writer.depth))
@@ -365,17 +389,16 @@ def _block(kernel: Kernel, product: Product, right: Matrix, row: Int, column: In
     with kernel.width(1):
         _announce_stores(kernel, product, row, column)
         if product.is_new or product.accumulator is None:
-            for tile in range(shape.down * shape.across):
-                kernel.writer.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+            clear(kernel, shape)
         else:
-            _move(kernel, "tileloadd64", shape, product.accumulator, (row, column))
+            move(kernel, "tileloadd64", shape, product.accumulator, (row, column))
         if shape.depth == shape.inner:
-            _multiply(kernel, product, right, (row, integer(0), column))
+            _step(kernel, product, right, (row, integer(0), column))
         else:
             limit = constant(shape.depth, "i32")
             with kernel.writer.loop(limit, shape.inner, may_skip=False) as loop:
                 inner = kernel.lanes.atom(loop.counter, "i32", shape.inner, natural=True)
-                _multiply(kernel, product, right, (row, inner, column))
+                _step(kernel, product, right, (row, inner, column))
     _leave(kernel, product, row, column)
 
 
@@ -392,43 +415,58 @@ def _announce_stores(kernel: Kernel, product: Product, row: Int, column: Int) ->
         )
     with kernel.writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
         own = lanes.add(row, lanes.atom(loop.counter, "i32", natural=True))
-        for store in product.stored.stores:
-            pointer = store.operands[0]
-            items = LINE_BYTES // ITEMSIZE_BYTES[memory.stored_element(pointer.type.pointee)]
-            for start in range(0, shape.block_columns, items):
-                found = kernel.at(pointer, (own, lanes.add(column, integer(start))))
-                address = lanes.operand(found)
-                text = f"call void @llvm.prefetch.p0({address}, i32 1, i32 3, i32 1)"
-                kernel.writer.effect(text)
+        announce_row(kernel, shape, product.stored, own, column)
 
 
-def _multiply(
+def announce_row(
+    kernel: Kernel, shape: Shape, stored: StoredProduct, row: Int, column: Int
+) -> None:
+    """Asks for the lines that one row of a block will be stored to."""
+    lanes = kernel.lanes
+    for store in stored.stores:
+        pointer = store.operands[0]
+        items = LINE_BYTES // ITEMSIZE_BYTES[memory.stored_element(pointer.type.pointee)]
+        for start in range(0, shape.block_columns, items):
+            found = kernel.at(pointer, (row, lanes.add(column, integer(start))))
+            address = lanes.operand(found)
+            text = f"call void @llvm.prefetch.p0({address}, i32 1, i32 3, i32 1)"
+            kernel.writer.effect(text)
+
+
+def _step(
     kernel: Kernel, product: Product, right: Matrix, place_of: tuple[Int, Int, Int]
+) -> None:
+    shape = product.shape
+    multiply(kernel, shape, product.left, right, place_of)
+    if right.is_streamed and shape.rows >= FEWEST_STREAMING_ROWS:
+        ask_for_following(kernel, shape, right, place_of, shape.depth)
+
+
+def multiply(
+    kernel: Kernel, shape: Shape, left: Matrix, right: Matrix, place_of: tuple[Int, Int, Int]
 ) -> None:
     """One step of the inner dimension at (row, inner, column): each operand is loaded just before
     it is multiplied."""
-    shape, lanes, (row, inner, column) = product.shape, kernel.lanes, place_of
+    lanes, (row, inner, column) = kernel.lanes, place_of
     instruction = KINDS[shape.element].instruction
     first_right = ACCUMULATORS + shape.down
     for i in range(shape.down):
-        left = ACCUMULATORS + i
+        own = ACCUMULATORS + i
         for j in range(shape.across):
             tile = first_right + j % (TILES - first_right)
             if i == 0:
                 place = right.address(inner, lanes.add(column, integer(j * shape.width)))
                 _load(kernel, tile, place, right.stride_bytes)
             if j == 0:
-                place = product.left.address(lanes.add(row, integer(i * shape.height)), inner)
-                _load(kernel, left, place, product.left.stride_bytes)
+                place = left.address(lanes.add(row, integer(i * shape.height)), inner)
+                _load(kernel, own, place, left.stride_bytes)
             total = i * shape.across + j
-            registers = f"i8 {total}, i8 {left}, i8 {tile}"
+            registers = f"i8 {total}, i8 {own}, i8 {tile}"
             kernel.writer.effect(f"call void @llvm.x86.{instruction}({registers})")
-    if right.is_streamed and shape.rows >= FEWEST_STREAMING_ROWS:
-        _ask_for_following(kernel, shape, right, place_of)
 
 
-def _ask_for_following(
-    kernel: Kernel, shape: Shape, right: Matrix, place_of: tuple[Int, Int, Int]
+def ask_for_following(
+    kernel: Kernel, shape: Shape, right: Matrix, place_of: tuple[Int, Int, Int], depth: int
 ) -> None:
     """Asks for lines of the right operand that follow `depth` rows further on: weights come from
     memory. The blocks of rows share them, so that memory is asked evenly; past the operand's end
@@ -438,7 +476,7 @@ def _ask_for_following(
     blocks = -(-shape.rows // shape.block_rows)
     own = -(-words // blocks)
     first = lanes.divide(row, integer(shape.block_rows), remainder=False)
-    start = lanes.add(inner, integer(shape.depth))
+    start = lanes.add(inner, integer(depth))
     for word in range(own):
         which = lanes.add(lanes.multiply(first, integer(own)), integer(word))
         following = lanes.add(start, lanes.multiply(which, integer(shape.pack)))
@@ -453,7 +491,13 @@ def _load(kernel: Kernel, tile: int, address: Operand, stride_bytes: int) -> Non
     kernel.writer.effect(text)
 
 
-def _move(
+def clear(kernel: Kernel, shape: Shape) -> None:
+    """Sets the accumulators of a block to zeros."""
+    for tile in range(shape.down * shape.across):
+        kernel.writer.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+
+
+def move(
     kernel: Kernel, instruction: str, shape: Shape, buffer: Buffer, start: tuple[Int, Int]
 ) -> None:
     """Tiles of accumulators from or to a buffer."""
@@ -475,7 +519,7 @@ def _leave(kernel: Kernel, product: Product, row: Int, column: Int) -> None:
     def keep() -> list[Operand]:
         assert product.accumulator is not None
         with kernel.width(1):
-            _move(kernel, "tilestored64", product.shape, product.accumulator, (row, column))
+            move(kernel, "tilestored64", product.shape, product.accumulator, (row, column))
         return []
 
     def close() -> list[Operand]:
@@ -483,7 +527,7 @@ def _leave(kernel: Kernel, product: Product, row: Int, column: Int) -> None:
         assert product.block is not None
         with kernel.width(1):
             start = integer(0), integer(0)
-            _move(kernel, "tilestored64", product.shape, product.block, start)
+            move(kernel, "tilestored64", product.shape, product.block, start)
         _store_block(kernel, product, product.stored, product.block, row, column)
         return []
 
@@ -499,23 +543,36 @@ def _store_block(
     kernel: Kernel, product: Product, stored: StoredProduct, block: Buffer, row: Int, column: Int
 ) -> None:
     """Through the stores, from where the tiles were left: those rows that anybody asks for."""
-    shape, writer = product.shape, kernel.writer
+    shape, writer, lanes = product.shape, kernel.writer, kernel.lanes
+    rows = constant(shape.block_rows, "i32")
+    if not product.limits[0].text.isdigit():
+        with kernel.width(1):
+            rest = lanes.binary("sub", product.limits[0], lanes.operand(row))
+            rows = writer.call("llvm.smin.i32", "i32", [rest, rows])
+    with writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
+        own = lanes.atom(loop.counter, "i32", natural=True)
+        store_row(kernel, shape, stored, block, own, (row, column))
+
+
+def store_row(
+    kernel: Kernel,
+    shape: Shape,
+    stored: StoredProduct,
+    block: Buffer,
+    own: Int,
+    start: tuple[Int, Int],
+) -> None:
+    """One row of a block of accumulators, which begins at (row, column), through the stores."""
     width = min(kernel.isa.lanes, shape.block_columns)
     with kernel.width(width):
-        lanes = kernel.lanes
-        rest = lanes.binary("sub", product.limits[0], lanes.operand(row))
-        rows = constant(shape.block_rows, "i32")
-        if not product.limits[0].text.isdigit():
-            rows = writer.call("llvm.smin.i32", "i32", [rest, rows])
-        with writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
-            own = lanes.atom(loop.counter, "i32", natural=True)
-            here = block._replace(min_depth=writer.depth)
-            for start in range(0, shape.block_columns, width):
-                lane = Linear((), 1) if width > 1 else Linear()
-                place = Int("i32", Linear((), start), lane)
-                total = lanes.operand(memory.read_buffer(kernel, here, (own, place)))
-                moved = Int("i32", lanes.add(column, integer(start)).base, lane)
-                index = lanes.add(row, own), moved
-                known = writer.scope.memory
-                known[stored.value, index, width] = typed(lanes, total, block.element)
-                root_ops.write(kernel, stored.stores, stored.mask, index)
+        lanes, writer = kernel.lanes, kernel.writer
+        here = block._replace(min_depth=writer.depth)
+        lane = Linear((), 1) if width > 1 else Linear()
+        for place in range(0, shape.block_columns, width):
+            read = Int("i32", Linear((), place), lane)
+            total = lanes.operand(memory.read_buffer(kernel, here, (own, read)))
+            moved = Int("i32", lanes.add(start[1], integer(place)).base, lane)
+            index = lanes.add(start[0], own), moved
+            known = writer.scope.memory
+            known[stored.value, index, width] = typed(lanes, total, block.element)
+            root_ops.write(kernel, stored.stores, stored.mask, index)
