@@ -220,9 +220,7 @@ def turns(
     lower, upper, step = (kernel.scalar(x) for x in operation.operands[:3])
     block, lanes = operation.body, kernel.lanes
     ends = operation.results, operation.operands[3:], block.operations[-1].operands
-    rows = [
-        row for row in zip(block.arguments[1:], *ends, strict=True) if row[0] not in left_out
-    ]
+    rows = [row for row in zip(block.arguments[1:], *ends, strict=True) if row[0] not in left_out]
     carried = [_carry(kernel, *row) for row in rows]
     start = [x for item in carried for x in item.start]
     with kernel.writer.loop(

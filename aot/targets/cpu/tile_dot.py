@@ -83,6 +83,10 @@ class Shape(NamedTuple):
     def block_columns(self) -> int:
         return self.across * self.width
 
+    def lanes(self, kernel: Kernel) -> int:
+        """Elements of a vector that leaves the block."""
+        return min(kernel.isa.lanes, self.block_columns)
+
     def configuration(self) -> str:
         """LLVM text of the 64 bytes that `LDTILECFG` reads: palette 1, bytes a row, rows."""
         wide, left = self.width * WORD_BYTES, self.inner * self.item_bytes
@@ -415,27 +419,17 @@ def _announce_stores(kernel: Kernel, product: Product, row: Int, column: Int) ->
         )
     with kernel.writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
         own = lanes.add(row, lanes.atom(loop.counter, "i32", natural=True))
-        announce_row(kernel, shape, product.stored, own, column)
+        for store in product.stored.stores:
+            pointer = store.operands[0]
+            items = LINE_BYTES // ITEMSIZE_BYTES[memory.stored_element(pointer.type.pointee)]
+            for start in range(0, shape.block_columns, items):
+                found = kernel.at(pointer, (own, lanes.add(column, integer(start))))
+                address = lanes.operand(found)
+                text = f"call void @llvm.prefetch.p0({address}, i32 1, i32 3, i32 1)"
+                kernel.writer.effect(text)
 
 
-def announce_row(
-    kernel: Kernel, shape: Shape, stored: StoredProduct, row: Int, column: Int
-) -> None:
-    """Asks for the lines that one row of a block will be stored to."""
-    lanes = kernel.lanes
-    for store in stored.stores:
-        pointer = store.operands[0]
-        items = LINE_BYTES // ITEMSIZE_BYTES[memory.stored_element(pointer.type.pointee)]
-        for start in range(0, shape.block_columns, items):
-            found = kernel.at(pointer, (row, lanes.add(column, integer(start))))
-            address = lanes.operand(found)
-            text = f"call void @llvm.prefetch.p0({address}, i32 1, i32 3, i32 1)"
-            kernel.writer.effect(text)
-
-
-def _step(
-    kernel: Kernel, product: Product, right: Matrix, place_of: tuple[Int, Int, Int]
-) -> None:
+def _step(kernel: Kernel, product: Product, right: Matrix, place_of: tuple[Int, Int, Int]) -> None:
     shape = product.shape
     multiply(kernel, shape, product.left, right, place_of)
     if right.is_streamed and shape.rows >= FEWEST_STREAMING_ROWS:
@@ -443,10 +437,15 @@ def _step(
 
 
 def multiply(
-    kernel: Kernel, shape: Shape, left: Matrix, right: Matrix, place_of: tuple[Int, Int, Int]
+    kernel: Kernel,
+    shape: Shape,
+    left: Matrix,
+    right: Matrix,
+    place_of: tuple[Int, Int, Int],
+    following: Callable[[int], None] = lambda total: None,
 ) -> None:
     """One step of the inner dimension at (row, inner, column): each operand is loaded just before
-    it is multiplied."""
+    it is multiplied. `following` writes what comes behind each product, by its accumulator."""
     lanes, (row, inner, column) = kernel.lanes, place_of
     instruction = KINDS[shape.element].instruction
     first_right = ACCUMULATORS + shape.down
@@ -463,6 +462,7 @@ def multiply(
             total = i * shape.across + j
             registers = f"i8 {total}, i8 {own}, i8 {tile}"
             kernel.writer.effect(f"call void @llvm.x86.{instruction}({registers})")
+            following(total)
 
 
 def ask_for_following(
@@ -551,28 +551,28 @@ def _store_block(
             rows = writer.call("llvm.smin.i32", "i32", [rest, rows])
     with writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
         own = lanes.atom(loop.counter, "i32", natural=True)
-        store_row(kernel, shape, stored, block, own, (row, column))
+        for place in range(0, shape.block_columns, shape.lanes(kernel)):
+            store_vector(kernel, shape, stored, block, (own, integer(place)), (row, column))
 
 
-def store_row(
+def store_vector(
     kernel: Kernel,
     shape: Shape,
     stored: StoredProduct,
     block: Buffer,
-    own: Int,
+    place: tuple[Int, Int],
     start: tuple[Int, Int],
 ) -> None:
-    """One row of a block of accumulators, which begins at (row, column), through the stores."""
-    width = min(kernel.isa.lanes, shape.block_columns)
+    """One vector of a block of accumulators, which begins at (row, column), through the stores."""
+    width = shape.lanes(kernel)
     with kernel.width(width):
         lanes, writer = kernel.lanes, kernel.writer
         here = block._replace(min_depth=writer.depth)
         lane = Linear((), 1) if width > 1 else Linear()
-        for place in range(0, shape.block_columns, width):
-            read = Int("i32", Linear((), place), lane)
-            total = lanes.operand(memory.read_buffer(kernel, here, (own, read)))
-            moved = Int("i32", lanes.add(start[1], integer(place)).base, lane)
-            index = lanes.add(start[0], own), moved
-            known = writer.scope.memory
-            known[stored.value, index, width] = typed(lanes, total, block.element)
-            root_ops.write(kernel, stored.stores, stored.mask, index)
+        read = Int("i32", place[1].base, lane)
+        total = lanes.operand(memory.read_buffer(kernel, here, (place[0], read)))
+        moved = Int("i32", lanes.add(start[1], place[1]).base, lane)
+        index = lanes.add(start[0], place[0]), moved
+        known = writer.scope.memory
+        known[stored.value, index, width] = typed(lanes, total, block.element)
+        root_ops.write(kernel, stored.stores, stored.mask, index)

@@ -1,21 +1,22 @@
 """Products by tiles that end in stores and whose operands both stand in memory, as a pipeline.
 
-    for each block of the result, and once more:
-        for k in …:                            multiply this block, sums in tiles
-                                               take some rows of the block before through the stores
+    for each block of the result:
+        for k in …:                    four products of tiles, and behind each of them
+                                       some vectors of the block before through the stores
         leave the sums of this block in memory
+    the last block through the stores
 
 A loop around the product runs inside, for each block: its sums stay in tiles over the whole inner
 dimension. Tiles and vectors are different units: what follows a product (bias, `erf`, residual,
 conversion) costs little where both have work at the same time. A processor looks a few hundred
-instructions ahead, so the two are written in turns, a few rows a step.
+instructions ahead, and fewer where they wait for each other: so the two are written in turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from aotc.aot.targets.cpu import control, fused_store, tile_dot
 from aotc.aot.targets.cpu import dot as vectors
@@ -29,7 +30,9 @@ from aotc.aot.targets.cpu.writer import Operand, constant
 
 FAR_BYTES = 1 << 20  # of a left operand, from which the second cache has no room for what follows
 
-RunBut = Callable[[Operation, Operation], None]
+Place: TypeAlias = tuple[Int, Int]
+"""Row and column."""
+RunBut: TypeAlias = Callable[[Operation, Operation], None]
 """Lowers the block of a loop without one of its operations."""
 
 
@@ -49,22 +52,36 @@ class _Pipeline(NamedTuple):
     count: Operand
     depth: int
     """Of the whole inner dimension; 0 where a launch decides it."""
-    rows_at_once: int
-    """Rows that a step takes through the stores."""
+    width: int
+    """Elements of a vector."""
 
     @property
-    def is_looped(self) -> bool:
-        return self.stored.operation is not self.stored.dot
+    def vectors(self) -> int:
+        """Of a block, that go through the stores."""
+        return self.shape.block_rows * self.across
+
+    @property
+    def across(self) -> int:
+        """Vectors in a row of a block."""
+        return self.shape.block_columns // self.width
+
+    def shares(self) -> list[int]:
+        """How many vectors follow each product of a step: as evenly as the depth allows, all of
+        them behind the first where it is not known."""
+        count = self.shape.down * self.shape.across
+        if not self.depth:
+            return [self.vectors] + [0] * (count - 1)
+        each = -(-self.vectors * self.shape.inner // self.depth)
+        return [(each + count - 1 - place) // count for place in range(count)]
 
 
 class _Turn(NamedTuple):
     """One turn of the pipeline."""
 
-    now: tuple[Int, Int]
+    now: Place
     """Where the block that is multiplied begins."""
-    before: tuple[Int, Int]
-    is_multiplied: Operand
-    rows: Operand
+    before: Place
+    vectors: Operand
     """Of the block before, to be stored."""
 
 
@@ -83,11 +100,8 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
         rows, columns = (_blocks(kernel, *pair) for pair in zip(limits, steps, strict=True))
         count = kernel.lanes.binary("mul", rows, columns)
         depth = _depth(kernel, stored, shape)
-        turns = max(1, depth // shape.inner)
-        at_once = -(-shape.block_rows // turns) if depth else shape.block_rows
-        pipeline = _Pipeline(
-            stored, shape, *found, run, block, limits[0], rows, count, depth, at_once
-        )
+        sizes = rows, count, depth, shape.lanes(kernel)
+        pipeline = _Pipeline(stored, shape, *found, run, block, limits[0], *sizes)
         tile_dot.configure(kernel, shape)
         _write(kernel, pipeline)
         tile_dot.release(kernel)
@@ -148,22 +162,22 @@ def _depth(kernel: Kernel, stored: StoredProduct, shape: Shape) -> int:
 
 
 def _write(kernel: Kernel, pipeline: _Pipeline) -> None:
-    lanes, writer, shape = kernel.lanes, kernel.writer, pipeline.shape
-    last = lanes.binary("add", pipeline.count, constant(1, "i32"))
-    with writer.loop(last, 1, may_skip=vectors.may_skip(last)) as loop:
+    writer, shape, zero = kernel.writer, pipeline.shape, constant(0, "i32")
+    with writer.loop(pipeline.count, 1, may_skip=vectors.may_skip(pipeline.count)) as loop:
         turn = _turn(kernel, pipeline, loop.counter)
         tile_dot.clear(kernel, shape)
         _multiply_block(kernel, pipeline, turn)
         start = integer(0), integer(0)
         tile_dot.move(kernel, "tilestored64", shape, pipeline.block, start)
+    _store_vectors(
+        kernel, pipeline, _turn(kernel, pipeline, pipeline.count), zero, pipeline.vectors
+    )
 
 
 def _turn(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> _Turn:
-    """The last turn multiplies nothing, the first stores nothing: both look at some block there."""
+    """The turn of a block; the first one has nothing to store."""
     lanes, writer = kernel.lanes, kernel.writer
     one, zero = constant(1, "i32"), constant(0, "i32")
-    final = lanes.binary("sub", pipeline.count, one)
-    now = _place(kernel, pipeline, writer.call("llvm.smin.i32", "i32", [number, final]))
     previous = writer.call("llvm.smax.i32", "i32", [lanes.binary("sub", number, one), zero])
     before = _place(kernel, pipeline, previous)
     rest = lanes.binary("sub", pipeline.limit, lanes.operand(before[0]))
@@ -171,16 +185,14 @@ def _turn(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> _Turn:
     asked = writer.call("llvm.smin.i32", "i32", [rest, whole])
     is_first = compare(lanes, "icmp eq", number, zero)
     rows = writer.emit(f"select {is_first}, i32 0, {asked}", "i32", [is_first, asked])
-    return _Turn(now, before, compare(lanes, "icmp slt", number, pipeline.count), rows)
+    own = lanes.binary("mul", rows, constant(pipeline.across, "i32"))
+    return _Turn(_place(kernel, pipeline, number), before, own)
 
 
-def _place(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> tuple[Int, Int]:
-    """Row and column at which a block begins: blocks of columns share those of rows below."""
-    lanes, found = kernel.lanes, []
-    for name, step in (
-        ("urem", pipeline.shape.block_rows),
-        ("udiv", pipeline.shape.block_columns),
-    ):
+def _place(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> Place:
+    """Where a block begins: those below each other follow each other."""
+    lanes, shape, found = kernel.lanes, pipeline.shape, []
+    for name, step in (("urem", shape.block_rows), ("udiv", shape.block_columns)):
         which = lanes.binary(name, number, pipeline.rows)
         start = lanes.binary("mul", which, constant(step, "i32"))
         found.append(lanes.atom(start, "i32", step, natural=True))
@@ -195,36 +207,42 @@ def _multiply_block(kernel: Kernel, pipeline: _Pipeline, turn: _Turn) -> None:
         limit = constant(shape.depth, "i32")
         with writer.loop(limit, shape.inner, carried, may_skip=False) as loop:
             inner = kernel.lanes.atom(loop.counter, "i32", shape.inner, natural=True)
-            _step(kernel, pipeline, turn, inner)
-            loop.next_values = [_store_rows(kernel, pipeline, turn, loop.carried[0])]
+            loop.next_values = [_step(kernel, pipeline, turn, inner, loop.carried[0])]
         carried[:] = loop.results
 
 
-def _step(kernel: Kernel, pipeline: _Pipeline, turn: _Turn, inner: Int) -> None:
+def _step(kernel: Kernel, pipeline: _Pipeline, turn: _Turn, inner: Int, first: Operand) -> Operand:
+    """One step of the inner dimension, with vectors of the block before from `first` on; gives the
+    one that follows."""
     shape, place = pipeline.shape, (turn.now[0], inner, turn.now[1])
+    shares, next_one = pipeline.shares(), [first]
 
-    def multiply() -> list[Operand]:
-        tile_dot.multiply(kernel, shape, pipeline.left, pipeline.right, place)
-        left_bytes = shape.rows * pipeline.depth * shape.item_bytes
-        if shape.rows >= tile_dot.FEWEST_STREAMING_ROWS and 0 < left_bytes < FAR_BYTES:
-            tile_dot.ask_for_following(kernel, shape, pipeline.right, place, pipeline.depth)
-        return []
+    def following(total: int) -> None:
+        if shares[total]:
+            next_one[0] = _store_vectors(kernel, pipeline, turn, next_one[0], shares[total])
 
-    kernel.writer.branch(turn.is_multiplied, [multiply, list])
+    tile_dot.multiply(kernel, shape, pipeline.left, pipeline.right, place, following)
+    left_bytes = shape.rows * pipeline.depth * shape.item_bytes
+    if shape.rows >= tile_dot.FEWEST_STREAMING_ROWS and 0 < left_bytes < FAR_BYTES:
+        tile_dot.ask_for_following(kernel, shape, pipeline.right, place, pipeline.depth)
+    return next_one[0]
 
 
-def _store_rows(kernel: Kernel, pipeline: _Pipeline, turn: _Turn, first: Operand) -> Operand:
-    """Some rows of the block before from `first` on; gives the row that follows. The lines of the
-    same rows of this block are asked for, so that they are there a turn later."""
-    lanes, writer = kernel.lanes, kernel.writer
-    following = lanes.binary("add", first, constant(pipeline.rows_at_once, "i32"))
-    last = writer.call("llvm.smin.i32", "i32", [following, turn.rows])
+def _store_vectors(
+    kernel: Kernel, pipeline: _Pipeline, turn: _Turn, first: Operand, count: int
+) -> Operand:
+    """So many vectors of the block before from `first` on; gives the one that follows."""
+    lanes, writer, shape = kernel.lanes, kernel.writer, pipeline.shape
+    following = lanes.binary("add", first, constant(count, "i32"))
+    last = writer.call("llvm.smin.i32", "i32", [following, turn.vectors])
     with writer.loop(last, 1, lower=first) as loop:
-        own = lanes.atom(loop.counter, "i32", natural=True)
-        tile_dot.announce_row(
-            kernel, pipeline.shape, pipeline.stored, lanes.add(turn.now[0], own), turn.now[1]
+        which = lanes.atom(loop.counter, "i32", natural=True)
+        across = integer(pipeline.across)
+        row = lanes.divide(which, across, remainder=False)
+        column = lanes.multiply(
+            lanes.divide(which, across, remainder=True), integer(pipeline.width)
         )
-        tile_dot.store_row(
-            kernel, pipeline.shape, pipeline.stored, pipeline.block, own, turn.before
+        tile_dot.store_vector(
+            kernel, shape, pipeline.stored, pipeline.block, (row, column), turn.before
         )
     return following
