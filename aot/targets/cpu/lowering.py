@@ -167,11 +167,13 @@ class Lowering:
         return block.operations[-1]
 
     def _block_without(self, loop: Operation, left_out: Operation) -> None:
-        """The operations of a loop's block, which are no roots, but for one."""
+        """Lowers the operations of a loop's block, which are no roots, but for one."""
+        outer = dict(self.kernel.pending)
         for operation in loop.body.operations[:-1]:
             if operation is not left_out:
                 with located(operation):
                     self.operation(operation)
+        self.kernel.pending = outer
 
     def operation(self, operation: Operation) -> None:
         """Raises CompileError for an operation that is not known, whether its results are read."""
@@ -208,6 +210,9 @@ class Lowering:
 
         def write() -> list[Operand]:
             self.kernel.min_depths[product.operation] = self.kernel.writer.depth
+            if product.value not in self.kernel.buffers:
+                start = root_ops.materialize(self.kernel, tile_pipeline.start_of(product))
+                self.kernel.buffers[product.value] = start
             root_ops.store(self.kernel, list(product.stores))
             return []
 

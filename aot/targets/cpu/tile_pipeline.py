@@ -37,7 +37,7 @@ RunBut: TypeAlias = Callable[[Operation, Operation], None]
 
 
 class _Pipeline(NamedTuple):
-    """A product whose blocks are counted: `rows` blocks down for each block of columns."""
+    """A product whose blocks are counted: `rows` of them below each other."""
 
     stored: StoredProduct
     shape: Shape
@@ -49,7 +49,8 @@ class _Pipeline(NamedTuple):
     limit: Operand
     """Rows that anybody asks for."""
     rows: Operand
-    count: Operand
+    blocks: Operand
+    """How many there are in all."""
     depth: int
     """Of the whole inner dimension; 0 where a launch decides it."""
     width: int
@@ -88,7 +89,7 @@ class _Turn(NamedTuple):
 def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     """Lowers a product with its stores, if it suits; else False, and nothing is written."""
     shape = tile_dot.shape_of(kernel, stored.dot)
-    if shape is None or not vectors.is_zero(kernel, _start(stored)):
+    if shape is None or not vectors.is_zero(kernel, start_of(stored)):
         return False
     found = _operands(kernel, stored, shape, run)
     if found is None:
@@ -98,17 +99,19 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     with kernel.width(1):
         steps = (shape.block_rows, shape.block_columns)
         rows, columns = (_blocks(kernel, *pair) for pair in zip(limits, steps, strict=True))
-        count = kernel.lanes.binary("mul", rows, columns)
+        blocks = kernel.lanes.binary("mul", rows, columns)
         depth = _depth(kernel, stored, shape)
-        sizes = rows, count, depth, shape.lanes(kernel)
-        pipeline = _Pipeline(stored, shape, *found, run, block, limits[0], *sizes)
+        width = shape.lanes(kernel)
+        pipeline = _Pipeline(
+            stored, shape, *found, run, block, limits[0], rows, blocks, depth, width
+        )
         tile_dot.configure(kernel, shape)
         _write(kernel, pipeline)
         tile_dot.release(kernel)
     return True
 
 
-def _start(stored: StoredProduct) -> Value:
+def start_of(stored: StoredProduct) -> Value:
     """What the sums start with."""
     start = stored.dot.operands[2]
     if stored.operation is stored.dot:
@@ -120,10 +123,9 @@ def _operands(
     kernel: Kernel, stored: StoredProduct, shape: Shape, run: RunBut
 ) -> tuple[Matrix, Matrix] | None:
     """Both operands, if they stand in memory as tiles read them."""
-    with kernel.writer.probe(), _turns(kernel, stored, run, ()) as more:
+    with kernel.writer.probe(), _turns(kernel, stored, run, ()):
         left = tile_dot.left_in_place(kernel, stored.dot.operands[0], shape)
         right = tile_dot.right_in_place(kernel, stored.dot.operands[1], shape)
-        del more
     return None if left is None or right is None else (left, right)
 
 
@@ -163,14 +165,14 @@ def _depth(kernel: Kernel, stored: StoredProduct, shape: Shape) -> int:
 
 def _write(kernel: Kernel, pipeline: _Pipeline) -> None:
     writer, shape, zero = kernel.writer, pipeline.shape, constant(0, "i32")
-    with writer.loop(pipeline.count, 1, may_skip=vectors.may_skip(pipeline.count)) as loop:
+    with writer.loop(pipeline.blocks, 1, may_skip=vectors.may_skip(pipeline.blocks)) as loop:
         turn = _turn(kernel, pipeline, loop.counter)
         tile_dot.clear(kernel, shape)
         _multiply_block(kernel, pipeline, turn)
         start = integer(0), integer(0)
         tile_dot.move(kernel, "tilestored64", shape, pipeline.block, start)
     _store_vectors(
-        kernel, pipeline, _turn(kernel, pipeline, pipeline.count), zero, pipeline.vectors
+        kernel, pipeline, _turn(kernel, pipeline, pipeline.blocks), zero, pipeline.vectors
     )
 
 
@@ -190,10 +192,14 @@ def _turn(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> _Turn:
 
 
 def _place(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> Place:
-    """Where a block begins: those below each other follow each other."""
+    """Where a block begins: those below each other follow each other. Where nobody asks for a row
+    there is none, and nothing is divided by zero."""
     lanes, shape, found = kernel.lanes, pipeline.shape, []
+    rows = pipeline.rows
+    if not rows.text.isdigit() or rows.text == "0":
+        rows = kernel.writer.call("llvm.smax.i32", "i32", [rows, constant(1, "i32")])
     for name, step in (("urem", shape.block_rows), ("udiv", shape.block_columns)):
-        which = lanes.binary(name, number, pipeline.rows)
+        which = lanes.binary(name, number, rows)
         start = lanes.binary("mul", which, constant(step, "i32"))
         found.append(lanes.atom(start, "i32", step, natural=True))
     return found[0], found[1]
