@@ -561,9 +561,11 @@ def store_vector(
     stored: StoredProduct,
     block: Buffer,
     place: tuple[Int, Int],
-    start: tuple[Int, Int],
+    first: tuple[Int, Int],
+    start: Value | None = None,
 ) -> None:
-    """One vector of a block of accumulators, which begins at (row, column), through the stores."""
+    """One vector of a block of accumulators, which begins at (row, column), through the stores;
+    `start`: what is added to it first."""
     width = shape.lanes(kernel)
     with kernel.width(width):
         lanes, writer = kernel.lanes, kernel.writer
@@ -571,8 +573,11 @@ def store_vector(
         lane = Linear((), 1) if width > 1 else Linear()
         read = Int("i32", place[1].base, lane)
         total = lanes.operand(memory.read_buffer(kernel, here, (place[0], read)))
-        moved = Int("i32", lanes.add(start[1], place[1]).base, lane)
-        index = lanes.add(start[0], place[0]), moved
+        moved = Int("i32", lanes.add(first[1], place[1]).base, lane)
+        index = lanes.add(first[0], place[0]), moved
+        if start is not None:
+            more = lanes.splat(lanes.operand(kernel.at(start, index)))
+            total = lanes.binary("fadd", lanes.splat(total), more)
         known = writer.scope.memory
         known[stored.value, index, width] = typed(lanes, total, block.element)
         root_ops.write(kernel, stored.stores, stored.mask, index)

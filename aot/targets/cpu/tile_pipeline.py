@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from aotc.aot.targets.cpu import control, fused_store, tile_dot
+from aotc.aot.targets.cpu import control, fused_store, root_ops, tile_dot
 from aotc.aot.targets.cpu import dot as vectors
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import compare
@@ -55,6 +55,8 @@ class _Pipeline(NamedTuple):
     """Of the whole inner dimension; 0 where a launch decides it."""
     width: int
     """Elements of a vector."""
+    start: Value | None
+    """What is added to the sums when they are stored; None: nothing."""
 
     @property
     def vectors(self) -> int:
@@ -89,11 +91,15 @@ class _Turn(NamedTuple):
 def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     """Lowers a product with its stores, if it suits; else False, and nothing is written."""
     shape = tile_dot.shape_of(kernel, stored.dot)
-    if shape is None or not vectors.is_zero(kernel, start_of(stored)):
+    start = start_of(stored)
+    has_start = not vectors.is_zero(kernel, start)
+    if shape is None or (has_start and fused_store.is_written(stored, start)):
         return False
     found = _operands(kernel, stored, shape, run)
     if found is None:
         return False
+    if start in kernel.pending:
+        root_ops.force(kernel, start)
     block = tile_dot.block_buffer(kernel, shape)
     limits = fused_store.limits(stored, kernel)
     with kernel.width(1):
@@ -103,7 +109,17 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
         depth = _depth(kernel, stored, shape)
         width = shape.lanes(kernel)
         pipeline = _Pipeline(
-            stored, shape, *found, run, block, limits[0], rows, blocks, depth, width
+            stored,
+            shape,
+            *found,
+            run,
+            block,
+            limits[0],
+            rows,
+            blocks,
+            depth,
+            width,
+            start if has_start else None,
         )
         tile_dot.configure(kernel, shape)
         _write(kernel, pipeline)
@@ -249,6 +265,12 @@ def _store_vectors(
             lanes.divide(which, across, remainder=True), integer(pipeline.width)
         )
         tile_dot.store_vector(
-            kernel, shape, pipeline.stored, pipeline.block, (row, column), turn.before
+            kernel,
+            shape,
+            pipeline.stored,
+            pipeline.block,
+            (row, column),
+            turn.before,
+            pipeline.start,
         )
     return following
