@@ -192,17 +192,18 @@ def matmul_candidates(
 class _TiledCosts:
     """About what a core with AMX does in a nanosecond (benchmarks/tiled_products.py)."""
 
-    operations: float = 1400.0  # of tiles whose operands are in the second cache
+    operations: float = 1500.0  # of tiles whose operands are in the second cache
     near_bytes: float = 170.0  # to or from that
     far_bytes: float = 28.0  # from beyond it
     copied_bytes: float = 12.0  # of a left operand that is copied
     program_ns: float = 300.0
+    end_ns: float = 500.0  # of a program that ends its last block without products beside
     nearest_cache_bytes: int = 32 << 10
     half_cache_bytes: int = 1 << 20  # of the second cache; the rest is the right operand's
 
 
 TILED_COSTS = _TiledCosts()
-TILED_ROWS = (16, 32, 64, 128, 256)
+TILED_ROWS = (16, 32, 64, 128, 256, 512)
 TILED_COLUMNS = (PACK_N, 2 * PACK_N, 4 * PACK_N, 8 * PACK_N)
 TILED_DEPTH = 256
 FEW_TILED_ROWS = 32  # of a tile where there may be fewer than 16: all of them are copied
@@ -236,9 +237,17 @@ def _tiled_candidates(
         (heights[0], each) for each in depths[1:]
     ]:
         config = (("BM", height), ("BN", best[1]), ("BK", block))
-        grid = (blocks(rows, height), blocks(columns, best[1]), batch)
+        tiles = blocks(rows, height), blocks(columns, best[1])
+        grid = (*(tiles[::-1] if is_by_columns(shape, reading) else tiles), batch)
         found.append(Candidate(config, grid))
     return tuple(found)
+
+
+def is_by_columns(shape: tuple[Extent, Extent, Extent, Extent], reading: Reading) -> bool:
+    """Whether neighbouring programs of a product by tiles have the same rows, and not the same
+    columns: where all of the left operand has no room in a core's cache, a tile's rows have."""
+    left_bytes = 2 * typical(shape[1]) * typical(shape[3])
+    return reading is TILED and left_bytes > TILED_COSTS.half_cache_bytes
 
 
 def _tiled_price(
@@ -252,17 +261,21 @@ def _tiled_price(
     height, width, inner = block
     down, across = ceil(rows / height), ceil(columns / width)
     programs = down * across * batch
-    is_near = 2 * rows * depth <= costs.half_cache_bytes
-    left = 0.0 if is_near else 2 * height * depth / costs.far_bytes  # again for each tile across
-    if reading is TILED_COPY:
-        left = 2 * height * depth / costs.copied_bytes
-    right = 2 * width * depth / (down * costs.far_bytes)  # tiles down follow each other
-    if 2 * width * inner > costs.nearest_cache_bytes:  # again for each block of tiles
-        right += height / 32 * 2 * width * depth / costs.near_bytes
-    sums = 8 * height * width * (depth // inner) / costs.near_bytes
-    own = 2 * height * width * depth / costs.operations + costs.program_ns
     turns = ceil(programs / traits.programs_wanted) * traits.programs_wanted
-    return turns * (own + left + right + sums)
+    own = 2 * height * width * depth / costs.operations + costs.program_ns
+    if reading is TILED:
+        left, right = 2.0 * height * depth, 2.0 * width * depth
+        if not is_by_columns(shape, reading):
+            left, right = left / across, right / down  # both are read once
+        elif left <= costs.half_cache_bytes:
+            left /= across
+        return turns * (own + costs.end_ns + (left + right) / costs.far_bytes)
+    moved = 2 * height * depth / costs.copied_bytes
+    moved += 2 * width * depth / (down * costs.far_bytes)  # tiles down follow each other
+    if 2 * width * inner > costs.nearest_cache_bytes:  # again for each block of tiles
+        moved += height / 32 * 2 * width * depth / costs.near_bytes
+    moved += 8 * height * width * (depth // inner) / costs.near_bytes  # sums
+    return turns * (own + moved)
 
 
 def is_shifted(rows: Extent, candidates: Sequence[Candidate], *, is_tiled: bool = False) -> bool:

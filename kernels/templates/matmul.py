@@ -62,14 +62,15 @@ def matmul(
 
 
 # For CPUs, with constant weights in panels of BN columns: B is [ceil(N / BN), K, BN], zero-padded,
-# so that a program streams its panel front to back. The grid is (M tiles, panels, 1).
+# so that a program streams its panel front to back. The grid is (M tiles, panels, 1), or (panels,
+# M tiles, 1) where PANELS, the axis of the panels, is 0.
 @triton.jit
 def matmul_packed(
     in0, in1, out0,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ACCUMULATOR: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, PANELS: tl.constexpr = 1,
 ):  # fmt: skip
-    panel = tl.program_id(1)
+    panel = tl.program_id(PANELS)
     x = tile_rows(BM)
     n = tl.arange(0, BN)[None, :]
     y = panel * BN + n

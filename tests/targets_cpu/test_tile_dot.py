@@ -14,6 +14,8 @@ from aotc import kernels
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import lower
+from aotc.aot.targets.digest import compiler_digest
+from aotc.aot.tasks.task import Request
 from aotc.kernels import driver
 from aotc.runtime.drivers.cpu import driver as cpu
 from aotc.runtime.drivers.cpu import tile_permission
@@ -47,6 +49,26 @@ def multiply(
 
 
 @triton.jit
+def closed(
+    a, b, bias, more, out, M, N, turns, STEP: tl.constexpr, DEPTH: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Rows of A `STEP` apart; panels of BN columns of B, `DEPTH` deep, whose rows lie in pairs."""
+    x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    n = tl.arange(0, BN)[None, :]
+    y = tl.program_id(1) * BN + n
+    acc = tl.zeros((BM, BN), tl.float32)
+    for turn in range(turns):
+        k = turn * BK + tl.arange(0, BK)
+        left = tl.load(a + x * STEP + k[None, :])
+        pairs = b + tl.program_id(1) * BN * DEPTH + (k[:, None] // 2) * (2 * BN)
+        acc = tl.dot(left, tl.load(pairs + n * 2 + k[:, None] % 2), acc, out_dtype=tl.float32)
+    is_asked = (x < M) & (y < N)
+    found = acc + tl.load(bias + y) + tl.load(more + x * N + y, mask=is_asked, other=0.0)
+    tl.store(out + x * N + y, tl.where(found < 0, 0.25 * found, found), mask=is_asked)
+
+
+@triton.jit
 def chained(a, b, c, out, S: tl.constexpr):
     """A product of a product, which is computed, added to the first: nothing is stored at once."""
     x, y = tl.arange(0, S)[:, None], tl.arange(0, S)[None, :]
@@ -62,8 +84,17 @@ def tile_row(monkeypatch):
     monkeypatch.setattr(driver, "_isa", lambda: ROW)
     with kernels.on_cpu():
         yield
-    for kernel in (multiply, chained):
+    for kernel in (multiply, closed, chained):
         kernel.device_caches.clear()
+
+
+@pytest.fixture
+def apart(tile_row, monkeypatch):
+    """As kernels of our own are compiled: the memory behind different pointers does not overlap."""
+    known = lambda name, function, values: Request(name, function, (*values[:2], True))  # noqa: E731
+    monkeypatch.setattr(driver, "Request", known)
+    digest = f"apart-{compiler_digest('cpu')}-{ROW}"
+    monkeypatch.setattr(driver.CpuBackend, "hash", lambda self: digest)
 
 
 def operands(dtype, sizes, is_turned):
@@ -145,6 +176,41 @@ def test_results_that_others_read_stay_in_memory(tile_row):
     assert torch.allclose(out.double(), expected, atol=0.02 * expected.abs().amax().item())
 
 
+@pytest.mark.parametrize(
+    ("sizes", "blocks"),
+    [
+        ((128, 128, 64), (64, 64, 32)),
+        ((100, 70, 96), (32, 32, 32)),  # the last blocks are cut
+        ((65, 33, 32), (64, 32, 32)),  # one row of the last block
+        ((40, 64, 64), (16, 64, 64)),  # one row of tiles
+        ((96, 64, 0), (32, 64, 32)),  # nothing is multiplied
+        ((0, 64, 32), (32, 64, 32)),  # nobody asks for a row
+    ],
+)
+def test_what_follows_a_product(sizes, blocks, apart):
+    rows, columns, depth = sizes
+    height, width, inner = blocks
+    grid = max(1, triton.cdiv(rows, height)), triton.cdiv(columns, width)
+    room = grid[0] * height, grid[1] * width, max(inner, depth)
+    a = torch.randn(room[0], room[2]).bfloat16()
+    b = torch.randn(room[2], room[1]).bfloat16()
+    panels = b.reshape(room[2] // 2, 2, grid[1], width).permute(2, 0, 3, 1).contiguous()
+    bias, more = torch.randn(room[1]), torch.randn(max(1, rows), columns)
+    out = torch.full((max(1, rows), columns), 7.0)
+    turns = depth // inner
+    steps = room[2], room[2]
+    made = closed[grid](a, panels, bias, more, out, rows, columns, turns, *steps, *blocks)
+    assert made.asm["llir"].count("tileloadd64") in (4, 5)  # of operands alone
+    left, right = a[:rows, :depth], b[:depth, :columns]
+    found = left.double() @ right.double() + bias[:columns].double() + more[:rows].double()
+    expected = torch.where(found < 0, 0.25 * found, found)
+    limit = most_apart(left, right) if left.numel() else 0
+    limit = limit + 4 * UNIT_ROUNDOFF * (found.abs() + 2 * more[:rows].abs() + bias[:columns].abs())
+    assert ((out[:rows].double() - expected).abs() <= limit).all()
+    if not rows:
+        assert out.eq(7.0).all()
+
+
 def test_infinities_and_what_is_no_number(tile_row):
     a, b = torch.ones(16, 32).bfloat16(), torch.ones(32, 16).bfloat16()
     a[1, 3], a[2, 4], a[3, 5], b[5, 7] = torch.inf, torch.nan, -torch.inf, 0.0
@@ -207,6 +273,17 @@ def test_the_code_multiplies_by_tiles_and_releases_them(element, name):
     assert len(re.findall(rf"\b{name}\b", text)) >= 4
     assert text.count("ldtilecfg") == text.count("tilerelease") == 1
     assert text.index("ldtilecfg") < text.index(name) < text.index("tilerelease")
+
+
+def test_sums_stay_in_tiles_over_a_loop_that_ends_in_stores():
+    config = {"STEP": 64, "DEPTH": 64, "BM": 64, "BN": 64, "BK": 32}
+    kinds = [("a", "*bf16"), ("b", "*bf16"), *((name, "*fp32") for name in ("bias", "more", "out"))]
+    kinds += [(name, "i32") for name in ("M", "N", "turns")]
+    kinds += [(name, "constexpr") for name in config]
+    text = toolchain.ttir_text(closed, kinds, config)
+    found = lower(text, ISAS[ROW], no_alias=True).llvm_ir
+    assert found.count("tileloadd64") == found.count("tilestored64") == 4
+    assert found.count("tdpbf16ps") == 4
 
 
 def test_other_rows_have_no_tiles():

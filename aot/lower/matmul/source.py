@@ -24,6 +24,7 @@ from aotc.aot.lower.tiles import (
     TILED,
     TILED_COPY,
     Reading,
+    is_by_columns,
     is_shifted,
     matmul_candidates,
 )
@@ -57,7 +58,12 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     reading = _reading(group, is_packed, traits)
     candidates = matmul_candidates(shape, reading, traits, inner_block)
     writer = _MatmulWriter(
-        group, root_op, candidates, walk, is_tiled=reading in (TILED, TILED_COPY)
+        group,
+        root_op,
+        candidates,
+        walk,
+        is_tiled=reading in (TILED, TILED_COPY),
+        panels_axis=0 if is_by_columns(shape, reading) else 1,
     )
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],
@@ -108,8 +114,10 @@ class _MatmulWriter:
         walk: Walk,
         *,
         is_tiled: bool,
+        panels_axis: int,
     ) -> None:
         self.group, self.root_op, self.domain, self.walk = group, root_op, group.domain, walk
+        self.panels_axis = panels_axis
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.accumulator = computed(root_op.dtype)
         self.emitter = kernel_file.emitter_of(group, self.body, self.masks, self._stop)
@@ -143,11 +151,12 @@ class _MatmulWriter:
             "N": kernel_text(self.domain.lanes.extent),
             "K": kernel_text(self.walk.kernel_size * self.walk.block),
             "ACCUMULATOR": triton_type(self.accumulator),
+            "PANELS": str(self.panels_axis),
         }
 
     def tile_rows(self) -> str:
         """The rows of a tile; the last tile may move back to end with the rows."""
-        first = "tl.program_id(0) * BM"
+        first = f"tl.program_id({1 - self.panels_axis}) * BM"
         if self.is_shifted:
             first = f"tl.minimum({first}, {kernel_text(self.domain.rows.extent)} - BM)"
         return f"x = {first} + tl.arange(0, BM)[:, None]"

@@ -8,7 +8,8 @@ only updates it element by element, else in two that change places every iterati
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from aotc.aot.targets.cpu import root_ops
@@ -18,7 +19,7 @@ from aotc.aot.targets.cpu.lanes import typed
 from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer
 from aotc.aot.targets.cpu.ttir import Block, Operation, Value, unsupported
-from aotc.aot.targets.cpu.writer import Operand, constant
+from aotc.aot.targets.cpu.writer import Loop, Operand, constant
 
 RunBlock = Callable[[Block], Operation]
 """Lowers the operations of a block and returns its terminator."""
@@ -200,38 +201,47 @@ def _bind_all(
 
 def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     """`scf.for(lower, upper, step, initial…)`."""
+    with turns(kernel, operation):
+        run(operation.body)
+
+
+@contextmanager
+def turns(
+    kernel: Kernel,
+    operation: Operation,
+    left_out: Collection[Value] = (),
+    more: Sequence[Operand] = (),
+) -> Iterator[Loop]:
+    """The turns of `scf.for`, whose block's operations the body lowers.
+
+    `left_out`: arguments of the block that nothing carries; `more`: values carried beside the
+    block's own, whose next ones the body leaves in `next_values`.
+    """
     lower, upper, step = (kernel.scalar(x) for x in operation.operands[:3])
-    block = operation.body
-    terminator = block.operations[-1]
-    carried = [
-        _carry(kernel, argument, result, initial, following)
-        for argument, result, initial, following in zip(
-            block.arguments[1:],
-            operation.results,
-            operation.operands[3:],
-            terminator.operands,
-            strict=True,
-        )
-    ]
+    block, lanes = operation.body, kernel.lanes
+    ends = operation.results, operation.operands[3:], block.operations[-1].operands
+    rows = [row for row in zip(block.arguments[1:], *ends, strict=True) if row[0] not in left_out]
+    carried = [_carry(kernel, *row) for row in rows]
     start = [x for item in carried for x in item.start]
-    lanes = kernel.lanes
     with kernel.writer.loop(
         lanes.operand(upper),
         lanes.operand(step),
-        start,
+        [*start, *more],
         lanes.operand(lower),
         hint=_hint(operation),
     ) as loop:
         kernel.min_depths[operation] = kernel.writer.depth
         kernel.scalars[block.arguments[0]] = _counter(kernel, loop.counter, lower, step)
-        _bind_all(kernel, carried, block.arguments[1:], loop.carried)
-        run(block)
+        _bind_all(kernel, carried, [row[0] for row in rows], loop.carried)
+        turn = Loop(loop.counter, loop.carried[len(start) :])
+        yield turn
         loop.next_values = [
             x
-            for item, value in zip(carried, terminator.operands, strict=True)
-            for x in item.following(kernel, value)
-        ]
-    _bind_all(kernel, carried, operation.results, loop.results)
+            for item, row in zip(carried, rows, strict=True)
+            for x in item.following(kernel, row[3])
+        ] + list(turn.next_values or [])
+    _bind_all(kernel, carried, [row[1] for row in rows], loop.results)
+    turn.results = loop.results[len(start) :]
 
 
 LOOP_METADATA = """\

@@ -171,6 +171,12 @@ def _overwrites(fused: StoredProduct, arguments: Sequence[Value]) -> bool:
     return bool(read & written) or not read | written <= set(arguments)
 
 
+def is_written(fused: StoredProduct, value: Value) -> bool:
+    """Whether the stores may write memory behind a value."""
+    read = _roots([value], fused.operation)
+    return bool(read & _roots([each.operands[0] for each in fused.stores], fused.operation))
+
+
 def _roots(values: Sequence[Value], loop: Operation) -> set[Value]:
     """The pointers that values are read through; those that the loop moves, as they start."""
     found, seen, open_values = set[Value](), set[Value](), list(values)

@@ -22,6 +22,7 @@ from aotc.aot.targets.cpu import (
     reports,
     root_ops,
     tile_dot,
+    tile_pipeline,
     usage,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
@@ -165,6 +166,15 @@ class Lowering:
         self.kernel.pending = outer
         return block.operations[-1]
 
+    def _block_without(self, loop: Operation, left_out: Operation) -> None:
+        """Lowers the operations of a loop's block, which are no roots, but for one."""
+        outer = dict(self.kernel.pending)
+        for operation in loop.body.operations[:-1]:
+            if operation is not left_out:
+                with located(operation):
+                    self.operation(operation)
+        self.kernel.pending = outer
+
     def operation(self, operation: Operation) -> None:
         """Raises CompileError for an operation that is not known, whether its results are read."""
         if operation.name in ROOT_OPS:
@@ -183,8 +193,10 @@ class Lowering:
         found = self.fused_stores.get(store)
         if found is None:
             return False
-        self.kernel.fused_store = found if fused_store.is_open(found, self.kernel) else None
-        ROOT_OPS[found.operation.name](self, found.operation)
+        is_open = fused_store.is_open(found, self.kernel)
+        self.kernel.fused_store = found if is_open else None
+        if not is_open or not tile_pipeline.write(self.kernel, found, self._block_without):
+            ROOT_OPS[found.operation.name](self, found.operation)
         is_stored = self.kernel.fused_store is not None
         self.kernel.fused_store = None
         if is_stored:
@@ -198,6 +210,9 @@ class Lowering:
 
         def write() -> list[Operand]:
             self.kernel.min_depths[product.operation] = self.kernel.writer.depth
+            if product.value not in self.kernel.buffers:
+                start = root_ops.materialize(self.kernel, tile_pipeline.start_of(product))
+                self.kernel.buffers[product.value] = start
             root_ops.store(self.kernel, list(product.stores))
             return []
 

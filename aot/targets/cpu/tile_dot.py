@@ -83,6 +83,10 @@ class Shape(NamedTuple):
     def block_columns(self) -> int:
         return self.across * self.width
 
+    def lanes(self, kernel: Kernel) -> int:
+        """Elements of a vector that leaves the block."""
+        return min(kernel.isa.lanes, self.block_columns)
+
     def configuration(self) -> str:
         """LLVM text of the 64 bytes that `LDTILECFG` reads: palette 1, bytes a row, rows."""
         wide, left = self.width * WORD_BYTES, self.inner * self.item_bytes
@@ -134,20 +138,30 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         return
     product = _product(kernel, operation, shape)
     right = _right(kernel, product)
-    configuration = kernel.constants.setdefault(
-        shape.configuration(), f"@tiles{len(kernel.constants)}"
-    )
-    kernel.writer.effect(f"call void @llvm.x86.ldtilecfg(ptr {configuration})")
+    configure(kernel, shape)
     if isinstance(right, Matrix):
         _over_rows(kernel, product, lambda row: _over_columns(
             kernel, product, lambda column: _block(kernel, product, right, row, column)
         ))  # fmt: skip
     else:
         _over_columns(kernel, product, lambda column: _strip(kernel, product, right, column))
-    kernel.writer.effect("call void @llvm.x86.tilerelease()")
+    release(kernel)
     if product.accumulator is not None:
         depth = kernel.writer.depth
         kernel.buffers[operation.results[0]] = product.accumulator._replace(min_depth=depth)
+
+
+def configure(kernel: Kernel, shape: Shape) -> None:
+    """Gives the tiles their sizes."""
+    configuration = kernel.constants.setdefault(
+        shape.configuration(), f"@tiles{len(kernel.constants)}"
+    )
+    kernel.writer.effect(f"call void @llvm.x86.ldtilecfg(ptr {configuration})")
+
+
+def release(kernel: Kernel) -> None:
+    """Leaves nothing in the tiles."""
+    kernel.writer.effect("call void @llvm.x86.tilerelease()")
 
 
 def shape_of(kernel: Kernel, operation: Operation) -> Shape | None:
@@ -184,7 +198,7 @@ def _product(kernel: Kernel, operation: Operation, shape: Shape) -> Product:
         shape,
         _left(kernel, operation.operands[0], shape),
         None if is_at_once else vectors.accumulator_of(kernel, operation, start),
-        None if stored is None else _block_buffer(kernel, shape),
+        None if stored is None else block_buffer(kernel, shape),
         is_new,
         whole if stored is None else fused_store.limits(stored, kernel),
         stored,
@@ -192,7 +206,7 @@ def _product(kernel: Kernel, operation: Operation, shape: Shape) -> Product:
     )
 
 
-def _block_buffer(kernel: Kernel, shape: Shape) -> Buffer:
+def block_buffer(kernel: Kernel, shape: Shape) -> Buffer:
     size = (shape.block_rows, shape.block_columns)
     base = kernel.allocate(WORD_BYTES * size[0] * size[1])
     return Buffer(base, size, KINDS[shape.element].total, kernel.writer.depth)
@@ -205,16 +219,32 @@ def _left(kernel: Kernel, value: Value, shape: Shape) -> Matrix:
     """The left operand where it stands, or a copy of it."""
     if value in kernel.pending:
         root_ops.force(kernel, value)
-    load = operands.plain_load(kernel, value)
-    if load is not None:
-        step = operands.row_step(kernel, load.operands[0], shape.height, shape.inner)
-        if step is not None:
-            return _of_load(kernel, load, step)
+    found = left_in_place(kernel, value, shape)
+    if found is not None:
+        return found
     known = kernel.buffers.get(value)
     if known is None or known.bounds or known.element != shape.element:
         padding = 0 if shape.depth == shape.inner else PADDING_BYTES // shape.item_bytes
         known = vectors.copied(kernel, value, (shape.rows, shape.depth + padding))
     return _of_buffer(kernel, known)
+
+
+def left_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
+    """The left operand if it stands in memory in rows at a steady distance."""
+    load = operands.plain_load(kernel, value)
+    if load is None:
+        return None
+    step = operands.row_step(kernel, load.operands[0], shape.height, shape.inner)
+    return None if step is None else _of_load(kernel, load, step)
+
+
+def right_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
+    """The right operand if it stands in memory in the order of tiles."""
+    load = operands.plain_load(kernel, value) if shape.pack == PAIR else None
+    if load is None:
+        return None
+    step = operands.paired_step(kernel, load.operands[0], shape.inner, shape.width)
+    return None if step is None else _of_load(kernel, load, step)._replace(is_streamed=True)
 
 
 def _of_buffer(kernel: Kernel, buffer: Buffer) -> Matrix:
@@ -245,11 +275,9 @@ def _right(kernel: Kernel, product: Product) -> _Right | Matrix:
     value, shape = product.operation.operands[1], product.shape
     if value in kernel.pending:
         root_ops.force(kernel, value)
-    load = operands.plain_load(kernel, value) if shape.pack == PAIR else None
-    if load is not None:
-        step = operands.paired_step(kernel, load.operands[0], shape.inner, shape.width)
-        if step is not None:
-            return _of_load(kernel, load, step)._replace(is_streamed=True)
+    found = right_in_place(kernel, value, shape)
+    if found is not None:
+        return found
     size = (shape.depth // shape.pack, shape.block_columns * shape.pack)
     base = kernel.allocate(shape.item_bytes * size[0] * size[1])
     return _Right(value, Buffer(base, size, shape.element, kernel.writer.depth))
@@ -365,17 +393,16 @@ def _block(kernel: Kernel, product: Product, right: Matrix, row: Int, column: In
     with kernel.width(1):
         _announce_stores(kernel, product, row, column)
         if product.is_new or product.accumulator is None:
-            for tile in range(shape.down * shape.across):
-                kernel.writer.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+            clear(kernel, shape)
         else:
-            _move(kernel, "tileloadd64", shape, product.accumulator, (row, column))
+            move(kernel, "tileloadd64", shape, product.accumulator, (row, column))
         if shape.depth == shape.inner:
-            _multiply(kernel, product, right, (row, integer(0), column))
+            _step(kernel, product, right, (row, integer(0), column))
         else:
             limit = constant(shape.depth, "i32")
             with kernel.writer.loop(limit, shape.inner, may_skip=False) as loop:
                 inner = kernel.lanes.atom(loop.counter, "i32", shape.inner, natural=True)
-                _multiply(kernel, product, right, (row, inner, column))
+                _step(kernel, product, right, (row, inner, column))
     _leave(kernel, product, row, column)
 
 
@@ -402,33 +429,44 @@ def _announce_stores(kernel: Kernel, product: Product, row: Int, column: Int) ->
                 kernel.writer.effect(text)
 
 
-def _multiply(
-    kernel: Kernel, product: Product, right: Matrix, place_of: tuple[Int, Int, Int]
+def _step(kernel: Kernel, product: Product, right: Matrix, place_of: tuple[Int, Int, Int]) -> None:
+    shape = product.shape
+    multiply(kernel, shape, product.left, right, place_of)
+    if right.is_streamed and shape.rows >= FEWEST_STREAMING_ROWS:
+        ask_for_following(kernel, shape, right, place_of, shape.depth)
+
+
+def multiply(
+    kernel: Kernel,
+    shape: Shape,
+    left: Matrix,
+    right: Matrix,
+    place_of: tuple[Int, Int, Int],
+    following: Callable[[int], None] = lambda total: None,
 ) -> None:
     """One step of the inner dimension at (row, inner, column): each operand is loaded just before
-    it is multiplied."""
-    shape, lanes, (row, inner, column) = product.shape, kernel.lanes, place_of
+    it is multiplied. `following` writes what comes behind each product, by its accumulator."""
+    lanes, (row, inner, column) = kernel.lanes, place_of
     instruction = KINDS[shape.element].instruction
     first_right = ACCUMULATORS + shape.down
     for i in range(shape.down):
-        left = ACCUMULATORS + i
+        own = ACCUMULATORS + i
         for j in range(shape.across):
             tile = first_right + j % (TILES - first_right)
             if i == 0:
                 place = right.address(inner, lanes.add(column, integer(j * shape.width)))
                 _load(kernel, tile, place, right.stride_bytes)
             if j == 0:
-                place = product.left.address(lanes.add(row, integer(i * shape.height)), inner)
-                _load(kernel, left, place, product.left.stride_bytes)
+                place = left.address(lanes.add(row, integer(i * shape.height)), inner)
+                _load(kernel, own, place, left.stride_bytes)
             total = i * shape.across + j
-            registers = f"i8 {total}, i8 {left}, i8 {tile}"
+            registers = f"i8 {total}, i8 {own}, i8 {tile}"
             kernel.writer.effect(f"call void @llvm.x86.{instruction}({registers})")
-    if right.is_streamed and shape.rows >= FEWEST_STREAMING_ROWS:
-        _ask_for_following(kernel, shape, right, place_of)
+            following(total)
 
 
-def _ask_for_following(
-    kernel: Kernel, shape: Shape, right: Matrix, place_of: tuple[Int, Int, Int]
+def ask_for_following(
+    kernel: Kernel, shape: Shape, right: Matrix, place_of: tuple[Int, Int, Int], depth: int
 ) -> None:
     """Asks for lines of the right operand that follow `depth` rows further on: weights come from
     memory. The blocks of rows share them, so that memory is asked evenly; past the operand's end
@@ -438,7 +476,7 @@ def _ask_for_following(
     blocks = -(-shape.rows // shape.block_rows)
     own = -(-words // blocks)
     first = lanes.divide(row, integer(shape.block_rows), remainder=False)
-    start = lanes.add(inner, integer(shape.depth))
+    start = lanes.add(inner, integer(depth))
     for word in range(own):
         which = lanes.add(lanes.multiply(first, integer(own)), integer(word))
         following = lanes.add(start, lanes.multiply(which, integer(shape.pack)))
@@ -453,7 +491,13 @@ def _load(kernel: Kernel, tile: int, address: Operand, stride_bytes: int) -> Non
     kernel.writer.effect(text)
 
 
-def _move(
+def clear(kernel: Kernel, shape: Shape) -> None:
+    """Sets the accumulators of a block to zeros."""
+    for tile in range(shape.down * shape.across):
+        kernel.writer.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+
+
+def move(
     kernel: Kernel, instruction: str, shape: Shape, buffer: Buffer, start: tuple[Int, Int]
 ) -> None:
     """Tiles of accumulators from or to a buffer."""
@@ -475,7 +519,7 @@ def _leave(kernel: Kernel, product: Product, row: Int, column: Int) -> None:
     def keep() -> list[Operand]:
         assert product.accumulator is not None
         with kernel.width(1):
-            _move(kernel, "tilestored64", product.shape, product.accumulator, (row, column))
+            move(kernel, "tilestored64", product.shape, product.accumulator, (row, column))
         return []
 
     def close() -> list[Operand]:
@@ -483,7 +527,7 @@ def _leave(kernel: Kernel, product: Product, row: Int, column: Int) -> None:
         assert product.block is not None
         with kernel.width(1):
             start = integer(0), integer(0)
-            _move(kernel, "tilestored64", product.shape, product.block, start)
+            move(kernel, "tilestored64", product.shape, product.block, start)
         _store_block(kernel, product, product.stored, product.block, row, column)
         return []
 
@@ -499,23 +543,41 @@ def _store_block(
     kernel: Kernel, product: Product, stored: StoredProduct, block: Buffer, row: Int, column: Int
 ) -> None:
     """Through the stores, from where the tiles were left: those rows that anybody asks for."""
-    shape, writer = product.shape, kernel.writer
-    width = min(kernel.isa.lanes, shape.block_columns)
-    with kernel.width(width):
-        lanes = kernel.lanes
-        rest = lanes.binary("sub", product.limits[0], lanes.operand(row))
-        rows = constant(shape.block_rows, "i32")
-        if not product.limits[0].text.isdigit():
+    shape, writer, lanes = product.shape, kernel.writer, kernel.lanes
+    rows = constant(shape.block_rows, "i32")
+    if not product.limits[0].text.isdigit():
+        with kernel.width(1):
+            rest = lanes.binary("sub", product.limits[0], lanes.operand(row))
             rows = writer.call("llvm.smin.i32", "i32", [rest, rows])
-        with writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
-            own = lanes.atom(loop.counter, "i32", natural=True)
-            here = block._replace(min_depth=writer.depth)
-            for start in range(0, shape.block_columns, width):
-                lane = Linear((), 1) if width > 1 else Linear()
-                place = Int("i32", Linear((), start), lane)
-                total = lanes.operand(memory.read_buffer(kernel, here, (own, place)))
-                moved = Int("i32", lanes.add(column, integer(start)).base, lane)
-                index = lanes.add(row, own), moved
-                known = writer.scope.memory
-                known[stored.value, index, width] = typed(lanes, total, block.element)
-                root_ops.write(kernel, stored.stores, stored.mask, index)
+    with writer.loop(rows, 1, may_skip=vectors.may_skip(rows)) as loop:
+        own = lanes.atom(loop.counter, "i32", natural=True)
+        for place in range(0, shape.block_columns, shape.lanes(kernel)):
+            store_vector(kernel, shape, stored, block, (own, integer(place)), (row, column))
+
+
+def store_vector(
+    kernel: Kernel,
+    shape: Shape,
+    stored: StoredProduct,
+    block: Buffer,
+    place: tuple[Int, Int],
+    first: tuple[Int, Int],
+    start: Value | None = None,
+) -> None:
+    """One vector of a block of accumulators, which begins at (row, column), through the stores;
+    `start`: what is added to it first."""
+    width = shape.lanes(kernel)
+    with kernel.width(width):
+        lanes, writer = kernel.lanes, kernel.writer
+        here = block._replace(min_depth=writer.depth)
+        lane = Linear((), 1) if width > 1 else Linear()
+        read = Int("i32", place[1].base, lane)
+        total = lanes.operand(memory.read_buffer(kernel, here, (place[0], read)))
+        moved = Int("i32", lanes.add(first[1], place[1]).base, lane)
+        index = lanes.add(first[0], place[0]), moved
+        if start is not None:
+            more = lanes.splat(lanes.operand(kernel.at(start, index)))
+            total = lanes.binary("fadd", lanes.splat(total), more)
+        known = writer.scope.memory
+        known[stored.value, index, width] = typed(lanes, total, block.element)
+        root_ops.write(kernel, stored.stores, stored.mask, index)
