@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch._export import utils
 from torch._refs.linalg import vector_norm
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -57,6 +58,7 @@ def repair_shapes() -> None:
     """From now on tensors without data have the shapes that eager torch gives."""
     if not _keeps_a_dim():
         return
+    decomposition_table[_NORM] = _norm  # asked where sizes vary
     _LIBRARY.impl("linalg_vector_norm", _norm, "Meta", allow_override=True)
     _NORM.py_kernels[torch._C.DispatchKey.Meta] = _norm
     _NORM._dispatch_cache.clear()
