@@ -258,7 +258,7 @@ def _kernel(
     forms = {
         str(form[0]): str(form[2])
         for form in as_rows(row.get("forms"))
-        if isinstance(form, list) and len(form) == 3
+        if isinstance(form, list) and len(form) >= 3
     }
     candidates = [as_map(each) for each in as_rows(row.get("candidates"))]
     texts = [_candidate(each) for each in candidates]

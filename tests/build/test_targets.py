@@ -91,7 +91,7 @@ def test_equal_sources_are_stored_once(many):
         file
         for record in records.values()
         for kernel in record["kernels"]
-        for _, _, file in kernel["forms"]
+        for _, _, file, _ in kernel["forms"]
     }
     assert named == {path.name for path in folder.glob("*.py")}
     for record in records.values():
