@@ -244,7 +244,4 @@ def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
     if problem.is_normed and problem.depth <= SHORT_ROW:
         tail += depth * programs / machine.multiprocessors / machine.normed_elements
         tail += (tile.warps - 1) * machine.joined_ns
-    if problem.is_normed and problem.depth <= SHORT_ROW:
-        tail += depth * programs / machine.multiprocessors / machine.normed_elements
-        tail += (tile.warps - 1) * machine.joined_ns
     return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail
