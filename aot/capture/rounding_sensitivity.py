@@ -282,6 +282,7 @@ Undecided = Callable[[Sequence[Array], Sequence[float]], tuple[Array, ...]]
 RUNS = 16
 LEAST_RUNS, MOVED_LIMIT = 4, 1 << 28  # elements: some seconds
 UNITS = (1.0, 4.0)  # in the last place; two runs of either in turn
+EDGE = 1 / 8  # of the span of answers, which are few: so far beyond them is among them
 PART = 0.05  # of an element's size: answers of a float that are further apart part altogether
 
 # Ops of ATen that round nothing: what they give are elements of their operands, or exact.
@@ -615,13 +616,14 @@ def _differs(expected: torch.Tensor, found: torch.Tensor, apart: float) -> torch
 
 
 def _among(rows: torch.Tensor, found: torch.Tensor, apart: float) -> torch.Tensor:
-    """Where answers part, and are more than so far `apart`, with `found` among them."""
+    """Where answers are more than so far `apart` with `found` among them, or part otherwise."""
     if not rows.is_floating_point():
         return parts(rows)
     rows, found = rows.double(), found.double()
     low, high, _ = span_of(rows)
-    is_apart = (high - low > apart) | ~rows.isfinite().all(0)
-    return is_apart & explained(rows, found, 1.0)
+    edge = (high - low) * EDGE
+    is_among = (high - low > apart) & (found >= low - edge) & (found <= high + edge)
+    return is_among | (~rows.isfinite().all(0) & explained(rows, found, 1.0))
 
 
 def explained(rows: torch.Tensor, found: torch.Tensor, times: float) -> torch.Tensor:

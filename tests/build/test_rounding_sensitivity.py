@@ -109,6 +109,19 @@ def test_a_fault_where_eager_agrees_with_itself_is_refused(name):
         assert not all(check.is_ok for check in validation._compared(row, specs, (found,)))
 
 
+def test_small_steps_that_roundings_decide_are_not_judged():
+    """Steps of 3e-4 beside 1: further than is allowed, and far less than the value (places to
+    sample from, of deformable attention)."""
+    torch.manual_seed(0)
+    data = torch.randn(64, 37)
+    captured = capture(spec_of(lambda x: 1 + 3e-4 * ((x.sum(-1) * 1e6).floor() % 2), (data,)))
+    (outputs,) = captured.golden_outputs
+    other = numpy.where(outputs > 1.0001, numpy.float32(1), outputs.max())
+    for found, is_open in ((other, True), (outputs + numpy.float32(2e-3), False)):
+        (mask,) = captured.undecided((found,), (1e-4,))
+        assert mask.all() if is_open else not mask.any()
+
+
 def test_values_move_by_units_in_their_last_place():
     generator = torch.Generator().manual_seed(0)
     for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
