@@ -219,21 +219,41 @@ def rates(rows):
     return {name: (seen[name] / count, count) for name, count in counts.items()}
 
 
+def faults_of(programs):
+    """Of programs by family, seed and choice: each fault by name, and whether it is seen."""
+    for family, seed, choice in programs:
+        judge = Judge(generate(family, seed, choice), 0)
+        # Another compiler's results: right, and not eager's to the bit.
+        right = Session(judge.program, 0, Mode(seed=999, roundings=0.5)).outputs()
+        verdict = judge.verdict(right)
+        assert not verdict.wrong, f"{family} {seed}: {verdict.text}"
+        yield from faults_seen(judge, right, random.Random(seed))
+
+
+def drawn(seeds, with_gradients):
+    return [
+        (family, seed, Choice(has_gradients=seed in with_gradients and family not in FORWARD_ONLY))
+        for family in FAMILIES
+        for seed in seeds
+    ]
+
+
 def test_faults_in_results_are_seen_by_the_judge():
     """The price of its excuses: of 1,000 faults it lets about 20 pass (docs/fuzz.md)."""
-    rows = []
-    for family in FAMILIES:
-        for seed in (0, 2):
-            choice = Choice(has_gradients=seed == 2 and family not in FORWARD_ONLY)
-            judge = Judge(generate(family, seed, choice), 0)
-            # Another compiler's results: right, and not eager's to the bit.
-            right = Session(judge.program, 0, Mode(seed=999, roundings=0.5)).outputs()
-            verdict = judge.verdict(right)
-            assert not verdict.wrong, f"{family} {seed}: {verdict.text}"
-            rows += faults_seen(judge, right, random.Random(seed))
+    rows = list(faults_of(drawn((0, 2), (2,))))
     found = rates(rows)
     assert sum(is_ for _, is_ in rows) >= 0.94 * len(rows) > 100, found
     assert all(rate >= 0.8 for rate, count in found.values() if count > 9), found
+
+
+@pytest.mark.nightly
+def test_faults_in_results_of_many_programs_are_seen_by_the_judge():
+    """The table of docs/fuzz.md: `pytest -m nightly tests/fuzz -k faults -n 0 -s`."""
+    rows = list(faults_of(drawn(range(12), (0, 5, 10))))
+    seen, counts = Counter(name for name, is_ in rows if is_), Counter(name for name, _ in rows)
+    for name, count in (*counts.items(), ("all", len(rows))):
+        print(f"| {name} | {seen[name] if name in counts else seen.total()} | {count} |")
+    assert seen.total() >= 0.94 * len(rows)
 
 
 def test_faults_in_compiled_results_are_seen_by_the_judge(fixed):
