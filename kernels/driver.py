@@ -14,6 +14,7 @@ import atexit
 import functools
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -28,8 +29,10 @@ from triton.compiler.compiler import compile as compile_kernel
 from triton.runtime import driver as active_driver
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
+from aotc.aot.errors import KernelFailed
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.compile import LoadableKernel, compile_library
+from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.tasks.task import Request
 from aotc.aot.tasks.workers import Workers
@@ -101,14 +104,7 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         self, module: Any, metadata: dict[str, Any], debug: bool | str
     ) -> tuple[bytes, dict[str, str]]:
         text = toolchain.generic_form(module, metadata["name"], is_located=True)
-        request = Request(
-            metadata["name"],
-            f"{compile_library.__module__}:{compile_library.__name__}",
-            (text, _isa(), False, True, debug in (MEMORY, RACES), debug == RACES),
-        )
-        with _COMPILING:
-            (outcome,) = _workers().map([request])
-        made = LoadableKernel(*outcome.unwrap())
+        made = _library(metadata["name"], text, debug)
         metadata.update(
             shared=max(1, made.scratch_bytes), symbol=made.symbol, sites=made.sites,
             scratch_bytes=made.scratch_bytes, global_scratch_size=0,
@@ -125,6 +121,31 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
 def _optimize(module: Any, metadata: dict[str, Any]) -> Any:
     metadata["name"] = module.get_entry_func_name()
     return toolchain.optimize_ttir(module)
+
+
+def _library(name: str, ttir: str, debug: bool | str) -> LoadableKernel:
+    """The kernel for this processor; where LLVM fails for it, for the smaller one that it holds."""
+
+    def compiled(isa: str) -> LoadableKernel:
+        request = Request(
+            name,
+            f"{compile_library.__module__}:{compile_library.__name__}",
+            (ttir, isa, False, True, debug in (MEMORY, RACES), debug == RACES),
+        )
+        with _COMPILING:
+            (outcome,) = _workers().map([request])
+        return LoadableKernel(*outcome.unwrap())
+
+    try:
+        return compiled(_isa())
+    except KernelFailed:
+        smaller = find_isa(_isa()).smaller
+        if not smaller:
+            raise
+    made = compiled(smaller)
+    text = f"kernel `{name}` is compiled for {smaller}: LLVM fails for {_isa()}"
+    warnings.warn(text, stacklevel=2)
+    return made
 
 
 _COMPILING = threading.Lock()

@@ -160,7 +160,7 @@ class Judge:
                 is_open = wrong & _is_between(answers, place, found)
                 wrong, undecided = wrong & ~is_open, undecided | is_open
         if bool(wrong.any()) and self._taken and place >= len(self.program.outputs):
-            is_open = wrong & self._may_be_dealt(place, found)
+            is_open = self._may_be_dealt(place, found, wrong)
             wrong, undecided = wrong & ~is_open, undecided | is_open
         if bool(wrong.any()) and place >= len(self.program.outputs):
             is_open = wrong & _is_noise(found, expected, self._references[0][place], wrong)
@@ -286,29 +286,27 @@ class Judge:
         wrong, is_open = _floats(found.double(), rows, NAMES[expected.dtype])
         return ~wrong & ~is_open
 
-    def _may_be_dealt(self, place: int, found: torch.Tensor) -> torch.Tensor:
-        """Where a gradient is what an equal element of its input gets in one of the answers, and
-        what such elements get together is what they get there: several ops that take some of
-        equal elements deal in more ways than are tried."""
-        nothing = torch.zeros_like(found, dtype=torch.bool)
+    def _may_be_dealt(self, place: int, found: torch.Tensor, wrong: torch.Tensor) -> torch.Tensor:
+        """Those of the wrong elements of a gradient that are what an equal element of its input
+        gets in one of the answers, where such elements together get what they get there: several
+        ops that take some of equal elements deal in more ways than are tried."""
+        is_dealt = torch.zeros_like(wrong)
         steps = [each for each in self.program.steps if ROWS[each.op].breaks_ties]
         if len(steps) < 2 or not self._taken:
-            return nothing
+            return is_dealt
         inputs = self.program.values(self.environment, self.program.inputs)
         number = place - len(self.program.outputs)
         operand = [each for each in inputs if each.is_floating_point()][number]
         answers, own = torch.stack([row[place] for row in self._taken]).double(), found.double()
         unit = UNITS[NAMES[found.dtype]] * 2 * EPSILON[NAMES[found.dtype]]
-        for value in operand.unique():
+        for value in operand[wrong].unique():
             is_equal = operand == value
             rows, mine = answers[:, is_equal], own[is_equal]
             sums, margin = rows.sum(-1), unit * rows.abs().sum(-1).max()
-            if not sums.min() - margin <= mine.sum() <= sums.max() + margin:
-                continue
-            dealt = rows.unique()
-            away = (mine[:, None] - dealt).abs().amin(-1)
-            nothing[is_equal] = away <= unit * mine.abs()
-        return nothing
+            if sums.min() - margin <= mine.sum() <= sums.max() + margin:
+                away = (mine[:, None] - rows.unique()).abs().amin(-1)
+                is_dealt[is_equal] = away <= unit * mine.abs()
+        return is_dealt & wrong
 
     def _is_near(
         self,

@@ -248,7 +248,7 @@ def test_faults_in_results_are_seen_by_the_judge():
 
 @pytest.mark.nightly
 def test_faults_in_results_of_many_programs_are_seen_by_the_judge():
-    """The table of docs/fuzz.md: `pytest -m nightly tests/fuzz -k faults -n 0 -s`."""
+    """The table of docs/fuzz.md: `pytest -m nightly tests/fuzz -k many_programs -n 0 -s`."""
     rows = list(faults_of(drawn(range(12), (0, 5, 10))))
     seen, counts = Counter(name for name, is_ in rows if is_), Counter(name for name, _ in rows)
     for name, count in (*counts.items(), ("all", len(rows))):

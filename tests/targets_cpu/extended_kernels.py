@@ -293,3 +293,16 @@ def loops_with_attributes():
     for row, n in enumerate((1, 9)):
         one_block_kernel[(1,)](x, out[row], n, N=32)
     return out, torch.stack([x * 3, x * 2])
+
+
+@triton.jit
+def picked_by_quotients(first, second, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """LLVM (Triton 3.6) ends its process for AVX-512: quotients of 8 bits beside two gathers."""
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    row = tl.arange(0, ROWS)[:, None]
+    is_there = (column < 12) & (row < 5)
+    place = ((column * 5 + row).to(tl.int64) + 2) % 60
+    place = tl.minimum(tl.maximum(place, 0), 59).to(tl.int32)
+    found = tl.load(first + place, mask=is_there)
+    found += tl.load(second + (place // 10) % 2, mask=is_there)
+    tl.store(out + column * 5 + row, found, mask=is_there)

@@ -17,6 +17,7 @@ from aotc.kernels import driver
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 sys.path.insert(0, str(Path(__file__).parent))
+import extended_kernels
 import interpret_kernels
 from interpret_kernels import MODULES, NOT_INTERPRETED
 from kernel_table import CASES
@@ -67,3 +68,12 @@ def test_against_torch(name: str, isa: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(CASES) - NOT_INTERPRETED))
 def test_against_interpreter(name: str, interpreted: dict[str, torch.Tensor], isa: str) -> None:
     assert_close(CASES[name]()[0], interpreted[name])
+
+
+@pytest.mark.filterwarnings("ignore:kernel `picked_by_quotients` is compiled for x86-64-v3")
+def test_a_kernel_that_ends_llvm_is_compiled_for_a_smaller_processor(isa):
+    """`convolutions 20261201`; a typed error was all that its user got."""
+    first, second, out = torch.randn(60).double(), torch.randn(2).double(), torch.zeros(60).double()
+    extended_kernels.picked_by_quotients[(1,)](first, second, out, 8, 16)
+    place = (torch.arange(60) + 2) % 60
+    torch.testing.assert_close(out, first[place] + second[place // 10 % 2])
