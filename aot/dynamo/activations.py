@@ -9,18 +9,14 @@ finite: it is chosen, not multiplied.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKey
 
 aten = torch.ops.aten
 MEAN = 1  # of torch's numbers for reductions
-# torch traces these by Python functions, whose gradients are products with 0.
-TRACED_BY_PARTS = (aten.hardshrink.default, aten.softshrink.default)
 
 
 def _computed(data: Tensor) -> Tensor:
@@ -130,22 +126,3 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
     aten.rrelu_with_noise_backward.default: _rrelu_backward,
 }
 GRADIENTS = {op: _on_host(row) for op, row in _ROWS.items()}
-
-
-@contextmanager
-def differentiated_whole() -> Iterator[None]:
-    """Inside, a trace has the backward ops of functions that torch would differentiate by parts."""
-    taken = {op: op.py_kernels.pop(DispatchKey.Autograd, None) for op in TRACED_BY_PARTS}
-    _forget()
-    try:
-        yield
-    finally:
-        for op, kernel in taken.items():
-            if kernel is not None:
-                op.py_kernels[DispatchKey.Autograd] = kernel
-        _forget()
-
-
-def _forget() -> None:
-    for op in TRACED_BY_PARTS:
-        op._dispatch_cache.clear()

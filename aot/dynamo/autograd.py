@@ -168,7 +168,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
         hide(graph)
         return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
 
-    from aotc.aot.dynamo.activations import differentiated_whole
+    from aotc.aot.dynamo.decompositions import traced_otherwise
 
     repair_shapes()
     keep_their_gradients_apart()
@@ -182,7 +182,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     with (
         functorch_config.patch(patch),
         our_keys(),
-        differentiated_whole(),
+        traced_otherwise(),
         _computing_from_the_first_call(),
     ):
         call = kept(module) or aot_module_simplified(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from functorch.compile import aot_function
 
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.table import OTHERWISE_DECOMPOSED
-from aotc.aot.dynamo.decompositions import decompositions
+from aotc.aot.dynamo.decompositions import TRACED_OTHERWISE, decompositions, traced_otherwise
 
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten
@@ -183,3 +184,39 @@ def test_small_gradients_of_softmax_are_those_of_eager():
 def test_what_some_torch_decomposes_into_other_numbers_stays_whole(name):
     """torch 2.11 has x - floor(|x|) sign(x) for `frac`: -0 of -0, where eager gives 0."""
     assert all(base_name(op) != name for op in decompositions())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("zeros", [0, 1, 2, 5])
+def test_gradients_of_running_products(zeros, dtype):
+    _, backward = TRACED_OTHERWISE[aten.cumprod_backward.default]
+    for dim in (0, 1, -1):
+        data = torch.randn(5, 6, 7).to(dtype)
+        data.view(-1)[torch.randperm(210)[: zeros * 7]] = 0
+        data.requires_grad_()
+        made, gradient = data.cumprod(dim), torch.randn(5, 6, 7).to(dtype)
+        (expected,) = torch.autograd.grad(made, data, gradient)
+        torch.testing.assert_close(backward(gradient, data, dim, made), expected)
+
+
+def test_the_graph_of_a_running_products_gradient_does_not_grow_with_the_row():
+    """torch 2.11 traces its own function as a loop over the elements."""
+    counts = []
+
+    def counted(graph, inputs):
+        counts.append(len(graph.graph.nodes))
+        return graph
+
+    for length in (3, 40):
+        data = torch.rand(length, requires_grad=True)
+        traced = aot_function(lambda x: x.cumprod(0), lambda graph, _: graph, counted)
+        with traced_otherwise():
+            traced(data).sum().backward()
+    assert counts[0] == counts[1] < 40
+
+
+def test_ops_are_traced_otherwise_only_inside_a_trace():
+    before = [dict(op.py_kernels) for op in TRACED_OTHERWISE]
+    with pytest.raises(KeyError), traced_otherwise():
+        raise KeyError
+    assert [dict(op.py_kernels) for op in TRACED_OTHERWISE] == before

@@ -122,15 +122,6 @@ def test_gradients_at_limits_are_those_of_eagers_vectors(dtype, cache, monkeypat
     assert not faults, f"{len(faults)} differ:\n" + "\n".join(faults[:40])
 
 
-def test_ops_are_differentiated_whole_only_inside_a_trace():
-    from aotc.aot.dynamo.activations import TRACED_BY_PARTS, differentiated_whole
-
-    before = [dict(op.py_kernels) for op in TRACED_BY_PARTS]
-    with pytest.raises(KeyError), differentiated_whole():
-        raise KeyError
-    assert [dict(op.py_kernels) for op in TRACED_BY_PARTS] == before
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("bound", [0.0, 0.3, 0.5])
 def test_softshrink_is_that_of_vectors(dtype, bound):
