@@ -184,8 +184,8 @@ ARITHMETIC: tuple[Rule, ...] = (
     inexact(
         "pow-minus-half", call("pow", x, -0.5), lambda x: build.unary("rsqrt", x), _is_positive
     ),
-    # |(-x)| → |x|
-    Rule("abs-neg", call("abs", -x), lambda x: abs(x)),
+    # |(-x)| → |x| where x has a sign: of a byte, -x is 256 - x
+    Rule("abs-neg", call("abs", -x), lambda x: abs(x), lambda x: x.dtype != "u8"),
     # ||x|| → |x|
     Rule("abs-abs", call("abs", call("abs", x)), lambda x: abs(x)),
     # max(x, 0) → relu(x)

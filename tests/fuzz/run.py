@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import CodeType
@@ -82,7 +82,7 @@ class Mode:
 EAGER, WIDE = Mode(), Mode(is_wide=True)
 NEAR_LIMITS = (
     *(Mode(is_plain=True, large=each) for each in REPLACEMENTS),
-    *(Mode(is_plain=True, overflowed=each) for each in OVERFLOWED),
+    *(Mode(is_plain=True, overflowed=each) for each in (*OVERFLOWED, 0.0)),
 )
 ZEROS, SQUARED = (Mode(small=each) for each in ("zeros", "squared"))
 SQUARES = 2.0
@@ -116,7 +116,7 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
     hiding = MovedAttention(0, 0.0, hides=True) if mode.hides_scores else nullcontext()
     with sdpa_kernel(SDPBackend.MATH) if mode.is_plain else nullcontext(), hiding:
         value = eval(code, {**NAMESPACE, **given})
-        if mode.overflowed is not None and row.accumulates and row.degree == 1.0:
+        if mode.overflowed is not None and row.accumulates:
             value = _overflowed(step, value, code, given, mode.overflowed)
         if not is_by_step:
             # In f64: rounded where the program converts, and f64 again.
@@ -125,13 +125,25 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
 
 
 def _overflowed(step: Step, value: Any, code: CodeType, given: dict[str, Any], into: float) -> Any:
-    """The value of a step that sums, less what may overflow in some order of its terms."""
-    names = list(step.refs())
+    """The value of a step that sums, less what may overflow in some order of its terms.
+
+    Of squares these are the results that hang on an operand that is large: a deviation of infinity
+    makes 0 of a norm.
+    """
+    names, degree = list(step.refs()), ROWS[step.op].degree
 
     def summed(operands: Sequence[Any]) -> Any:
         return eval(code, {**NAMESPACE, **given, **dict(zip(names, operands, strict=True))})
 
-    return overflowed(value, into, [given[name] for name in names], summed)
+    if degree == 1.0:
+        return overflowed(value, into, [given[name] for name in names], summed)
+    if degree != SQUARES or not _is_float(value):
+        return value
+    unknown = _replaced(names, given, degree, lambda value: torch.nan)
+    if not unknown:
+        return value
+    hangs = summed([{**given, **unknown}[name] for name in names]).isnan()
+    return torch.where(hangs, into, value)
 
 
 def _rounded(
@@ -234,19 +246,30 @@ def _near_limits(
     """The operands of a step, less those elements of which a sum may pass the largest number, or
     with those whose squares are no normal numbers made smaller or larger."""
     names = [name for name in step.refs() if _is_float(values[name])]
-    operands, degree = [values[name] for name in names], ROWS[step.op].degree
-    found = {}
-    if mode.large is not None:
-        for name, value, is_large in zip(names, operands, large(operands, degree), strict=True):
-            if bool(is_large.any()):
-                found[name] = torch.where(is_large, torch.sign(value) * mode.large, value)
-    elif degree == SQUARES:
-        for name, value in zip(names, operands, strict=True):
+    degree, replacement, found = ROWS[step.op].degree, mode.large, {}
+    if replacement is not None:
+        return _replaced(names, values, degree, lambda value: torch.sign(value) * replacement)
+    if degree == SQUARES:
+        for name in names:
+            value = values[name]
             is_small, factor = small(value)
             if bool(is_small.any()):
                 factor = factor if mode.small == "squared" else 0.0
                 found[name] = torch.where(is_small, value * factor, value)
     return found
+
+
+def _replaced(
+    names: Sequence[str], values: dict[str, Any], degree: float, by: Callable[[torch.Tensor], Any]
+) -> dict[str, Any]:
+    """Those operands, floats among them, that have large elements, with others in their place."""
+    floats = [name for name in names if _is_float(values[name])]
+    operands = [values[name] for name in floats]
+    return {
+        name: torch.where(is_large, by(value), value)
+        for name, value, is_large in zip(floats, operands, large(operands, degree), strict=True)
+        if bool(is_large.any())
+    }
 
 
 def _is_float(value: Any) -> bool:

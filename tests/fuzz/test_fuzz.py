@@ -279,6 +279,24 @@ def test_sums_that_may_overflow_cannot_be_judged_and_others_can():
     assert judge.verdict([torch.stack([eager[0], torch.tensor(float("nan"))])]).wrong == 1
 
 
+def test_squares_that_overflow_make_0_of_a_norm():
+    """`norms 202611262300214`: eager's mean of f32 overflows in its differences, to no number."""
+    row = "torch.tensor([[[3.4e38, 1e-38, -3.4e38, -1e-38]], [[1.0, 2.0, 3.0, 5.0]]])"
+    given = Input("x0", "f32", (2, 1, 4), row, 1)
+    more = {"groups": 1, "weight": None, "bias": None}
+    norm = Step("v0", "group_norm", ROWS["group_norm"].text, {"x": Ref("x0"), **more})
+    both = {"x": Ref("v0"), "y": Ref("x0")}
+    step = Step("v1", "logical_and", ROWS["logical_and"].text, both)
+    judge = Judge(Program("", (given,), (), (norm, step), ("v1",)), 0)
+    (eager,) = judge.eager
+    assert bool(eager.all())
+    other = eager.clone()
+    other[0] = False
+    assert not judge.verdict([other]).wrong
+    other[1] = False
+    assert judge.verdict([other]).wrong == 4
+
+
 def test_sums_that_may_overflow_decide_an_order_that_their_data_ties_with():
     """`scans 20261126009`: replaced by 1, a large number is as large as a 1 of the data."""
     row = "torch.tensor([[1.7e308, 1.7e308, 0.0, -1.7e308, 1.0]], dtype={dtype})"

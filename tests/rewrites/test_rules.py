@@ -5,20 +5,22 @@ A filetest `TABLE/RULE.txt` is a graph, a line `---`, and the graph that the rul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy
 import pytest
+from rewrites.conftest import random_array
 
 from aotc.aot.ir.build import cast, reshape
-from aotc.aot.ir.graph import Constant, Graph, make
+from aotc.aot.ir.graph import Constant, Graph, IllegalNodeError, make
 from aotc.aot.ir.legal import violations
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.rules import Applied, Rule, apply_rules
 from aotc.aot.ir.storage import widen
-from aotc.aot.ir.text import parse_graph, print_graph
-from aotc.aot.ir.types import TensorType
+from aotc.aot.ir.text import GraphTextError, parse_graph, print_graph
+from aotc.aot.ir.types import DTYPES, TensorType
 from aotc.aot.rewrites.rewrite import TABLES
 
 Fill = Callable[[str, TensorType], Constant]
@@ -97,6 +99,46 @@ def test_rule_keeps_the_meaning(table, rule, fill, random_inputs):
         tolerance = 2e-2 if is_small else 1e-5
         for node, left, right in zip(graph.outputs, before, after, strict=True):
             compare(rule, widen(left, node.dtype), widen(right, node.dtype), tolerance)
+
+
+@pytest.mark.parametrize(("table", "rule"), ALL_RULES, ids=NAMES)
+def test_rule_keeps_the_meaning_in_every_type(table, rule):
+    """Its filetest with one type replaced by each other one, where that is a graph."""
+    given = (HERE / table / f"{rule.name}.txt").read_text().partition("---\n")[0]
+    for present in filter(lambda name: re.search(rf"\b{name}\b", given), DTYPES):
+        for other in DTYPES.keys() - {present}:
+            text = re.sub(rf"\b{present}\b", other, given)
+            try:
+                graph = parse_graph(text, fill=constant_at_limits)
+                result, applied = rewritten(graph, rule)
+            except (GraphTextError, IllegalNodeError):
+                continue
+            if not applied.counts.get(rule.name):
+                continue
+            tolerance = (
+                2e-2 if any(node.dtype in ("bf16", "f16") for node in graph.nodes()) else 1e-5
+            )
+            for seed in range(8):
+                generator = numpy.random.default_rng(seed)
+                inputs = [array_at_limits(node.type, generator) for node in graph.inputs]
+                with numpy.errstate(all="ignore"):
+                    before, after = interpret(graph, inputs), interpret(result, inputs)
+                for node, left, right in zip(graph.outputs, before, after, strict=True):
+                    compare(rule, widen(left, node.dtype), widen(right, node.dtype), tolerance)
+
+
+def array_at_limits(kind: TensorType, generator: numpy.random.Generator) -> numpy.ndarray:
+    """A random array; of integers two in five are limits of the type, 0 or 1."""
+    if kind.kind != "int":
+        return random_array(kind, generator, has_specials=False)
+    limits = numpy.iinfo(DTYPES[kind.dtype].numpy)
+    special = generator.choice([limits.min, limits.max, 0, 1, limits.max // 2], kind.shape)
+    plain = generator.integers(max(limits.min, -9), 9, kind.shape)
+    return numpy.where(generator.random(kind.shape) < 0.4, special, plain).astype(limits.dtype)
+
+
+def constant_at_limits(name: str, kind: TensorType) -> Constant:
+    return Constant(name, kind, array_at_limits(kind, numpy.random.default_rng(len(name))))
 
 
 def compare(rule: Rule, before: numpy.ndarray, after: numpy.ndarray, tolerance: float) -> None:
