@@ -39,7 +39,7 @@ from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
-from aotc.cache.collect import collect, note_misses
+from aotc.cache.collect import collect_in_turn, note_misses
 from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.comparison import Comparison
 
@@ -142,7 +142,7 @@ def build(
         note_misses(store, started_s)
     store.send()
     if store.counters.misses:
-        collect(store, options.cache_max_bytes)
+        collect_in_turn(store, options.cache_max_bytes)
     return BuildReport(
         path=packed.path,
         digest=packed.digest,

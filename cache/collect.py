@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aotc.cache.errors import CacheUnreadable
 from aotc.cache.keys import BUCKETS, Difference, Key, differences, key_of
-from aotc.cache.leftovers import CLOCK_DRIFT_S, MISSES, Leftovers, clear_leftovers
+from aotc.cache.leftovers import CLOCK_DRIFT_S, COLLECTED, MISSES, Leftovers, clear_leftovers
 from aotc.cache.reading import RECORD, entry_folders, read_json, read_record
 from aotc.cache.store import Store, delete_entry
 
 CAP_BYTES = 10 * 1024**3
+WAIT_TIMES = 100.0  # times what the last collection took, builds collect nothing
+MOST_WAIT_S = 24 * 3600.0
 KEEP_FRACTION = 0.7  # of the cap; so that a full cache is not collected after every put
 
 
@@ -39,6 +43,15 @@ class Row:
     def last_use_s(self, now_s: float) -> float:
         """Time of last use; a time far in the future is a wrong clock and counts as now."""
         return now_s if self.used_s > now_s + CLOCK_DRIFT_S else self.used_s
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """When a build last began to collect (seconds since the epoch), how long it took, its cap."""
+
+    begun_s: float
+    seconds: float
+    cap_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +107,42 @@ class Deleted:
 def collect(store: Store, cap_bytes: int | None = CAP_BYTES, now_s: float | None = None) -> int:
     """Delete leftovers, then the least recently used entries above the cap; returns bytes freed.
 
-    What a build does at its end. Never fails: what cannot be deleted stays. Open files of a reader
-    stay valid.
+    Never fails: what cannot be deleted stays. Open files of a reader stay valid.
     """
     now = time.time() if now_s is None else now_s
     with contextlib.suppress(CacheUnreadable):
         clear_leftovers(store.root, now)
         return _delete(_above(list(rows(store)), cap_bytes, now, KEEP_FRACTION)).bytes
     return 0
+
+
+def collect_in_turn(store: Store, cap_bytes: int | None = CAP_BYTES) -> int:
+    """The same after a build, seldom enough that collections take a hundredth of the time at most.
+
+    Every entry is looked at, which takes longer than a small build where there are ten thousands.
+    Who begins says so before, so that builds beside it go on.
+    """
+    last, now = _last_collection(store), time.time()
+    wait_s = min(WAIT_TIMES * last.seconds, MOST_WAIT_S)
+    is_due = not 0 <= now - last.begun_s < wait_s
+    if not is_due and last.cap_bytes == cap_bytes:
+        return 0
+    _leave(store, COLLECTED, dataclasses.asdict(Collection(now, last.seconds, cap_bytes)))
+    begun_s = time.perf_counter()
+    freed = collect(store, cap_bytes)
+    seconds = time.perf_counter() - begun_s
+    _leave(store, COLLECTED, dataclasses.asdict(Collection(now, seconds, cap_bytes)))
+    return freed
+
+
+def _last_collection(store: Store) -> Collection:
+    try:
+        note = read_json(store.root / COLLECTED)
+        cap_bytes = note["cap_bytes"]
+        cap_bytes = None if cap_bytes is None else int(cap_bytes)
+        return Collection(float(note["begun_s"]), float(note["seconds"]), cap_bytes)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return Collection(0.0, 0.0, None)
 
 
 def collect_all(store: Store, cap_bytes: int | None, now_s: float | None = None) -> Deleted:
@@ -181,11 +222,16 @@ def share(store: Store) -> None:
 
 def note_misses(store: Store, started_s: float) -> None:
     """Leave the keys that this store missed for `aotc cache explain`; started_s: build's start."""
-    text = json.dumps({"started_s": started_s, "keys": [key.record() for key in store.missed]})
-    staged = store.root / f".{MISSES}-{os.getpid()}"
+    keys = [key.record() for key in store.missed]
+    _leave(store, MISSES, {"started_s": started_s, "keys": keys})
+
+
+def _leave(store: Store, name: str, record: Mapping[str, Any]) -> None:
+    """Write a note under the root, whole; not where it cannot be written."""
+    staged = store.root / f".{name}-{os.getpid()}"
     with contextlib.suppress(OSError):
-        staged.write_text(text)
-        staged.replace(store.root / MISSES)
+        staged.write_text(json.dumps(record))
+        staged.replace(store.root / name)
 
 
 def last_misses(store: Store) -> tuple[float, tuple[Key, ...]]:

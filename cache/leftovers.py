@@ -22,7 +22,7 @@ from aotc.cache.reading import FOLDER_FLAGS, RECORD, children, entry_folders
 STALE_S = 24 * 3600.0
 CLOCK_DRIFT_S = 24 * 3600.0
 UNLOCKED_S = 60.0  # between making a staging folder and locking it
-MISSES = "misses.json"
+MISSES, COLLECTED = "misses.json", "collected.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ def clear_leftovers(root: Path, now_s: float, lock_age_s: float = STALE_S) -> Le
     notes = [
         each
         for each in children(root)
-        if each.name.startswith(f".{MISSES}-") and age_s(each, now_s) > UNLOCKED_S
+        if each.name.startswith((f".{MISSES}-", f".{COLLECTED}-"))
+        and age_s(each, now_s) > UNLOCKED_S
     ]
     quarantined = children(root / "quarantine")
     torn = list(_torn(root))

@@ -10,6 +10,7 @@ Layout under the root (`--cache-dir`, default `~/.cache/aotc`), owned 0700 by th
     staging/<host>-<pid>-<random>/  entries in the making
     quarantine/<digest>-<random>/   damaged entries, kept until the next collection
     misses.json                     what the last build missed, for `aotc cache explain`
+    collected.json                  when a build last deleted what is above the cap
 
 What holds, and how:
 - A reader sees a whole entry or none: an entry is filled in `staging/` and appears by one rename of

@@ -8,9 +8,11 @@ import warnings
 import pytest
 
 from aotc.cache import Key, Store
+from aotc.cache import collect as collecting
 from aotc.cache.collect import (
     clear,
     collect,
+    collect_in_turn,
     explain,
     last_misses,
     note_misses,
@@ -253,6 +255,63 @@ def test_collect_deletes_the_least_recently_used_down_to_the_cap(store):
     assert size_bytes(store) == total - freed <= total // 2
     kept = [index for index, key in enumerate(keys) if store.get(key)]
     assert kept == list(range(10))[-len(kept) :]
+
+
+NOW, CAP = 1_000_000.0, 10**9
+
+
+@pytest.mark.parametrize(
+    ("note", "count"),
+    [
+        (None, 1),
+        ({"begun_s": NOW - 1, "seconds": 0.1, "cap_bytes": CAP}, 0),
+        ({"begun_s": NOW - 11, "seconds": 0.1, "cap_bytes": CAP}, 1),
+        ({"begun_s": NOW - 1, "seconds": 0.1, "cap_bytes": 2 * CAP}, 1),  # another cap
+        ({"begun_s": NOW - 1, "seconds": 0.1, "cap_bytes": None}, 1),
+        ({"begun_s": NOW + 60, "seconds": 0.1, "cap_bytes": CAP}, 1),  # of a wrong clock
+        ({"begun_s": NOW - 2 * 24 * 3600, "seconds": 1e300, "cap_bytes": CAP}, 1),
+        ({"begun_s": float("nan"), "seconds": 1, "cap_bytes": CAP}, 1),
+        ({"begun_s": [], "seconds": 1, "cap_bytes": CAP}, 1),
+        ([], 1),
+    ],
+)
+def test_builds_collect_in_turn(store, monkeypatch, note, count):
+    fill(store, 3)
+    if note is not None:
+        (store.root / "collected.json").write_text(json.dumps(note))
+    looked = []
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    monkeypatch.setattr(collecting, "collect", lambda *given: looked.append(given) or 7)
+    assert collect_in_turn(store, CAP) == 7 * count
+    assert looked == [(store, CAP)] * count
+    left = json.loads((store.root / "collected.json").read_text())
+    assert left["begun_s"] == (NOW if count else NOW - 1)
+
+
+def test_the_cost_of_a_builds_collections_does_not_grow_with_the_store(store, monkeypatch):
+    """Of forty builds one after the other."""
+    now, looked = [NOW], []
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def collect(*given):
+        looked.append(len(looked))
+        now[0] += 2.0
+
+    monkeypatch.setattr(collecting, "collect", collect)
+    for _ in range(40):
+        now[0] += 1.0
+        collect_in_turn(store, CAP)
+    assert looked == [0]
+
+
+def test_a_store_that_cannot_be_written_collects_nothing_and_fails_nothing(store):
+    fill(store, 2)
+    store.root.chmod(0o500)
+    try:
+        assert collect_in_turn(store, CAP) == 0
+    finally:
+        store.root.chmod(0o700)
 
 
 def test_a_read_marks_an_entry_as_used(store):
