@@ -13,7 +13,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, Shape, UndecidedSize, is_static
 from aotc.aot.ir.storage import Array
-from aotc.aot.ir.types import SHORT_FLOATS, TensorType
+from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, TensorType, round_scalar
 
 DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64",
@@ -105,15 +105,28 @@ class Call:
         return DTYPE_NAMES[torch.result_type(first, second)]
 
     def operand(self, value: Operand, dtype: str) -> Node:
-        """`value` cast to `dtype` and given the result's rank (rank 0 stays)."""
+        """`value` cast to `dtype` and given the result's rank (rank 0 stays).
+
+        A whole number wraps around as eager's operand does; see `fitting`.
+        """
         if not isinstance(value, Node):
-            if dtype == "u8" and isinstance(value, int) and -256 < value < 0:
-                value += 256  # as torch takes numbers below 0
+            if isinstance(value, int) and DTYPES[dtype].kind == "int":
+                value = wrapped_number(value, dtype)
             return number(value, dtype)
         converted = build.cast(value, dtype)
         if converted.type.rank in (0, len(self.shape)):
             return converted
         return build.align(converted, len(self.shape))
+
+    def fitting(self, value: Operand) -> Operand:
+        """`value` where eager converts a number to the result's type, and raises where it does not
+        fit: a bound, an exponent, a factor of a sum."""
+        if not isinstance(value, int) or DTYPES[self.dtype].kind != "int":
+            return value
+        is_below = self.dtype == "u8" and -256 < value < 0  # which it takes for 256 more
+        if not is_below and wrapped_number(value, self.dtype) != value:
+            raise NotSupported(f"{value} does not fit `{self.dtype}`, of which eager raises")
+        return value
 
     def operands(self, *values: Operand) -> tuple[Node, ...]:
         """Each in the result's element type and rank."""
@@ -155,6 +168,16 @@ class Call:
     def fill(self, node: Node) -> Node:
         """`node` repeated where only scalars or smaller operands made it."""
         return build.expand(node, self.shape)
+
+
+def wrapped_number(value: bool | float, dtype: str) -> bool | float:
+    """A number as an element: floats are rounded, integers wrap around."""
+    kind = DTYPES[dtype]
+    if kind.kind != "int":
+        return round_scalar(value, dtype)
+    bits = kind.itemsize_bytes * 8
+    low = 0 if dtype == "u8" else -(2 ** (bits - 1))
+    return (int(value) - low) % 2**bits + low
 
 
 def axes_of(dims: Sequence[int] | int | torch.dtype | None, rank: int) -> tuple[int, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
+from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wrapped_number
 from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, Size, is_static, largest, proves_at_most, smallest
-from aotc.aot.ir.types import DTYPES, round_scalar
+from aotc.aot.ir.types import DTYPES
 
 
 def _reshape(call: Call, data: Node, *rest: Any) -> Node:
@@ -216,6 +216,8 @@ def _stack(call: Call, parts: Sequence[Node], dim: int = 0) -> Node:
 
 
 def _flip(call: Call, data: Node, dims: Sequence[int]) -> Node:
+    if not data.type.rank:
+        return data
     axes = tuple(sorted(dim % data.type.rank for dim in dims))
     return make("flip", (data,), {"axes": axes})
 
@@ -332,7 +334,7 @@ def _constant_pad(call: Call, data: Node, widths: Sequence[int], value: Operand 
         start, stop = max(0, -low[axis]), data.shape[axis] - max(0, -high[axis])
         data = build.slice_axis(data, axis, start, stop)
     given = value if not isinstance(value, Node) else value.attr("value")
-    fill = _wrapped_number(given, data.dtype)
+    fill = wrapped_number(given, data.dtype)
     return build.pad(data, [max(0, width) for width in low], [max(0, w) for w in high], fill)
 
 
@@ -360,18 +362,8 @@ def _narrow_copy(call: Call, data: Node, dim: int, start: Extent, length: Extent
 
 def _full(call: Call, size: Sequence[int], value: Operand, *rest: Any) -> Node:
     # An element of a 16-bit tensor is rounded; only literals of arithmetic keep f32's precision.
-    rounded = value if isinstance(value, Node | Size) else _wrapped_number(value, call.dtype)
+    rounded = value if isinstance(value, Node | Size) else wrapped_number(value, call.dtype)
     return call.fill(call.operand(rounded, call.dtype))
-
-
-def _wrapped_number(value: bool | float, dtype: str) -> bool | float:
-    """A number as an element: floats are rounded, integers wrap around."""
-    kind = DTYPES[dtype]
-    if kind.kind != "int":
-        return round_scalar(value, dtype)
-    bits = kind.itemsize_bytes * 8
-    low = 0 if dtype == "u8" else -(2 ** (bits - 1))
-    return (int(value) - low) % 2**bits + low
 
 
 def _filled(value: int) -> Any:

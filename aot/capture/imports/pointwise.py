@@ -140,9 +140,7 @@ def _is_one(value: Operand) -> bool:
 
 
 def _scaled(call: Call, right: Operand, alpha: Operand) -> Operand:
-    if call.dtype == "u8" and isinstance(alpha, int):
-        alpha %= 256  # an element: -3 is 253
-    return right if _is_one(alpha) else call.pointwise("mul", right, alpha)
+    return right if _is_one(alpha) else call.pointwise("mul", right, call.fitting(alpha))
 
 
 def _sub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
@@ -161,7 +159,7 @@ def _pow(call: Call, base: Operand, exponent: Operand) -> Node:
         root = ROOTS.get(exponent) if isinstance(exponent, float) else None
         return call.pointwise(root, base) if root else call.pointwise("pow", base, exponent)
     value = call.operand(base, call.dtype)
-    if isinstance(exponent, int) and exponent >= 0:
+    if isinstance(exponent, int) and call.fitting(exponent) == exponent >= 0:
         return call.fill(_constant_power(value, exponent))
     return call.fill(_integer_power(value, call.operand(exponent, call.dtype)))
 
@@ -201,8 +199,8 @@ def _integer_power(base: Node, exponent: Node) -> Node:
 def _clamp(call: Call, data: Node, low: Operand | None = None, high: Operand | None = None) -> Node:
     result: Node = data
     if low is not None:
-        result = _extreme("maximum")(call, result, low)
-    return result if high is None else _extreme("minimum")(call, result, high)
+        result = _extreme("maximum")(call, result, call.fitting(low))
+    return result if high is None else _extreme("minimum")(call, result, call.fitting(high))
 
 
 def _leaky_relu(call: Call, data: Node, slope: Operand = 0.01) -> Node:
