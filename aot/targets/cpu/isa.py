@@ -18,8 +18,11 @@ class Isa:
     tile_vectors: int
     """Vectors in a row of the accumulator tile of a dot."""
     widest_masked_bits: int
-    """Wider reads and writes with a mask become several of these: where LLVM splits one and knows
-    half of its mask to be false, it may leave that mask out (Triton 3.6, without AVX-512)."""
+    """Wider reads and writes with a mask become several of these."""
+    masks_by_sign: bool = False
+    """Whether they are the processor's own, which look at signs (AVX2). Of LLVM's general ones it
+    takes the lanes of a mask for true that it finds to be false late, as of half a wider mask, and
+    reads them (Triton 3.6: `combineMaskedLoadConstantMask` after the demanded bits)."""
     cuts_loops: bool = False
     """Whether loops with a mask take whole vectors first: masked writes of AVX2 take a dozen
     cycles on some processors."""
@@ -63,6 +66,7 @@ ISAS = {
             tile_rows=6,
             tile_vectors=2,
             widest_masked_bits=256,
+            masks_by_sign=True,
             cuts_loops=True,
         ),
         AVX512,

@@ -182,6 +182,14 @@ def _read_masked(
     for start in range(0, width, size):
         mask, other = (_part(writer, each, start, size) for each in (test, filler))
         place = _moved(writer, address, kind, start)
+        name = _access_by_sign(kernel, "maskload", element, size)
+        if name:
+            signs = _signs(writer, mask, align)
+            text = f"call {vector} @{name}({place}, {signs})"
+            found = writer.load(text, vector, [place, signs], min_depth)
+            is_filled = other.text == "zeroinitializer"  # as the processor does
+            parts.append(found if is_filled else select(kernel.lanes, mask, found, other))
+            continue
         text = f"call {vector} @llvm.masked.load.v{size}{type_suffix(kind)}.p0"
         text += f"({place}, i32 {align}, {mask}, {other})"
         parts.append(writer.load(text, vector, [place, mask, other], min_depth))
@@ -201,8 +209,35 @@ def _write_masked(
     for start in range(0, width, size):
         part, mask = (_part(writer, each, start, size) for each in (value, test))
         place = _moved(writer, address, kind, start)
+        name = _access_by_sign(kernel, "maskstore", element, size)
+        if name:
+            writer.effect(f"call void @{name}({place}, {_signs(writer, mask, align)}, {part})")
+            continue
         text = f"call void @llvm.masked.store.v{size}{type_suffix(kind)}.p0"
         writer.effect(f"{text}({part}, {place}, i32 {align}, {mask})")
+
+
+# Element → the instruction set and the suffix of LLVM's functions for accesses by signs.
+_BY_SIGN = {"f32": "avx.{}.ps", "f64": "avx.{}.pd", "i32": "avx2.{}.d", "i64": "avx2.{}.q"}
+
+
+def _access_by_sign(kernel: Code, access: str, element: str, size: int) -> str:
+    """LLVM's function of the processor's own access to so many elements; empty: there is none."""
+    bits = 8 * ITEMSIZE_BYTES[element] * size
+    if not kernel.isa.masks_by_sign or element not in _BY_SIGN or bits not in (128, 256):
+        return ""
+    return f"llvm.x86.{_BY_SIGN[element].format(access)}{'.256' if bits == 256 else ''}"
+
+
+def _signs(writer: Writer, mask: Operand, itemsize_bytes: int) -> Operand:
+    """Integers as wide as the elements, below zero where the mask holds.
+
+    Not -1: LLVM would make its own general access of that.
+    """
+    count, kind = mask.type[1 : mask.type.index(" ")], f"i{8 * itemsize_bytes}"
+    vector, lowest = f"<{count} x {kind}>", -(1 << (8 * itemsize_bytes - 1))
+    text = f"select {mask}, {vector} splat ({kind} {lowest}), {vector} zeroinitializer"
+    return writer.emit(text, vector, [mask])
 
 
 def _masked_lanes(kernel: Code, element: str) -> int:
