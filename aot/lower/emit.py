@@ -395,8 +395,9 @@ class Emitter:
         text, inside = str(offset), []
         for condition in guard:
             varies = self.varies_with(condition.index)
-            # A condition on other symbols says nothing about this address.
-            if varies & symbols:
+            # A condition on other symbols says nothing about this address. What was read, at one
+            # place, varies with none.
+            if varies & symbols or condition.index.symbols() & offset.symbols():
                 text += "".join(f" + {extra.name}*0" for extra in sorted_symbols(varies - symbols))
                 symbols |= varies
                 inside.append(self.condition(condition))

@@ -74,6 +74,52 @@ def test_resizing(fresh):
     assert_one_program(model, *(torch.randn(shape) for shape in shapes))
 
 
+@pytest.mark.parametrize("size", [(7, 7), (2, 5), (1, 40)])
+def test_pooling_to_a_size(fresh, size):
+    """Of cells that overlap, that are smaller than the data's, and of nothing but one element."""
+
+    def model(x):
+        peaks = functional.adaptive_max_pool2d(x, size, return_indices=True)
+        return functional.adaptive_avg_pool2d(x, size), *peaks
+
+    shapes = [(2, 3, 30, 37), (2, 3, 7, 9), (2, 3, 5, 41), (2, 3, 61, 8)]
+    inputs = [(torch.randn(shape) * 4).round() for shape in shapes]  # with equal elements
+    inputs[2][0, 0, 2, 3], inputs[2][0, 1, 1], inputs[0][1] = math.nan, math.inf, -math.inf
+    assert_one_program(model, *inputs)
+
+
+@pytest.mark.parametrize("size", [20, 33])
+def test_pooling_to_many_cells(fresh, size):
+    def model(x):
+        peaks = functional.adaptive_max_pool1d(x, size, return_indices=True)
+        return functional.adaptive_avg_pool1d(x, size), *peaks
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT)
+    for length in (50, 21, 7):
+        x = (torch.randn(2, 3, length) * 4).round()
+        x[0, 0, 3], x[0, 1] = math.nan, -math.inf
+        for found, expected in zip(compiled(x), model(x), strict=True):
+            torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def _made():
+    found = counters()
+    return found["kernels_compiled"] + found["kernels_cached"]
+
+
+def test_the_kernels_of_pooling_do_not_grow_with_the_size(fresh):
+    """`pooling 202611264000327`: each cell was two kernels, in each range of the sizes."""
+    counts = []
+    for size in (9, 60):
+        torch._dynamo.reset()
+        model = lambda x, size=size: functional.adaptive_avg_pool1d(x, size)  # noqa: E731
+        call = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+        before = _made()
+        call(torch.randn(2, 3, 1000))
+        counts.append(_made() - before)
+    assert counts[1] < 2 * counts[0]
+
+
 def test_logarithms_of_sums_of_any_length_keep_nan_and_infinity(fresh):
     x = torch.randn(2, 45)
     x[0, 3], x[0, 5], x[1, 34], x[1, 40] = math.nan, math.inf, math.inf, -math.inf

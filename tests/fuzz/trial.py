@@ -76,8 +76,8 @@ class Task:
         more = rng.random()
         if more < 0.07 and not program.states:
             ways.append(("unfused", target))
-        elif more > 0.93 and not program.states and not program.dims:
-            ways.append(("gpu-forms", target))
+        elif more > 0.86 and not program.states and not program.dims:
+            ways.append(("gpu-forms" if more > 0.93 else "in-bounds", target))
         return tuple(ways)
 
     def __str__(self) -> str:

@@ -30,8 +30,10 @@ from aotc.aot.folders import make_owned
 from aotc.aot.lower import Candidate, KernelSpec
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.tasks.workers import Workers
+from aotc.aot.traits import TargetTraits
 from aotc.runtime import load
 from aotc.runtime.errors import InputError
 from fuzz import guards
@@ -202,20 +204,36 @@ def unfused(program: Program, bench: Bench, target: str) -> Results:
 
 def gpu_forms(program: Program, bench: Bench, target: str) -> Results:
     """The kernels that a GPU gets, each in a form that can run as native code here."""
+    return _launched(program, bench, "cuda", GPUS[90], _native_form)
+
+
+def in_bounds(program: Program, bench: Bench, target: str) -> Results:
+    """The kernels of the CPU, each address held against the buffer that it is of."""
+    return _launched(program, bench, "cpu", CPU, 0)
+
+
+def _launched(
+    program: Program,
+    bench: Bench,
+    device: str,
+    traits: TargetTraits,
+    form: int | Callable[[KernelSpec], Candidate],
+) -> Results:
+    """The kernels launched one by one by `aotc.kernels`, which checks where they read and write."""
     path = bench.written(program)
     folder = bench.folder / "forms"
     folder.mkdir(exist_ok=True)
     try:
         captured = capture(load_spec(str(path)))
-        graph, _ = rewrite_each(captured.graph, {"cuda": GPUS[90]})["cuda"]
+        graph, _ = rewrite_each(captured.graph, {device: traits})[device]
         job = schedule_runner.Job()
-        names = job.add(graph, captured.golden_inputs, _native_form, GPUS[90])
+        names = job.add(graph, captured.golden_inputs, form, traits)
         (folder / "job.json").write_text(
             json.dumps({"buffers": job.dtypes, "launches": job.launches})
         )
         numpy.savez(folder / "buffers.npz", **job.arrays)
         with kernels.on_cpu():
-            launch_kernels.launch_all(folder)
+            launch_kernels.launch_all(folder, debug="memory", sanitize_overflow=False)
         errors = json.loads((folder / "errors.json").read_text())
         if errors:
             raise FormFailed(next(iter(errors.values())))
@@ -228,7 +246,7 @@ def gpu_forms(program: Program, bench: Bench, target: str) -> Results:
 
 
 class FormFailed(Exception):
-    """A kernel's form for GPUs does not run as native code."""
+    """A kernel launched by itself does not run as native code, or leaves its buffers."""
 
 
 def _native_form(spec: KernelSpec) -> Candidate:
@@ -306,4 +324,5 @@ WAYS: Mapping[str, Callable[[Program, Bench, str], Results]] = {
     "compile": compiled,
     "unfused": unfused,
     "gpu-forms": gpu_forms,
+    "in-bounds": in_bounds,
 }

@@ -121,8 +121,11 @@ def answer_all() -> None:
             answers.write("done\n")
 
 
-def launch_all(folder: Path) -> None:
-    """Run the job's launches in order and write back what its buffers then hold."""
+def launch_all(folder: Path, **options: str | bool) -> None:
+    """Run the job's launches in order and write back what its buffers then hold.
+
+    options: of every launch; `debug="memory"` holds each address against its buffer.
+    """
     job = json.loads((folder / "job.json").read_text())
     stored = numpy.load(folder / "buffers.npz")
     buffers = {name: _tensor(stored[name], dtype) for name, dtype in job["buffers"].items()}
@@ -142,7 +145,7 @@ def launch_all(folder: Path) -> None:
         for param in getattr(kernel, "params", ()):  # a size of 1 stays a number of the launch
             param.do_not_specialize = param.name.startswith("size_")
         try:
-            kernel[tuple(launch["grid"])](*arguments, **launch["config"])
+            kernel[tuple(launch["grid"])](*arguments, **launch["config"], **options)
         except Exception as error:
             errors[number] = f"{error!r} in\n{launch['source']}"
     (folder / "errors.json").write_text(json.dumps(errors))

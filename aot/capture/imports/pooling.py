@@ -14,12 +14,14 @@ import numpy
 from aotc.aot.capture.imports.call import NO_KERNEL, Call, NotSupported, Rows, spread, wide
 from aotc.aot.capture.imports.contractions import spaced
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.reductions import lowest
+from aotc.aot.ir.size import Extent
 from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int
 FEW_CELLS = 16  # elements of a window up to which its maximum's place is found without a loop
+MOST_CELLS, FEW_DYNAMIC_CELLS = 16, 3  # of an axis up to which each is written by itself
 WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum out, NaN and all
 
 
@@ -82,13 +84,13 @@ def _max_pool_with_indices(
     windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
     first = build.drop(_index_of_peak(windows, inner), inner)
     parts, area = [], 1
-    for number in reversed(range(count)):
-        axis = data.type.rank - count + number
-        within = first if number == 0 else first % sizes[number]
-        first = first // sizes[number]
+    for dim in reversed(range(count)):
+        axis = data.type.rank - count + dim
+        within = first if dim == 0 else first % sizes[dim]
+        first = first // sizes[dim]
         counter = build.counter(data.type.rank, axis, call.shape[axis])
-        start = counter * strides[number] - margins[number]
-        parts.append((start + within * gaps[number]) * area)
+        start = counter * strides[dim] - margins[dim]
+        parts.append((start + within * gaps[dim]) * area)
         area *= data.shape[axis]
     return build.drop(_peak(windows, inner), inner), reduce(add, parts)
 
@@ -169,6 +171,10 @@ def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
     # The average is separable: one axis after another.
     result = wide(data)
     for axis, wanted in enumerate(size, data.type.rank - len(size)):
+        if _are_many(result.shape[axis], wanted):
+            covered, _, sizes = _covered(result, wanted, axis, 0.0)
+            result = build.drop(build.reduce("sum", covered, (axis + 1,)), (axis + 1,)) / sizes
+            continue
         parts = [build.mean(part, (axis,)) for part, _ in _cells(result, wanted, axis)]
         result = build.concat(parts, axis)
     return build.cast(result, call.dtype)
@@ -188,15 +194,50 @@ def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, No
     _check_float(data)
     result, place, area = data, None, 1
     for axis in reversed(range(data.type.rank - len(size), data.type.rank)):
-        found = [_cell(part, start, axis) for part, start in _cells(result, call.shape[axis], axis)]
-        within = build.concat([at for _, at in found], axis)
-        result = build.concat([peak for peak, _ in found], axis)
+        within, result = _peaks(result, call.shape[axis], axis)
         at = within * area
         if place is not None:
             at = at + make("gather", (place, within), {"axis": axis})
         place = at
         area *= data.shape[axis]
     return result, place
+
+
+def _peaks(data: Node, wanted: int, axis: int) -> tuple[Node, Node]:
+    """The place along an axis of each cell's maximum, and the maximum."""
+    if _are_many(data.shape[axis], wanted):
+        covered, starts, _ = _covered(data, wanted, axis, -math.inf)
+        found = (_index_of_peak(covered, (axis + 1,)), build.extreme("max", covered, (axis + 1,)))
+        place, peak = (build.drop(each, (axis + 1,)) for each in found)
+        return place + starts, peak
+    cells = [_cell(part, start, axis) for part, start in _cells(data, wanted, axis)]
+    return build.concat([at for _, at in cells], axis), build.concat(
+        [top for top, _ in cells], axis
+    )
+
+
+def _are_many(extent: Extent, wanted: int) -> bool:
+    """Whether the cells of an axis are read as one: written out, each would be a kernel."""
+    return wanted > (MOST_CELLS if isinstance(extent, int) else FEW_DYNAMIC_CELLS)
+
+
+def _covered(data: Node, wanted: int, axis: int, filler: float) -> tuple[Node, Node, Node]:
+    """An axis as the cells that cover it, one behind the other, in an axis of its own behind that
+    of the cells: cell c of w has the elements ⌊c·n/w⌋ to ⌈(c + 1)·n/w⌉ of n, then fillers. Beside
+    it the first element of each cell, and how many it has."""
+    extent, rank = number(data.shape[axis], "i64"), data.type.rank
+    cell = build.counter(1, 0, wanted)
+    starts = cell * extent // wanted
+    ends = ((cell + 1) * extent + (wanted - 1)) // wanted
+    most = data.shape[axis] // wanted + 2
+    places = build.reshape(starts, (wanted, 1)) + build.counter(2, 1, most)
+    found = make("take", (data, build.minimum(places, extent - 1)), {"axis": axis})
+    behind = (1,) * (rank - axis - 1)
+    is_own = build.reshape(places < build.reshape(ends, (wanted, 1)), (wanted, most, *behind))
+    firsts = build.reshape(starts, (wanted, *behind))
+    sizes = build.cast(build.reshape(ends - starts, (wanted, *behind)), data.dtype)
+    filled = build.where(build.align(is_own, rank + 1), found, filler)
+    return filled, build.align(firsts, rank), build.align(sizes, rank)
 
 
 def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
@@ -240,7 +281,7 @@ def _index_among_few(data: Node, axes: tuple[int, ...]) -> Node:
             cell = build.slice_axis(cell, axis, at, at + 1)
         cells.append(cell)
     highest, place = cells[0], None
-    for number, cell in enumerate(cells[1:], 1):
+    for order, cell in enumerate(cells[1:], 1):
         is_higher = cell > highest
         if data.type.kind == "float":
             is_higher = is_higher | build.unary("isnan", cell)
@@ -248,7 +289,7 @@ def _index_among_few(data: Node, axes: tuple[int, ...]) -> Node:
         if place is None:
             place = build.cast(is_higher, "i32")
         else:
-            place = build.where(is_higher, number, place)
+            place = build.where(is_higher, order, place)
     return build.cast(place, "i64")
 
 

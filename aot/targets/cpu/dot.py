@@ -201,7 +201,7 @@ def _is_direct(
     if rows >= FEWEST_ROWS and not is_packed:
         return False
     width = min(kernel.isa.lanes, columns)
-    with kernel.width(width), kernel.writer.probe() as depth:
+    with kernel.width(width), kernel.probe() as depth:
         mark = kernel.lanes.atom(Operand("%column", "i32", depth), "i32", width, natural=True)
         column = Int("i32", mark.base, Linear((), 1) if width > 1 else Linear())
         pointer = kernel.at(load.operands[0], (integer(0), column))
@@ -239,7 +239,7 @@ def _is_one_comparison(mask: Value) -> bool:
 
 def _stride(kernel: Kernel, pointer: Value, dim: int) -> int | None:
     """Elements from one place of a dimension to the next; None where that varies."""
-    with kernel.width(1), kernel.writer.probe() as depth:
+    with kernel.width(1), kernel.probe() as depth:
         place = Operand("%place", "i32", depth)
         index = [integer(0), integer(0)]
         index[dim] = kernel.lanes.atom(place, "i32", natural=True)

@@ -6,7 +6,8 @@ reductions, dots, loop-carried values) run over their elements and ask for the v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,6 +57,10 @@ class Shifted(NamedTuple):
     offset: Int
 
 
+_TABLES = ("scalars", "buffers", "shifted", "pending", "in_place", "min_depths")
+"""What a kernel knows of values by the code that was written."""
+
+
 @dataclass(eq=False)
 class Kernel(memory.Code):
     """State of lowering one kernel: what is known about every value, and where code goes."""
@@ -87,6 +92,23 @@ class Kernel(memory.Code):
     def report_argument(self) -> str:
         """What calls pass on for reports to the host, after a comma."""
         return "" if self.sites is None else ", ptr %report"
+
+    @contextmanager
+    def probe(self) -> Iterator[int]:
+        """Everything written inside is thrown away, and what is known of values by it: to look at
+        what an evaluation would give. Gives the depth of the probe's own scope."""
+        tables = {name: dict(getattr(self, name)) for name in _TABLES}
+        pending = {value: (each.index, each.written) for value, each in self.pending.items()}
+        facts, scratch_bytes, scrap = set(self.facts), self.scratch_bytes, self._bin
+        try:
+            with self.writer.probe() as depth:
+                yield depth
+        finally:
+            for name, table in tables.items():
+                setattr(self, name, table)
+            for value, (index, is_written) in pending.items():
+                self.pending[value].index, self.pending[value].written = index, is_written
+            self.facts, self.scratch_bytes, self._bin = facts, scratch_bytes, scrap
 
     # -------------------------------------------------------------- evaluation
 

@@ -22,7 +22,7 @@ def plain_load(kernel: Kernel, value: Value) -> Operation | None:
 def row_step(kernel: Kernel, pointer: Value, rows: int, columns: int) -> int | None:
     """Elements of memory from one row of a block to the next, where each block of so many rows and
     columns has its rows at a steady distance and their elements side by side; else None."""
-    with kernel.writer.probe() as outer, kernel.writer.probe() as depth:
+    with kernel.probe() as outer, kernel.probe() as depth:
         first, step = _block(kernel, pointer, (rows, columns), (outer, depth), 1)[0]
         return step if first is not None and first.offset.stride == CONTIGUOUS else None
 
@@ -31,7 +31,7 @@ def paired_step(kernel: Kernel, pointer: Value, rows: int, columns: int) -> int 
     """Elements from one pair of rows to the next, where in each block of so many rows and columns
     the two rows of a pair lie side by side: element (k, n) at place 2n + k mod 2 of pair k / 2.
     None where they do not."""
-    with kernel.writer.probe() as outer, kernel.writer.probe() as depth:
+    with kernel.probe() as outer, kernel.probe() as depth:
         found = _block(kernel, pointer, (rows, columns), (outer, depth), 2)
         (even, step), (odd, other) = found
         if even is None or odd is None or step != other:

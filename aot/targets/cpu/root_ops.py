@@ -251,7 +251,7 @@ def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
     if not is_fit or lane is None or shape[lane] < FEWEST_VECTORS * LANES:
         return 1
     width = 2 * LANES
-    with kernel.width(width), kernel.writer.probe() as depth:
+    with kernel.width(width), kernel.probe() as depth:
         mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", width, natural=True)
         index = [integer(0)] * len(shape)
         index[lane] = Int("i32", mark.base, Linear((), 1))

@@ -139,7 +139,7 @@ def _operands(
     kernel: Kernel, stored: StoredProduct, shape: Shape, run: RunBut
 ) -> tuple[Matrix, Matrix] | None:
     """Both operands, if they stand in memory as tiles read them."""
-    with kernel.writer.probe(), _turns(kernel, stored, run, ()):
+    with kernel.probe(), _turns(kernel, stored, run, ()):
         left = tile_dot.left_in_place(kernel, stored.dot.operands[0], shape)
         right = tile_dot.right_in_place(kernel, stored.dot.operands[1], shape)
     return None if left is None or right is None else (left, right)

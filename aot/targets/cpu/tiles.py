@@ -79,7 +79,7 @@ def _bound(
         return lanes.add(lanes.extend(right, "i64"), lanes.extend(left, "i64"), -1)
 
     with kernel.width(1):
-        with kernel.writer.probe() as depth:
+        with kernel.probe() as depth:
             marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
             probe = difference(tuple(kernel.lanes.atom(m, "i32") for m in marks))
         if probe is None:
@@ -109,7 +109,7 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     candidates = [d for d, size in enumerate(shape) if size > 1]
     if len(candidates) < 2:
         return candidates[0] if candidates else len(shape) - 1
-    with kernel.width(1), kernel.writer.probe() as depth:
+    with kernel.width(1), kernel.probe() as depth:
         marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
         index = tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks)
         votes = [[0, 0] for _ in shape]
