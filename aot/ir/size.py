@@ -62,6 +62,7 @@ class Choice:
 Atom = Dim | Quotient["Extent"] | Choice
 Monomial = tuple[Atom, ...]  # sorted by text; () is the constant
 Terms = tuple[tuple[Monomial, int], ...]
+MOST_FLOORS = 3  # in a size, up to which a bound is looked for by each of them
 KERNEL_PREFIX = "size_"  # of the kernel parameter that holds a dim
 
 
@@ -183,8 +184,11 @@ def _lowest_of(extent: Extent) -> int:
 
 @lru_cache(maxsize=65536)
 def _lowest(size: Size) -> int:
-    """A lower bound: by intervals, by distances from the low ends, without a floor."""
-    return max(_interval_low(size), _shifted_low(size), *_unfloored_low(size))
+    """A lower bound: by intervals, by distances from the low ends, without a floor; and as whole
+    counts have it, a multiple of what all of them are multiples of."""
+    found = max(_interval_low(size), _shifted_low(size), *_unfloored_low(size))
+    common = gcd(*(count for _, count in size.terms))
+    return -(-found // common) * common
 
 
 def _interval_low(size: Size) -> int:
@@ -215,12 +219,12 @@ def _shifted_low(size: Size) -> int:
 
 
 def _unfloored_low(size: Size) -> Iterator[int]:
-    """For a term in floor(p / d): d·floor(p / d) = p - r with a remainder r below d."""
-    for monomial, count in size.terms:
-        floors = [atom for atom in monomial if isinstance(atom, Quotient)]
-        if not floors:
-            continue
-        atom, others = floors[0], sized({_removed(monomial, (floors[0],)) or (): count})
+    """For a term in floor(p / d): d·floor(p / d) = p - r with a remainder r below d. Each such term
+    by itself, where they are few: which one the others cancel is not known."""
+    floored = [term for term in size.terms if any(isinstance(x, Quotient) for x in term[0])]
+    for monomial, count in floored[: MOST_FLOORS if len(floored) <= MOST_FLOORS else 1]:
+        atom = next(atom for atom in monomial if isinstance(atom, Quotient))
+        others = sized({_removed(monomial, (atom,)) or (): count})
         rest = sized({key: value for key, value in size.terms if key != monomial})
         if isinstance(atom.divisor, int) and isinstance(others, int):
             # The remainders of a positive count are at most count · (d - 1).
@@ -232,7 +236,6 @@ def _unfloored_low(size: Size) -> Iterator[int]:
             if isinstance(times, int) and not left:
                 most = (atom.divisor - 1) * max(times, 0)
                 yield _lowest_of(rest + atom.dividend * times - most)
-        return
 
 
 @lru_cache(maxsize=65536)

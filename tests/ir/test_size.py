@@ -76,6 +76,19 @@ def test_order_is_proved_or_refused():
         _ = n * 0.5
 
 
+@pytest.mark.parametrize("run", [4, 64, 256])
+@pytest.mark.parametrize("high", [1000, 2**31 - 1])
+def test_runs_hold_what_was_taken_of_the_runs_before(run, high):
+    """`sorts 202611268000095`: the first of each run, as runs of their own, and so on."""
+    for wanted in range(1, run // 2 + 1):
+        extent = size_of(Dim("x", 1, high, 7))
+        for _ in range(4):
+            count = (extent + (run - 1)) // run
+            assert sizes.proves_at_most(extent, count * run), (wanted, extent)
+            assert sizes.proves_below(count * run - extent, run), (wanted, extent)
+            extent = count * wanted
+
+
 def test_texts():
     assert str(2 * m * n + 1) == "2*m*n + 1"
     assert str((n + 1) // 2) == "((n + 1)//2)"
