@@ -18,7 +18,7 @@ from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import Extent, Shape, typical
+from aotc.aot.ir.size import Extent, Shape, proves_at_most, typical
 from aotc.aot.schedule.attention import attention_accesses, attention_domain
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_clusters
 from aotc.aot.schedule.cost import chain, is_worth_a_buffer
@@ -496,7 +496,7 @@ def _is_short_row(cluster: Cluster) -> bool:
         return False
     row, reduced = row_symbols(cluster.root_op)
     reductions = [REDUCTIONS[node.op] for node in cluster.members if node.kind == "reduce"]
-    is_row = row.extent == 1 and reduced.extent <= LONGEST_ROW
+    is_row = row.extent == 1 and proves_at_most(reduced.extent, LONGEST_ROW)
     is_plain = not any(each.is_search for each in reductions)
     return is_row and cluster.tip.type.numel == reduced.extent and is_plain
 

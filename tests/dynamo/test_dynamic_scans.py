@@ -88,6 +88,19 @@ def test_pooling_to_a_size(fresh, size):
     assert_one_program(model, *inputs)
 
 
+@pytest.mark.parametrize(
+    "window", [(3, 2, 1, False, False), (3, 2, 1, True, True), (3, 2, 1, True, False), (3, 1, 1)]
+)
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_averages_of_windows(fresh, dims, window):
+    """With and without padding among what is counted, and windows that reach beyond the end."""
+
+    def model(x):
+        return (getattr(functional, f"avg_pool{dims}d")(x, *window),)
+
+    assert_one_program(model, *(torch.randn(1, 2, *[n] * dims) for n in (9, 10, 7, 14)))
+
+
 @pytest.mark.parametrize("size", [20, 33])
 def test_pooling_to_many_cells(fresh, size):
     def model(x):

@@ -16,12 +16,12 @@ from aotc.aot.capture.imports.contractions import spaced
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.reductions import lowest
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, is_static, largest, proves_at_most
 from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int
 FEW_CELLS = 16  # elements of a window up to which its maximum's place is found without a loop
-MOST_CELLS, FEW_DYNAMIC_CELLS = 16, 3  # of an axis up to which each is written by itself
+MOST_CELLS = 16  # of an axis of fixed size up to which each is written by itself
 WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum out, NaN and all
 
 
@@ -45,7 +45,7 @@ def _windows(
     for axis, size, step, margin, gap in zip(axes, sizes, strides, margins, gaps, strict=True):
         reach = (call.shape[axis] - 1) * step + (size - 1) * gap + 1
         low[axis] = margin
-        high[axis] = max(margin, reach - data.shape[axis] - margin)  # ceil_mode needs more
+        high[axis] = largest(margin, reach - data.shape[axis] - margin)  # ceil_mode needs more
     padded = build.pad(data, low, high, value)
     attrs = {"axes": axes, "sizes": sizes, "strides": strides, "dilations": gaps}
     windows = make("window", (padded,), attrs)
@@ -113,17 +113,30 @@ def _average_pool(
     total = build.drop(build.reduce("sum", windows, inner), inner)
     if divisor is not None:
         return build.cast(_shared(total, divisor), call.dtype)
-    cells = numpy.ones([1] * count, numpy.int64)
+    cells: Array | Node = numpy.ones([1] * count, numpy.int64)
     for axis, margin in enumerate(spread(padding, count)):
-        extent = data.shape[axis - count]
-        counts = _counts(
-            call.shape[axis - count], extent, sizes[axis], strides[axis], margin, counts_padding
+        own = _counts(
+            count,
+            axis,
+            call.shape[axis - count],
+            data.shape[axis - count],
+            sizes[axis],
+            strides[axis],
+            margin,
+            counts_padding,
+            is_ceiling,
         )
-        cells = cells * counts.reshape(build.column(count, axis, len(counts)))
-    if (cells == cells.flat[0]).all():
+        if isinstance(own, Node) != isinstance(cells, Node):
+            cells, own = (_as_node(call, each) for each in (cells, own))
+        cells = cells * own
+    if isinstance(cells, numpy.ndarray) and (cells == cells.flat[0]).all():
         return build.cast(_shared(total, int(cells.flat[0])), call.dtype)
-    table = build.align(call.table(cells, total.dtype), total.type.rank)
+    table = build.align(build.cast(_as_node(call, cells), total.dtype), total.type.rank)
     return build.cast(_shared(total, table), call.dtype)
+
+
+def _as_node(call: Call, counts: Array | Node) -> Node:
+    return counts if isinstance(counts, Node) else call.table(counts, "i64")
 
 
 def _reached(
@@ -136,7 +149,7 @@ def _reached(
     pairs = []
     for axis, (size, margin) in enumerate(zip(sizes, margins, strict=True), -len(sizes)):
         extent = data.shape[axis]
-        covers = call.shape[axis] == 1 and size - margin >= extent
+        covers = call.shape[axis] == 1 and proves_at_most(extent, size - margin)
         pairs.append((extent, 0) if covers else (size, margin))
     clipped_sizes, clipped_margins = zip(*pairs, strict=True)
     return clipped_sizes, clipped_margins
@@ -156,14 +169,35 @@ def _shared(total: Node, count: Node | int) -> Node:
 
 
 def _counts(
-    positions: int, extent: int, size: int, stride: int, margin: int, counts_padding: bool
-) -> Array:
-    """Elements that each window along one axis is averaged over."""
-    starts = numpy.arange(positions) * stride - margin
-    stops = numpy.minimum(starts + size, extent + margin)
+    rank: int,
+    axis: int,
+    positions: Extent,
+    extent: Extent,
+    size: int,
+    stride: int,
+    margin: int,
+    counts_padding: bool,
+    is_ceiling: bool,
+) -> Array | Node:
+    """Elements that each window along one of `rank` axes is averaged over, 1 long along the others.
+
+    Window p has the elements p·stride - margin and on: `size` of them, up to the end of the
+    padding or, where that does not count, of those that there are.
+    """
+    if not is_ceiling and (counts_padding or not margin):
+        return numpy.full([1] * rank, size)
+    if is_static((positions, extent)):
+        places = numpy.arange(positions).reshape(build.column(rank, axis, positions))
+        starts = places * stride - margin
+        stops = numpy.minimum(starts + size, extent + margin)
+        if not counts_padding:
+            starts, stops = numpy.maximum(starts, 0), numpy.minimum(stops, extent)
+        return stops - starts
+    first = build.counter(rank, axis, positions) * stride - margin
+    last = build.minimum(first + size, extent + margin)
     if not counts_padding:
-        starts, stops = numpy.maximum(starts, 0), numpy.minimum(stops, extent)
-    return stops - starts
+        first, last = build.maximum(first, 0), build.minimum(last, extent)
+    return last - first
 
 
 def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
@@ -218,7 +252,7 @@ def _peaks(data: Node, wanted: int, axis: int) -> tuple[Node, Node]:
 
 def _are_many(extent: Extent, wanted: int) -> bool:
     """Whether the cells of an axis are read as one: written out, each would be a kernel."""
-    return wanted > (MOST_CELLS if isinstance(extent, int) else FEW_DYNAMIC_CELLS)
+    return wanted > (MOST_CELLS if isinstance(extent, int) else 1)
 
 
 def _covered(data: Node, wanted: int, axis: int, filler: float) -> tuple[Node, Node, Node]:
