@@ -41,8 +41,8 @@ Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
 - **torch dies**: eager torch ends the process that draws the program, or runs what torch.export
   made of it; a new one too, in which no kernel of ours has run.
 - **wrong**, **internal** (an error that is ours, a process that died, a write beside memory that
-  a kernel may write to, a read beside its buffer), **over time** (more than 60 s of processors, eager's runs for the judge
-  apart): findings.
+  a kernel may write to, a read beside its buffer), **over time** (more than 60 s of processors,
+  eager's runs for the judge apart): findings.
 
 A program that is run several ways counts once, by the worst that a way gave; the table of ways
 counts runs.

@@ -164,6 +164,48 @@ def test_integers_that_overflow_are_found(which: str, kind: torch.dtype) -> None
     assert caught.value.element == (5,)
 
 
+@triton.jit
+def combining_kernel(x, out, HOW: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, M), tl.arange(0, N)
+    a = tl.load(x + i[:, None] * N + j[None, :])
+    if HOW == "rows":
+        tl.store(out + i, tl.sum(a, 1))
+    elif HOW == "columns":
+        tl.store(out + j, tl.sum(a, 0))
+    elif HOW == "all":
+        tl.store(out, tl.sum(a))
+    elif HOW == "running":
+        tl.store(out + i[:, None] * N + j[None, :], tl.cumsum(a, 1))
+    else:
+        tl.store(out + i[:, None] * N + j[None, :], tl.cumsum(a, 0))
+
+
+SUMS = {
+    "rows": lambda x: x.sum(1),
+    "columns": lambda x: x.sum(0),
+    "all": lambda x: x.sum().reshape(1),
+    "running": lambda x: x.cumsum(1),
+    "running down": lambda x: x.cumsum(0),
+}
+
+
+@pytest.mark.parametrize("size", [(1, 4), (4, 2), (8, 128), (64, 16)], ids=str)
+@pytest.mark.parametrize("how", SUMS)
+def test_sums_of_integers_that_overflow_are_found(how: str, size: tuple[int, int]) -> None:
+    """Their combination has an assertion under `debug=True`."""
+    x = torch.arange(size[0] * size[1], dtype=torch.int32).reshape(size)
+    out = torch.zeros(size[0] * size[1], dtype=torch.int32)
+    combining_kernel[(1,)](x, out, HOW=how, M=size[0], N=size[1], debug=True)
+    expected = SUMS[how](x).int().flatten()
+    assert torch.equal(out[: expected.numel()], expected)
+    x[-1, -2:] = x[-2:, -1] = 2**30 + 2**29
+    if (SUMS[how](x.long()) >= 2**31).any():
+        with pytest.raises(KernelAsserted, match="overflow detected for operation add"):
+            combining_kernel[(1,)](x, out, HOW=how, M=size[0], N=size[1], debug=True)
+    else:
+        combining_kernel[(1,)](x, out, HOW=how, M=size[0], N=size[1], debug=True)
+
+
 def module_at(folder: Path) -> ModuleType:
     """A kernel and a function that it calls, each in a file of the folder."""
     folder.mkdir()

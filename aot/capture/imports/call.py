@@ -125,7 +125,7 @@ class Call:
             return value
         is_below = self.dtype == "u8" and -256 < value < 0  # which it takes for 256 more
         if not is_below and wrapped_number(value, self.dtype) != value:
-            raise NotSupported(f"{value} does not fit `{self.dtype}`, of which eager raises")
+            raise NotSupported(f"{value} does not fit `{self.dtype}`, so that eager raises")
         return value
 
     def operands(self, *values: Operand) -> tuple[Node, ...]:

@@ -245,9 +245,8 @@ def _peaks(data: Node, wanted: int, axis: int) -> tuple[Node, Node]:
         place, peak = (build.drop(each, (axis + 1,)) for each in found)
         return place + starts, peak
     cells = [_cell(part, start, axis) for part, start in _cells(data, wanted, axis)]
-    return build.concat([at for _, at in cells], axis), build.concat(
-        [top for top, _ in cells], axis
-    )
+    peaks, places = zip(*cells, strict=True)
+    return build.concat(places, axis), build.concat(peaks, axis)
 
 
 def _are_many(extent: Extent, wanted: int) -> bool:

@@ -87,6 +87,8 @@ class Kernel(memory.Code):
     """What may be reported to the host, in order; None where nobody listens."""
     is_routine: bool = False
     """Lowered for a caller's sake, not a kernel by itself."""
+    assert_lanes: Callable[[Kernel, Operation, Lane], None] | None = None
+    """Lowers an assertion in a combination, of lanes of its condition."""
 
     @property
     def report_argument(self) -> str:
@@ -189,6 +191,8 @@ class Kernel(memory.Code):
             elif operation.name in RULES:
                 operands = [get(x) for x in operation.operands]
                 known[operation.results[0]] = RULES[operation.name](self.lanes, operation, operands)
+            elif operation.name == "tt.assert" and self.assert_lanes is not None:
+                self.assert_lanes(self, operation, get(operation.operands[0]))
             else:
                 raise CompileError(
                     message=f"`{operation.name}` in a combine function is not supported"

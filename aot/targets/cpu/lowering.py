@@ -88,7 +88,12 @@ class Lowering:
         expand(function)
         self.is_chain = graph.is_chain(function) if caller is None else len(function.blocks) == 1
         self.function = function = function if self.is_chain else graph.ordered(function)
-        self.kernel = Kernel(no_alias, isa=isa, functions=function.functions)
+        self.kernel = Kernel(
+            no_alias,
+            isa=isa,
+            functions=function.functions,
+            assert_lanes=reports.assert_lanes,
+        )
         self.routines: list[str] = [] if caller is None else caller.routines
         """Text of the functions beside this one."""
         if caller is not None:

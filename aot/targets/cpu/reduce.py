@@ -249,12 +249,16 @@ def _across(fold: _Fold, total: Sequence[Operand]) -> list[Operand]:
     """Combines the lanes of each operand by halves until one is left."""
     kernel, current = fold.kernel, list(total)
     kinds = [x.type.element for x in fold.operation.operands]
+    meets_constants = _meets_constants(fold.operation.body)
     width = kernel.lanes.width
     while width > 1:
         half = width // 2
         halves = range(half), range(half, width)
         parts = [
-            [_half(kernel, x, places, kind) for x, kind in zip(current, kinds, strict=True)]
+            [
+                _half(kernel, x, places, kind, alone=meets_constants)
+                for x, kind in zip(current, kinds, strict=True)
+            ]
             for places in halves
         ]
         with kernel.width(half):
@@ -263,9 +267,18 @@ def _across(fold: _Fold, total: Sequence[Operand]) -> list[Operand]:
     return [_first(kernel, x) for x in current]
 
 
-def _half(kernel: Kernel, operand: Operand, places: range, kind: str) -> Operand:
-    """Some lanes; one of a float that travels as its bits as a scalar, since it meets constants."""
-    if len(places) > 1 or kind[0] not in "fb" or scalar_type(operand.type)[0] != "i":
+def _meets_constants(body: Block) -> bool:
+    """Whether a combination reads more than what it combines."""
+    own = {*body.arguments, *(x for each in body.operations for x in each.results)}
+    is_constant = any(each.name == "arith.constant" for each in body.operations)
+    return is_constant or any(x not in own for each in body.operations for x in each.operands)
+
+
+def _half(kernel: Kernel, operand: Operand, places: range, kind: str, *, alone: bool) -> Operand:
+    """Some lanes; one that meets constants as a scalar (`alone`), as a float does that travels as
+    its bits."""
+    is_bits = kind[0] in "fb" and scalar_type(operand.type)[0] == "i"
+    if len(places) > 1 or not (alone or is_bits):
         return shuffled(kernel.writer, [operand], places)
     text, kind = f"extractelement {operand}, i32 {places[0]}", scalar_type(operand.type)
     return kernel.writer.emit(text, kind, [operand])
@@ -337,7 +350,10 @@ def scan(kernel: Kernel, operation: Operation) -> None:
     results = fold.buffers()
     lane = tiles.lane_dimension(kernel, operation.operands[0])
     is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
-    is_by_vector = fold.shape[fold.axis] > 1 and (fold.axis == lane or is_one_row)
+    # By vector lanes are combined too that are not chosen: nothing is asserted of these.
+    is_asserted = any(each.name == "tt.assert" for each in operation.body.operations)
+    is_in_lanes = fold.axis == lane or is_one_row
+    is_by_vector = fold.shape[fold.axis] > 1 and is_in_lanes and not is_asserted
     row = _scan_vectors if is_by_vector else _scan_elements
     fold.each_row(lambda rest: row(fold, rest, results))
     fold.finish(results)

@@ -279,6 +279,16 @@ def assert_(kernel: Kernel, operation: Operation) -> None:
     _end_if(kernel, found, lambda: _report(kernel, site, found, constant(0, "i64")))
 
 
+def assert_lanes(kernel: Kernel, operation: Operation, condition: Lane) -> None:
+    """`tt.assert` in a combination, as a sum of integers has one of its overflow: where a lane is
+    false that is reported, and the program ends there."""
+    message = str(operation.attributes.get("message", ""))
+    site = _site(kernel, operation, kind="assert", message=message, shape=[])
+    is_failed = is_any(kernel, _negated(kernel, kernel.lanes.operand(condition)))
+    found = kernel.lanes.cast("zext", is_failed, "i64")
+    _end_if(kernel, found, lambda: _report(kernel, site, found, constant(0, "i64")))
+
+
 def _end_if(kernel: Kernel, found: Operand, write: Callable[[], None]) -> None:
     """Where `found` is not 0: writes the report and ends the program, or the function's part."""
     writer = kernel.writer
