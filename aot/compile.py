@@ -11,7 +11,6 @@ from typing import Literal
 
 from aotc.aot import contents
 from aotc.aot.entries import joined_dims, joined_states
-from aotc.aot.errors import SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import (
     dims_of,
@@ -21,7 +20,7 @@ from aotc.aot.ir.narrow import (
     with_possible_sizes,
 )
 from aotc.aot.ir.native import NativeCall
-from aotc.aot.ir.size import Dim, UndecidedSize, size_of, typical
+from aotc.aot.ir.size import Dim, size_of, typical
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.spec import Candidate
@@ -148,10 +147,7 @@ def tune_and_plan(
 
 def _schedule(graphs: Sequence[Graph], target: Target, clock: Clock) -> tuple[Schedule, ...]:
     with clock.stage("schedule"):
-        try:
-            scheduled = tuple(schedule(graph, target.traits) for graph in graphs)
-        except UndecidedSize as undecided:
-            raise SizeUnsupported(kernel="schedule", detail=str(undecided), source="") from None
+        scheduled = tuple(schedule(graph, target.traits) for graph in graphs)
         clock.dump("schedule", "\n".join(map(str, scheduled)))
         clock.detail = f"{sum(len(each.groups) for each in scheduled)} groups"
     return scheduled

@@ -18,6 +18,10 @@ class TypeRuleError(TypeError):
     catch it."""
 
 
+class UndecidedSize(TypeRuleError):
+    """A rule asked for a dynamic size."""
+
+
 class UserError(AotcError):
     """The command line, the settings or a file of the user is wrong; exit 2."""
 

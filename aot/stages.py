@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from aotc.aot.errors import InternalError
+from aotc.aot.errors import InternalError, SizeUnsupported, UndecidedSize
 from aotc.runtime.errors import environment_fault
 
 STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "weights", "pack")
@@ -90,7 +90,8 @@ class Clock:
     def stage(self, name: str) -> Iterator[Clock]:
         """Time the block as stage `name`; set `detail` inside it for the table.
 
-        An error that is not ours is a bug of the stage and leaves as InternalError.
+        A size that only a call decides leaves as SizeUnsupported. Another error that is not ours is
+        a bug of the stage and leaves as InternalError.
         """
         self.detail = ""
         self.progress.begin(name)
@@ -99,6 +100,8 @@ class Clock:
             with heap_set_aside():
                 yield self
         except Exception as error:
+            if isinstance(error, UndecidedSize):
+                raise SizeUnsupported(kernel=name, detail=str(error), source="") from None
             if hasattr(error, "exit_code"):
                 raise
             if isinstance(error, OSError) and error.errno in MACHINE_FAULTS:

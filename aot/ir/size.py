@@ -17,13 +17,9 @@ from itertools import product
 from math import gcd, prod
 from typing import Any, Generic, TypeVar
 
-from aotc.aot.errors import TypeRuleError
+from aotc.aot.errors import UndecidedSize as UndecidedSize
 
 Dividend = TypeVar("Dividend")  # Extent or Index
-
-
-class UndecidedSize(TypeRuleError):
-    """A rule asked for a dynamic size."""
 
 
 @dataclass(frozen=True, slots=True)
