@@ -88,7 +88,7 @@ def _window_along(
     there is none.
     """
     blocks = -(-(extent + margin) // step)
-    widths = [back, max(0, blocks - values.shape[axis] - back)]
+    widths = [back, torch.sym_max(0, blocks - values.shape[axis] - back)]
     values = aten.constant_pad_nd(values, [0, 0] * (-1 - axis) + widths, outside)
     values = values.narrow(axis, 0, blocks).repeat_interleave(step, axis)
     return values.narrow(axis, margin, extent)
@@ -104,12 +104,7 @@ def _average_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    """Each element takes its share of all windows that reach it, one axis after the other.
-
-    NotImplemented for dynamic sizes.
-    """
-    if not _are_fixed(data, gradient):
-        return NotImplemented
+    """Each element takes its share of all windows that reach it, one axis after the other."""
     count = len(kernel_size)
     rows = zip(kernel_size, list(stride) or kernel_size, padding, strict=True)
     for axis, (kernel, step, margin) in enumerate(rows, -count):
@@ -148,12 +143,11 @@ def _reaching(
 
 
 def _adaptive_average_pool(gradient: Tensor, data: Tensor) -> Tensor:
-    """Windows of one size are those of plain pooling; others are columns of a matrix an axis."""
-    if not _are_fixed(data, gradient):
-        return NotImplemented
+    """Windows of one size are those of plain pooling; others, and those of sizes that vary, are
+    columns of a matrix an axis."""
     for axis in (-2, -1):
         extent, windows = data.shape[axis], gradient.shape[axis]
-        if extent % windows == 0:
+        if isinstance(extent, int) and isinstance(windows, int) and extent % windows == 0:
             kernel = extent // windows
             gradient = gradient.repeat_interleave(kernel, axis) * (1 / kernel)
             continue

@@ -101,6 +101,31 @@ def test_averages_of_windows(fresh, dims, window):
     assert_one_program(model, *(torch.randn(1, 2, *[n] * dims) for n in (9, 10, 7, 14)))
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        lambda x: functional.avg_pool2d(x, 3, 1, 1, ceil_mode=True),
+        lambda x: functional.adaptive_avg_pool2d(x, (3, 5)),
+        lambda x: functional.adaptive_avg_pool2d(x, 1),
+    ],
+)
+def test_gradients_of_averages(fresh, pool):
+    """At sizes that vary, of which a few classes have graphs of their own."""
+
+    def model(x):
+        return pool(1.5 * x).sin()
+
+    compiled, before = torch.compile(model, backend=aotc, options=STRICT, dynamic=True), _graphs()
+    for size in (9, 10, 14, 7, 23, 12):
+        x = torch.randn(2, 3, size, size + 3, requires_grad=True)
+        slopes = torch.randn_like(model(x))
+        (found,) = torch.autograd.grad(compiled(x), x, slopes)
+        (expected,) = torch.autograd.grad(model(x), x, slopes)
+        torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5)
+    assert _graphs() - before <= 4
+
+
 @pytest.mark.parametrize("size", [20, 33])
 def test_pooling_to_many_cells(fresh, size):
     def model(x):
@@ -113,6 +138,10 @@ def test_pooling_to_many_cells(fresh, size):
         x[0, 0, 3], x[0, 1] = math.nan, -math.inf
         for found, expected in zip(compiled(x), model(x), strict=True):
             torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def _graphs():
+    return counters()["graphs"]
 
 
 def _made():
