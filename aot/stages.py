@@ -90,8 +90,8 @@ class Clock:
     def stage(self, name: str) -> Iterator[Clock]:
         """Time the block as stage `name`; set `detail` inside it for the table.
 
-        A size that only a call decides leaves as SizeUnsupported. Another error that is not ours is
-        a bug of the stage and leaves as InternalError.
+        A dynamic size that was asked for leaves as SizeUnsupported, an error that is not ours as
+        InternalError: a bug of the stage.
         """
         self.detail = ""
         self.progress.begin(name)

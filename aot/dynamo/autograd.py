@@ -168,7 +168,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
         hide(graph)
         return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
 
-    from aotc.aot.dynamo.decompositions import traced_otherwise
+    from aotc.aot.dynamo.composites import traced_otherwise
 
     repair_shapes()
     keep_their_gradients_apart()

@@ -8,7 +8,8 @@ from functorch.compile import aot_function
 
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.table import OTHERWISE_DECOMPOSED
-from aotc.aot.dynamo.decompositions import TRACED_OTHERWISE, decompositions, traced_otherwise
+from aotc.aot.dynamo.composites import TRACED_OTHERWISE, traced_otherwise
+from aotc.aot.dynamo.decompositions import decompositions
 
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten
