@@ -20,9 +20,9 @@ class Isa:
     widest_masked_bits: int
     """Wider reads and writes with a mask become several of these."""
     masks_by_sign: bool = False
-    """Whether they are the processor's own, which look at signs (AVX2). Of LLVM's general ones it
-    takes the lanes of a mask for true that it finds to be false late, as of half a wider mask, and
-    reads them (Triton 3.6: `combineMaskedLoadConstantMask` after the demanded bits)."""
+    """Whether these are the processor's own instructions, whose masks are the signs of integers
+    (AVX2). A general masked load of LLVM reads all lanes where code generation finds only late
+    that its mask is false, as it is of half a wider mask (Triton 3.6.0)."""
     cuts_loops: bool = False
     """Whether loops with a mask take whole vectors first: masked writes of AVX2 take a dozen
     cycles on some processors."""
