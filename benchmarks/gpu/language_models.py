@@ -52,7 +52,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 MAX_PROMPT, MAX_LENGTH, BATCH, KEYS = 2048, 2112, 64, 512
-STEPS, CALLS = 64, 200
+STEPS, CALLS = 256, 200
 TOLERANCE = 0.05  # of logits of up to about 5, which bf16 has in steps of 2^-6 or less
 LM = """
 from aotc.aot.huggingface import causal_lm
@@ -189,7 +189,8 @@ def prefill_speed(program: Any, device: str, with_sizes: bool) -> None:
 
 
 def compare(program: Any, folder: Path, device: str, batch: int, with_sizes: bool) -> None:
-    """Tokens after eager's own, of prompts of different lengths."""
+    """Tokens after eager's own, of prompts of different lengths, beside those of the same weights
+    in f32: where eager and a bundle differ, f32 says how near the two best logits really are."""
     import transformers
 
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
@@ -199,25 +200,65 @@ def compare(program: Any, folder: Path, device: str, batch: int, with_sizes: boo
     ids = torch.randint(1, model.config.vocab_size, (batch, int(lengths.max())), generator=draw)
     ids, lengths = ids.to(device), lengths.to(device)
     sizes = {"batch": batch, "length": int(lengths.max()) + STEPS + 1} if with_sizes else {}
-    sure, equal, last = 0, 0, lengths
+    prompts = [ids[row, : int(lengths[row])] for row in range(batch)]
+    ours, theirs, logits = [], [], []  # of each step, [batch]; [batch, vocabulary]
     with torch.inference_mode(), program.session(**sizes) as session:
-        ours = session.prefill(ids, lengths, torch.arange(batch, device=device))["tokens"]
+        found = session.prefill(ids, lengths, torch.arange(batch, device=device))["tokens"]
         caches: list[Any] = [None] * batch
         for step in range(STEPS):
-            theirs = torch.zeros_like(lengths)
+            ours.append(torch.as_tensor(found).to(device).clone())
+            rows = []
             for row in range(batch):
-                count = int(lengths[row])
-                own = ids[row, :count] if step == 0 else last[row : row + 1]
-                found = model(input_ids=own[None], past_key_values=caches[row], use_cache=True)
-                caches[row] = found.past_key_values
-                best = found.logits[0, -1].float().topk(2)
-                theirs[row] = best.indices[0]
-                if best.values[0] - best.values[1] > TOLERANCE:
-                    sure += 1
-                    equal += int(torch.as_tensor(ours)[row] == theirs[row])
-            last = theirs
-            ours = session.decode(last.clone(), lengths + step)["tokens"]
-    print(f"tokens, batch {batch}: {equal} of {sure} equal, of {STEPS * batch} in all", flush=True)
+                own = prompts[row] if step == 0 else theirs[-1][row : row + 1]
+                result = model(input_ids=own[None], past_key_values=caches[row], use_cache=True)
+                caches[row] = result.past_key_values
+                rows.append(result.logits[0, -1].float())
+            logits.append(torch.stack(rows))
+            theirs.append(logits[-1].argmax(-1))
+            found = session.decode(theirs[-1].clone(), lengths + step)["tokens"]
+        exact = _in_f32(model, prompts, torch.stack(theirs))
+    agree(f"batch {batch}", torch.stack(ours), torch.stack(logits), exact)
+
+
+def _in_f32(model: Any, prompts: list[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
+    """Logits [STEPS, batch, vocabulary] of the same weights in f32, after the same tokens."""
+    found = []
+    model.float()
+    for row, prompt in enumerate(prompts):
+        whole = torch.cat([prompt, tokens[:-1, row]])[None]
+        found.append(model(input_ids=whole, logits_to_keep=STEPS).logits[0])
+    return torch.stack(found, 1)
+
+
+def agree(
+    name: str, ours: torch.Tensor, eager_logits: torch.Tensor, exact_logits: torch.Tensor
+) -> None:
+    """Print how many tokens [STEPS, batch] are those that eager and f32 choose."""
+    eager, exact = eager_logits.argmax(-1), exact_logits.argmax(-1)
+
+    def gap(logits: torch.Tensor) -> torch.Tensor:
+        best = logits.topk(2).values
+        return best[..., 0] - best[..., 1]
+
+    def equal(own: torch.Tensor, wanted: torch.Tensor, is_sure: torch.Tensor) -> str:
+        return f"{int((own == wanted)[is_sure].sum())} of {int(is_sure.sum())}"
+
+    by_eager, by_exact = gap(eager_logits) > TOLERANCE, gap(exact_logits) > TOLERANCE
+    away = (eager_logits - exact_logits).abs()
+    print(f"tokens, {name}, {STEPS} steps, where the two best logits differ by {TOLERANCE}")
+    print(f"  as eager's, by eager's logits: {equal(ours, eager, by_eager)}")
+    print(f"  as those of f32, by its logits: {equal(ours, exact, by_exact)}, "
+          f"of eager {equal(eager, exact, by_exact)}")  # fmt: skip
+    print(f"  as those of f32, everywhere: {equal(ours, exact, by_eager | ~by_eager)}, "
+          f"of eager {equal(eager, exact, by_eager | ~by_eager)}")  # fmt: skip
+    print(f"  eager's logits are off by {away.max():.3f} at most, {away.mean():.4f} on average")
+    for step, row in (by_eager & (ours != eager)).nonzero().tolist():
+        picks = [int(each[step, row]) for each in (ours, eager, exact)]
+        rows = (eager_logits[step, row], exact_logits[step, row])
+        shown = "; ".join(f"{float(each[picks[0]]):.3f}, {float(each[picks[1]]):.3f}"
+                          for each in rows)  # fmt: skip
+        print(f"  step {step}, row {row}: {picks[0]}, eager {picks[1]}, f32 {picks[2]}; "
+              f"logits of the first two by eager and in f32: {shown}", flush=True)  # fmt: skip
 
 
 def language_model(given: argparse.Namespace, folder: Path, device: str, target: str) -> None:

@@ -76,7 +76,7 @@ class Task:
         more = rng.random()
         if more < 0.07 and not program.states:
             ways.append(("unfused", target))
-        elif more > 0.86 and not program.states and not program.dims:
+        elif more > 0.86 and target != "cuda" and not program.states and not program.dims:
             ways.append(("gpu-forms" if more > 0.93 else "in-bounds", target))
         return tuple(ways)
 
