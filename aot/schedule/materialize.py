@@ -120,6 +120,9 @@ MAX_CHECKS = 64  # of one kernel: each is done before the next begins
 FEW_PARTS = 4  # of a concat that is read like a view
 MOST_POINTS = 16  # at which one kernel evaluates a node for each of its elements
 MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text, and registers
+# Lookups of a kernel for a GPU times the square of its values: for each load Triton walks over all
+# that hangs together with other loads, which takes a minute for 160 of them in 1,600 lines.
+MOST_WALKED = 600_000
 DEEPEST = 96  # values between an element that a kernel stores and one that it computes for that
 NEARBY = 64  # nodes behind a root in which work that two kernels share is looked for
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -180,6 +183,7 @@ class _Materializer:
         self.points: dict[Node, dict[Kernel, Points]] = {node: {} for node in self.nodes}
         self.evaluated: dict[Kernel, list[Node]] = {}  # what each kernel evaluates
         self.values: dict[Kernel, int] = {}  # how many values that is, a node at several points
+        self.lookups: dict[Kernel, int] = {}  # how many of these are lookups
         self.cut: set[Kernel] = set()  # whose first root was too much for its readers
         self.depths: dict[Node, int] = dict.fromkeys(self.nodes, 0)
         self.checks: list[Kernel] = []  # kernels of nothing else
@@ -212,6 +216,7 @@ class _Materializer:
         """Compute the node in the kernels that read it."""
         for kernel, points in self.points[node].items():
             self.values[kernel] = self.values.get(kernel, 0) + len(points)
+            self.lookups[kernel] = self.lookups.get(kernel, 0) + _lookups(node, points)
         self._deepen(node)
         self._count_operands(node, self.points[node])
 
@@ -281,9 +286,18 @@ class _Materializer:
         if self.depths[node] >= DEEPEST:
             return True
         return any(
-            len(points) > MOST_POINTS or self.values.get(kernel, 0) + len(points) > MOST_VALUES
+            len(points) > MOST_POINTS
+            or self._is_too_long(
+                self.values.get(kernel, 0) + len(points),
+                self.lookups.get(kernel, 0) + _lookups(node, points),
+            )
             for kernel, points in self.points[node].items()
         )
+
+    def _is_too_long(self, values: int, lookups: int) -> bool:
+        """Whether a kernel of so many values, of which some are lookups, takes long to compile."""
+        is_walked = self.traits.is_gpu and lookups * values**2 > MOST_WALKED
+        return is_walked or values > MOST_VALUES
 
     def _join_readers(self, node: Node) -> None:
         """Make one kernel of the pointwise kernels that read the node at its own elements."""
@@ -297,12 +311,16 @@ class _Materializer:
         for kernel in readers[1:]:
             first = readers[0]
             roots = first.roots + kernel.roots
-            values = self.values.get(first, 0) + self.values.get(kernel, 0)
-            is_large = len(roots) > MAX_ROOTS or values > MOST_VALUES
+            values, lookups = (
+                sum(counts.get(each, 0) for each in (first, kernel))
+                for counts in (self.values, self.lookups)
+            )
+            is_large = len(roots) > MAX_ROOTS or self._is_too_long(values, lookups)
             if first.shape != kernel.shape or is_large or self.cycles.closes(roots):
                 continue
             first.roots = roots
             self.values[first] = values
+            self.lookups[first] = lookups
             self.cycles.join(roots)
             del self.kernels[kernel]
             for each in self.evaluated.pop(kernel, ()):
@@ -397,6 +415,10 @@ def _kind(node: Node) -> str:
     if is_unrolled(node):
         return "unrolled"
     return "join" if node.kind == "concat" and len(node.inputs) > FEW_PARTS else node.kind
+
+
+def _lookups(node: Node, points: Points) -> int:
+    return len(points) if node.kind in ("take", "gather") else 0
 
 
 def _last_varying_axis(node: Node, position: int) -> int:

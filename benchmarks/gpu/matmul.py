@@ -1,10 +1,12 @@
 """Times every form and config of matmul kernels on a GPU against cuBLAS.
 
-`python -m benchmarks.gpu.matmul few|middle|large [--seconds S] [--out FILE.csv] [--best N]
-[--limit N]` sweeps sets of shapes in bf16: compiles all legal configs (or the model's first N) in
-parallel, checks each against the reference, times them in CUDA graphs of many launches (operands
-out of the cache for few rows), and writes a row a config. The best are timed again in turns with
-cuBLAS, bare and with bias and GELU. A table ends it, with the floor of each shape.
+`python -m benchmarks.gpu.matmul few|middle|large|forward|inputs|weights [--seconds S]
+[--out FILE.csv] [--best N] [--limit N]` sweeps sets of shapes in bf16; the last three are those of
+training steps: forward, the gradients of inputs and those of weights. It compiles all legal configs
+(or the model's first N) in parallel, checks each against the reference, times them in CUDA graphs
+of many launches (operands out of the cache for few rows), and writes a row a config. The best are
+timed again in turns with cuBLAS, bare and with bias and GELU. A table ends it, with the floor of
+each shape.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import statistics
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -57,7 +59,22 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
         for columns, depth in ((8192, 2048), (2048, 8192), (14336, 4096), (128256, 2048))
         for rows in (1, 8, 16)
     ),
-}
+    "forward": (
+        (8192, 2304, 768), (8192, 768, 768), (8192, 3072, 768), (8192, 768, 3072),
+        (4096, 8192, 2048), (8192, 50257, 768),
+    ),
+    "inputs": (
+        (8192, 768, 2304), (8192, 768, 768), (8192, 768, 3072), (8192, 3072, 768),
+        (4096, 2048, 8192), (8192, 768, 50257),
+    ),
+    "weights": (
+        (2304, 768, 8192), (768, 768, 8192), (3072, 768, 8192), (768, 3072, 8192),
+        (8192, 2048, 4096), (50257, 768, 8192),
+    ),
+}  # fmt: skip
+# How the operands of M×N×K lie in memory: "n" as [M, K] and [K, N], "t" as [K, M] and [N, K].
+LAYOUTS = {"inputs": "nn", "weights": "tn"}
+FORWARD = "nt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +87,17 @@ class Case:
     bias: torch.Tensor
     results: list[torch.Tensor]
     reference: torch.Tensor
+    layout: str = FORWARD
+
+    @property
+    def first(self) -> torch.Tensor:
+        """The left operand as [M, K]."""
+        return self.left.T if self.layout[0] == "t" else self.left
+
+    def second(self, at: int) -> torch.Tensor:
+        """A right operand as [K, N]."""
+        weight = self.weights[at % len(self.weights)]
+        return weight.T if self.layout[1] == "t" else weight
 
     @property
     def is_cold(self) -> bool:
@@ -111,13 +139,13 @@ HEAD = (
 )
 
 
-def graph(shape: Shape, has_epilogue: bool) -> Graph:
-    """x[M, K] · w[N, K]ᵀ, perhaps with GELU(· + bias)."""
+def graph(shape: Shape, has_epilogue: bool, layout: str = FORWARD) -> Graph:
+    """x[M, K] · w[K, N], perhaps with GELU(· + bias)."""
     rows, columns, depth = shape
-    x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (rows, depth)})
-    w = make("input", (), {"name": "w", "dtype": "bf16", "shape": (columns, depth)})
-    inputs, names = [x, w], ["x", "w"]
-    result: Node = make("matmul", (x, build.permute(w, (1, 0))), {})
+    x, x_input = _operand("x", (rows, depth), layout[0])
+    w, w_input = _operand("w", (depth, columns), layout[1])
+    inputs, names = [x_input, w_input], ["x", "w"]
+    result: Node = make("matmul", (x, w), {})
     if has_epilogue:
         bias = make("input", (), {"name": "bias", "dtype": "bf16", "shape": (1, columns)})
         result = build.unary("gelu", result + bias)
@@ -126,13 +154,22 @@ def graph(shape: Shape, has_epilogue: bool) -> Graph:
     return Graph(tuple(inputs), (result,), tuple(names), ("output",), constants)
 
 
-def spec_of(shape: Shape, has_epilogue: bool = False, limit: int | None = None) -> KernelSpec:
+def _operand(name: str, shape: tuple[int, int], layout: str) -> tuple[Node, Node]:
+    """A matrix as it is multiplied, and as it lies in memory."""
+    stored = shape if layout == "n" else shape[::-1]
+    given = make("input", (), {"name": name, "dtype": "bf16", "shape": stored})
+    return (given if layout == "n" else build.permute(given, (1, 0))), given
+
+
+def spec_of(
+    shape: Shape, has_epilogue: bool = False, limit: int | None = None, layout: str = FORWARD
+) -> KernelSpec:
     """The kernel with its legal candidates, or so many of them, the cost model's choice first."""
-    plan = schedule(graph(shape, has_epilogue), GPUS[CAPABILITY])
+    plan = schedule(graph(shape, has_epilogue, layout), GPUS[CAPABILITY])
     return lower_matmul_gpu(plan.groups[0], GPUS[CAPABILITY], limit)
 
 
-def case_of(shape: Shape) -> Case:
+def case_of(shape: Shape, layout: str = FORWARD) -> Case:
     """Random operands on the device."""
     rows, columns, depth = shape
     generator = torch.Generator("cuda").manual_seed(1)
@@ -141,14 +178,14 @@ def case_of(shape: Shape) -> Case:
         made = torch.randn(sizes, generator=generator, device="cuda", dtype=torch.float32)
         return made.to(torch.bfloat16)
 
-    weight = normal(columns, depth)
+    weight = normal(*((columns, depth) if layout[1] == "t" else (depth, columns)))
     nbytes = weight.numel() * 2
     copies = -(-COLD_BYTES // nbytes) if rows <= 16 else 1
     weights = [weight, *(weight.clone() for _ in range(copies - 1))]
-    left = normal(rows, depth)
-    reference = left.float() @ weight.float().T
+    left = normal(*((depth, rows) if layout[0] == "t" else (rows, depth)))
     results = [torch.empty((rows, columns), device="cuda", dtype=torch.bfloat16)]
-    return Case(shape, left, weights, normal(1, columns), results, reference)
+    case = Case(shape, left, weights, normal(1, columns), results, results[0], layout)
+    return replace(case, reference=case.first.float() @ case.second(0).float())
 
 
 def launches(shape: Shape, copies: int) -> int:
@@ -212,11 +249,10 @@ def library_graph(case: Case, epilogue: bool) -> tuple[torch.cuda.CUDAGraph, int
 
     def run() -> None:
         for at in range(count):
-            weight = case.weights[at % len(case.weights)]
             if epilogue:
-                functional.gelu(torch.addmm(bias, case.left, weight.T))
+                functional.gelu(torch.addmm(bias, case.first, case.second(at)))
             else:
-                torch.mm(case.left, weight.T, out=case.results[0])
+                torch.mm(case.first, case.second(at), out=case.results[0])
 
     run()
     return graph_of_launches(run), count
@@ -233,6 +269,7 @@ def interleaved(graphs: list[tuple[torch.cuda.CUDAGraph, int]], rounds: int) -> 
 
 def sweep(
     shape: Shape,
+    layout: str,
     jobs: tuple[KernelSpec, list[Future[Compiled]]],
     rows: list[dict[str, object]],
     best_count: int,
@@ -240,12 +277,12 @@ def sweep(
 ) -> Summary:
     """Time all candidates of a shape; then the best ones in turns with cuBLAS."""
     spec, pending = jobs
-    case = case_of(shape)
+    case = case_of(shape, layout)
     library, count = library_graph(case, epilogue=False)
     library_us = microseconds(library, count, 5)
     timed: list[tuple[float, Candidate, Runner, torch.cuda.CUDAGraph]] = []
     for rank, (chosen, future) in enumerate(zip(spec.candidates, pending, strict=True)):
-        row = row_of(shape, rank, chosen)
+        row = row_of(shape, layout, rank, chosen)
         try:
             runner = Runner(case, spec, chosen, future.result(), False)
             row |= runner.kernel.resources
@@ -278,7 +315,7 @@ def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> tup
 
     Microseconds of theirs and of the best of ours.
     """
-    spec = spec_of(case.shape, has_epilogue=True)
+    spec = spec_of(case.shape, has_epilogue=True, layout=case.layout)
     expected = torch.nn.functional.gelu(case.reference + case.bias.float())
     jobs = [compile_job(pool, spec, candidate) for candidate in chosen]
     graphs = [library_graph(case, epilogue=True)]
@@ -296,12 +333,12 @@ def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> tup
     return theirs, ours
 
 
-def row_of(shape: Shape, rank: int, chosen: Candidate) -> dict[str, object]:
+def row_of(shape: Shape, layout: str, rank: int, chosen: Candidate) -> dict[str, object]:
     """The CSV row of a candidate, not yet timed."""
     names = ("BM", "BN", "BK", "GROUP", "SPLIT", "FLATTEN", "STAGES", "num_warps", "num_stages")
     config = dict(chosen.config)
     sizes = dict(zip(("M", "N", "K"), shape, strict=True))
-    row = {**sizes, "rank": rank, "form": chosen.form}
+    row = {**sizes, "layout": layout, "rank": rank, "form": chosen.form}
     return row | {name: config.get(name, "") for name in names} | {"us": ""}
 
 
@@ -333,18 +370,22 @@ def main() -> None:
     start = time.monotonic()
     rows: list[dict[str, object]] = []
     summaries: list[Summary] = []
-    shapes = [shape for name in options.sets for shape in SHAPES[name]]
+    shapes = [
+        (shape, LAYOUTS.get(name, FORWARD)) for name in options.sets for shape in SHAPES[name]
+    ]
     with ProcessPoolExecutor(options.workers) as pool:
         jobs = {}
-        for shape in shapes:
-            spec = spec_of(shape, limit=options.limit or None)
-            jobs[shape] = spec, [compile_job(pool, spec, row) for row in spec.candidates]
-        for shape in shapes:
+        for shape, layout in shapes:
+            spec = spec_of(shape, limit=options.limit or None, layout=layout)
+            jobs[shape, layout] = spec, [compile_job(pool, spec, row) for row in spec.candidates]
+        for shape, layout in shapes:
             if time.monotonic() - start > options.seconds:
                 print(f"out of time before {shape}")
                 break
             try:
-                summaries.append(sweep(shape, jobs[shape], rows, options.best, pool))
+                summaries.append(
+                    sweep(shape, layout, jobs[shape, layout], rows, options.best, pool)
+                )
             except Exception as problem:
                 print(f"{shape}: {problem!r}")
             print(f"   at {time.monotonic() - start:.0f} s")

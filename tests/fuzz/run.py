@@ -158,7 +158,7 @@ def _rounded(
     row = ROWS[step.op]
     if row.accumulates and value.is_floating_point():
         name = next(step.refs())
-        if not given[name].is_floating_point():  # whole numbers round as they become floats
+        if _narrows(given[name], value):  # each element rounds as it becomes such a float
             operand = _perturbed(given[name].to(value.dtype), mode, generator)
             value = eval(code, {**NAMESPACE, **given, name: operand})
     if row.level in ("bits", "values"):
@@ -167,13 +167,21 @@ def _rounded(
         value = _with_moved_slopes(step, value, code, given, mode, generator)
     value = _perturbed(value, mode, generator)
     if row.cancels:
-        value = value + _rounding_at(given[next(step.refs())], value, mode, generator)
+        operand = given[next(step.refs())]
+        # A sum of powers is at least 1, and so large are the roundings of its logarithm.
+        size = operand if operand.shape == value.shape else torch.ones_like(value)
+        value = value + _rounding_at(size, value, mode, generator)
     if row.is_of_norm and value.numel():
         size = value.detach().abs().amax().expand(value.shape) * _steps_of(row, given, step)
         value = value + _rounding_at(size, value, mode, generator, least=0.0)
     if value.requires_grad:
         value.register_hook(lambda slopes: _perturbed(slopes, mode, generator))
     return value
+
+
+def _narrows(operand: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether an operand is of whole numbers or wider floats than what is summed of it."""
+    return not operand.is_floating_point() or operand.element_size() > value.element_size()
 
 
 def _steps_of(row: Op, given: dict[str, Any], step: Step) -> float:

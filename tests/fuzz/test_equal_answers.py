@@ -1,5 +1,5 @@
 """Answers that differ from eager's and are as right: others of equal elements, slopes at equal
-values, functions that bend, noise of 16 bits."""
+values, functions that bend, sums in narrower floats, noise of 16 bits."""
 
 from __future__ import annotations
 
@@ -100,6 +100,33 @@ def test_zeros_of_softshrink_are_those_of_vectors_or_of_single_elements():
     for infinity in (math.inf, -math.inf):
         assert not judge.verdict([torch.full((1, 40), infinity)]).wrong
     assert judge.verdict([torch.full((1, 40), 2.0)]).wrong >= 32  # of vectors
+
+
+def test_sums_of_f64_in_f32_are_as_exact_as_those_of_f32():
+    """`fourier 20261127074`: f32 holds none of the elements, and their order is open."""
+    text = "torch.randn({shape}, generator=torch.Generator().manual_seed(1708)).double() + 0.1"
+    given = Input("x0", "f64", (5, 8), text, 1)
+    step = Step("v0", "sum of sums", ROWS["sum of sums"].text, {"x": Ref("x0"), "axis": 0})
+    judge = Judge(Program("", (given,), (), (step,), ("v0",)), 0)
+    (x,) = judge.program.values(0, judge.program.inputs)
+    other = torch.zeros(8)
+    for row in x.flip(0):
+        other += row.float()
+    assert not judge.verdict([other]).wrong
+    assert judge.verdict([other + 1e-4]).wrong == 8
+
+
+def test_logarithms_of_sums_of_powers_are_rounded_as_these_are():
+    """`lookups 20261127191`: of a sum near 1 the logarithm is as exact as the sum."""
+    row = "[-7.3200256, -7.549176, -6.2722004, -5.9144111, 0.0]"
+    given = Input("x0", "f32", (2, 5), f"torch.tensor({row}).repeat(2, 1)", 1)
+    labels = Input("x1", "i64", (2,), "torch.full({shape}, 4)", 1)
+    arguments = {"x": Ref("x0"), "labels": Ref("x1"), "count": 5, "how": "none"}
+    step = Step("v0", "cross_entropy", ROWS["cross_entropy"].text, arguments)
+    judge = Judge(Program("", (given, labels), (), (step,), ("v0",)), 0)
+    (value,) = judge.eager
+    assert not judge.verdict([value - 2**-23]).wrong
+    assert judge.verdict([value - 2**-18]).wrong == 2
 
 
 def test_noise_of_gradients_in_16_bits_is_of_few_elements_and_no_larger_than_eagers():

@@ -27,6 +27,7 @@ class Case:
     offset: int = 0
     is_safe: bool = False
     mask: tuple[str, tuple[int, ...]] | None = None
+    times: float = 1.0  # the scale, of what it mostly is
     is_packed: bool = False  # q, k and v are slices of one [batch, queries, heads, size] product
 
 
@@ -45,6 +46,9 @@ CASES = {
     "bool-not-safe": Case(1, 2, 2, 66, 20, 16, 16, mask=("bool", (1, 2, 66, 20))),
     "bias": Case(2, 2, 2, 66, 33, 32, 32, mask=("f32", (1, 2, 66, 33))),
     "bias-few": Case(1, 4, 1, 2, 33, 32, 32, "bf16", mask=("bf16", (1, 1, 2, 33))),
+    "huge": Case(1, 2, 2, 66, 90, 32, 32, "f16", times=2.0**40),
+    "huge-few": Case(1, 4, 2, 2, 90, 32, 32, "f16", times=2.0**40),
+    "huge-f32": Case(1, 2, 2, 66, 90, 32, 32, times=2.0**40),
     "packed": Case(2, 4, 4, 65, 65, 32, 32, "bf16", is_packed=True),
     "packed-causal": Case(1, 4, 2, 72, 72, 64, 64, "f16", causal=True, is_packed=True),
 }
@@ -75,7 +79,7 @@ def graph_of(case: Case) -> Graph:
         inputs.append(operand("mask", case.mask[1], case.mask[0]))
         operands.append(inputs[-1])
     attrs = {"causal": case.causal, "offset": case.offset, "is_safe": case.is_safe}
-    result = make("attention", tuple(operands), {"scale": case.size**-0.5, **attrs})
+    result = make("attention", tuple(operands), {"scale": case.size**-0.5 * case.times, **attrs})
     transposed = build.permute(result, (0, 2, 1, 3))
     rows_of = (case.batch * case.queries, case.heads * case.elements)
     names = tuple(str(node.attr("name")) for node in inputs)

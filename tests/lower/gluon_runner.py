@@ -20,8 +20,8 @@ PATIENCE_S = 20.0  # of one wait at a barrier
 class Tensor(numpy.ndarray):
     """An array with the few methods of Gluon's tensors; layouts mean nothing here."""
 
-    def to(self, dtype):
-        return self.astype(dtype)
+    def to(self, dtype, bitcast=False):
+        return self.view(dtype) if bitcast else self.astype(dtype)
 
     @property
     def type(self):
@@ -203,7 +203,8 @@ class Machine:
             cdiv=lambda a, b: -(-a // b), max=lambda x, axis: x.max(axis),
             sum=lambda x, axis: x.sum(axis), convert_layout=lambda x, _: x,
             arange=lambda first, last, _: tensor(numpy.arange(first, last)),
-            full=lambda shape, value, dtype, _: tensor(numpy.full(shape, value, dtype)),
+            full=lambda shape, value, dtype, _=None: tensor(numpy.full(shape, value, dtype)),
+            abs=numpy.abs,
             zeros=lambda shape, dtype, _: tensor(numpy.zeros(shape, dtype)),
             program_id=lambda _: tensor(self.program), num_programs=lambda _: tensor(self.programs),
             allocate_shared_memory=self.allocate, warp_specialize=self.specialize,

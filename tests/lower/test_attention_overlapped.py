@@ -30,6 +30,7 @@ SMALL = {
     "packed": Case(2, 4, 2, 200, 200, 64, 64, "f16", causal=True, is_packed=True),
     "padded": Case(1, 2, 2, 130, 150, 48, 40, "f16"),
     "one-block": Case(1, 3, 3, 129, 40, 64, 64, "f16"),
+    "huge": Case(1, 2, 2, 130, 150, 64, 64, "f16", times=2.0**40),
     "wide": Case(1, 2, 2, 140, 150, 128, 128, "f16"),
 }
 

@@ -14,6 +14,9 @@ from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
 from aotc.aot.lower.matmul.choice import STYLES
+from aotc.aot.lower.matmul.gpu_candidates import MOST_WORK, choices
+from aotc.aot.lower.matmul.gpu_source import problem_of
+from aotc.aot.lower.matmul.operands import product_of
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS
@@ -248,3 +251,25 @@ def test_every_matmul_has_a_form_that_always_fits():
     form = spec.form(last)
     binary = compile_kernel(form.source, form.function, params, last.config, "sm_90")
     assert binary.shared_bytes <= 48 << 10  # what every device has
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_a_thread_computes_of_operands_at_once_is_bounded(side):
+    """Sines at 512 places a step took a minute to compile and left 250 KB to local memory."""
+    phase = op("mul", operand("x", 2, 300, dtype="f32"), 0.5)
+    for _ in range(4):
+        phase = op("sin", op("add", op("cos", phase), phase))
+    other = operand("a", 8, 300)
+    pair = (
+        (other, b.permute(phase, (1, 0))) if side == "right" else (phase, b.permute(other, (1, 0)))
+    )
+    found = schedule(graph_of([op("matmul", *pair)]), TRAITS)
+    group = found.groups[-1]
+    problem = problem_of(product_of(group), TRAITS)
+    assert max(problem.work) > 50
+    assert all(choice.loading_work <= MOST_WORK for choice in choices(problem, TRAITS))
+    spec = lower(found, TRAITS)[-1]
+    first, form = spec.candidates[0], spec.form(spec.candidates[0])
+    params = [(param.name, param.type) for param in spec.params_of(first)]
+    binary = compile_kernel(form.source, form.function, params, first.config, "sm_90")
+    assert binary.spill_bytes < 4096

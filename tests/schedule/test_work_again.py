@@ -109,6 +109,25 @@ def test_a_chain_with_skips_is_cut_too():
     assert len(lower(found, CPU)) < 100
 
 
+def test_many_lookups_are_cut_where_the_compiler_of_a_gpu_would_walk_long():
+    """Triton's pass over loads takes 0.1 µs for each load and pair of lines: here a minute."""
+    keys, *tables = (source(f"in{number}", 129 if not number else 4096) for number in range(9))
+    place = build.cast(keys * 0.0, "i32")
+    parts = []
+    for step in range(96):
+        inside = build.maximum(build.minimum(place + step, 4095), 0)
+        found = make("take", (tables[step % len(tables)], inside), {"axis": 0})
+        parts.append(build.cast(found < keys, "i32") * (step + 1))
+    while len(parts) > 1:
+        parts = [one + other for one, other in zip(parts[::2], parts[1::2], strict=False)]
+    place = parts[0]
+    names = tuple(str(node.attr("name")) for node in (keys, *tables))
+    graph = Graph((keys, *tables), (place,), names, ("y",), {})
+    texts = [spec.forms[0].source for spec in lower(schedule(graph, GPUS[90]), GPUS[90])]
+    assert 1 < len(texts) <= 12
+    assert max(text.count("tl.load(") * text.count("\n") ** 2 for text in texts) < 4e7
+
+
 def test_a_sum_of_many_is_cut_into_few_kernels():
     x = source()
     value = x * 0.5

@@ -201,6 +201,7 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
     (8, 512, 8, 1),
 )
 
+LANES = 32  # threads of a warp
 MAP_NAMES = ("a_rows", "b_rows")
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
 
@@ -218,6 +219,7 @@ class Problem:
     is_right_along_depth: bool = True
     has_descriptors: bool = False
     is_plain: bool = True  # both operands are memory as it lies, nothing is computed in the loads
+    work: tuple[int, int] = (0, 0)  # operations that load an element of either operand
     is_paired: bool = False
     is_normed: bool = False  # each program norms the row of A by itself
     code_bits: int = 0  # of an element of the right operand, where that is of codes
@@ -277,6 +279,13 @@ class Choice:
         """The same at every call."""
         sizes = self.problem.extents[1:3]
         return sizes[::-1] if self.style.is_swapped else sizes
+
+    @property
+    def loading_work(self) -> int:
+        """Operations of a thread that load one step's tiles of both operands, all written out."""
+        left, right = self.problem.work[::-1] if self.style.is_swapped else self.problem.work
+        tile = self.tile
+        return (tile.rows * left + tile.columns * right) * tile.depth // (LANES * tile.warps)
 
     @property
     def has_codes(self) -> bool:

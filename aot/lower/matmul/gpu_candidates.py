@@ -11,6 +11,7 @@ from aotc.aot.lower.matmul.choice import (
     DECODING,
     GEMV_ALONG_COLUMNS,
     GEMV_ALONG_DEPTH,
+    LANES,
     SPLITS,
     STYLES,
     SWAPPED_TILES,
@@ -25,13 +26,13 @@ from aotc.aot.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
-LANES = 32  # threads of a warp
 MOST_HELD = 128  # elements of a chunk of all rows, which a thread multiplies piece by piece
 PIECE = 8  # of them that a thread has in registers beside codes, of each row
 ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
+MOST_WORK = 512  # of a thread on a step's tiles: a compiler takes a minute for ten times that
 SUREST = Tile(32, 32, 32, 4, 1)  # nothing is staged: it fits whatever its loads compute
 
 
@@ -41,6 +42,8 @@ def choices(
     """Legal choices, the cheapest first by the roofline model; `limit` of them."""
     machine = machine_of(traits)
     found = list(dict.fromkeys(_all(problem, machine)))
+    least = min((choice.loading_work for choice in found), default=0)
+    found = [each for each in found if each.loading_work <= max(least, MOST_WORK)]
     found.sort(key=lambda choice: nanoseconds(choice, machine))
     return tuple(found[:limit])
 
@@ -101,6 +104,10 @@ def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
     for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
         columns = max(columns, 2) if problem.is_paired else columns
         depth = min(depth, power_above(problem.depth))
+        tile = Tile(rows, columns, depth, warps, stages)
+        work = Choice(STYLES[style], problem, tile).loading_work
+        while work > MOST_WORK and depth > LANES:
+            work, depth = work // 2, depth // 2
         if rows * columns * depth > ACCUMULATOR_REGISTERS * 32 * warps or columns > power_above(
             problem.columns
         ):

@@ -10,6 +10,7 @@ from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import fixed, kernel_text, typical
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS
 from aotc.aot.lower import kernel_file
@@ -92,6 +93,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         run=fixed(walk.block) if walk.is_split else 0,
         is_right_along_depth=product.right.is_along_depth,
         has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
+        work=(_work(product.left, product), 0 if decoding else _work(product.right, product)),
         is_paired=product.pair is not None,
         is_normed=any(node.kind == "reduce" for node in product.group.nodes),
         is_plain=product.left.strides is not None and product.right.strides is not None,
@@ -103,6 +105,17 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         step=_step_of(decoding, product.root_op.dtype) if decoding else 0,
         operand_bytes=sum(typical(node.type.nbytes) for node in product.group.reads),
     )
+
+
+def _work(operand: Operand, product: Product) -> int:
+    """Operations that compute an element of an operand of what the kernel reads."""
+    found, behind = set[Node](), [operand.need.node]
+    while behind:
+        node = behind.pop()
+        if node not in found and node not in product.group.reads and node.kind != "reduce":
+            found.add(node)
+            behind += node.inputs
+    return int(sum(OPS[node.op].cost for node in found))
 
 
 def _step_of(decoding: Decoding, dtype: str) -> int:

@@ -36,9 +36,19 @@ def key_range(
 
 @triton.jit
 def attend(scores, v, peak, total, acc, SCALE: tl.constexpr, PRECISION: tl.constexpr):
-    """One block of keys: rescale what is there by the new row maximum, add the block's share."""
-    higher = tl.maximum(peak, tl.max(scores, 1) * SCALE)
-    weights = tl.exp2(scores * SCALE - higher[:, None])
+    """One block of keys: rescale what is there by the new row maximum, add the block's share.
+
+    A multiply-add takes the rounded product of a row's highest score from the exact one of each.
+    For the highest itself that is the product's rounding error, which past 2**26 may be of any
+    size. There the scale's nearest power of two takes its place, whose products are exact: no
+    other score of such a row is near enough to weigh.
+    """
+    highest = tl.max(scores, 1)
+    bits = tl.full((), SCALE * 1.3333334, tl.float32).to(tl.int32, bitcast=True)
+    power = (bits & 0x7F800000).to(tl.float32, bitcast=True)
+    factor = tl.where(tl.abs(highest) * SCALE < 67108864.0, SCALE, power)
+    higher = tl.maximum(peak, highest * factor)
+    weights = tl.exp2(scores * factor[:, None] - higher[:, None])
     shrink = tl.exp2(peak - higher)
     total = total * shrink + tl.sum(weights, 1)
     acc = tl.dot(weights.to(v.dtype), v, acc * shrink[:, None], input_precision=PRECISION)

@@ -163,9 +163,14 @@ def hide(
 
 @gluon.jit
 def soften(scores, peak, total, SCALE: gl.constexpr):
-    """Weights of a block, the new row maximum and sum, and the factor for what was before."""
-    higher = gl.maximum(peak, gl.max(scores, 1) * SCALE)
-    weights = gl.exp2(scores * SCALE - higher[:, None])
+    """Weights of a block, the new row maximum and sum, and the factor for what was before; rows of
+    huge scores as in blocks.py."""
+    highest = gl.max(scores, 1)
+    bits = gl.full((), SCALE * 1.3333334, gl.float32).to(gl.int32, bitcast=True)
+    power = (bits & 0x7F800000).to(gl.float32, bitcast=True)
+    factor = gl.where(gl.abs(highest) * SCALE < 67108864.0, SCALE, power)
+    higher = gl.maximum(peak, highest * factor)
+    weights = gl.exp2(scores * factor[:, None] - higher[:, None])
     shrink = gl.exp2(peak - higher)
     return weights, higher, total * shrink + gl.sum(weights, 1), shrink
 

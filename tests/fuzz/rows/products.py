@@ -154,6 +154,16 @@ def _convolution(rank: int, is_transposed: bool) -> Any:
     return draw
 
 
+def has_places(
+    x: torch.Tensor, weight: torch.Tensor, stride: int, padding: int, dilation: int,
+    output_padding: int, **rest: Any,
+) -> bool:  # fmt: skip
+    """Transposed convolutions without results are empty in some types and refused in others."""
+    sizes = zip(x.shape[2:], weight.shape[2:], strict=True)
+    ends = ((own - 1) * stride + dilation * (width - 1) + output_padding for own, width in sizes)
+    return all(end >= 2 * padding for end in ends)
+
+
 def _pooling(rank: int, dtypes: Sequence[str] = FLOATS) -> Any:
     def draw(d: Draw) -> Arguments:
         x = _pictures(d, rank, dtypes)
@@ -311,7 +321,7 @@ ROWS = (
     ),
     *(
         _op(f"conv_transpose{n}d", "convolutions", TRANSPOSED.format(n=n), _convolution(n, True),
-            weight=(1, 2)[n - 1])
+            weight=(1, 2)[n - 1], is_legal=has_places)
         for n in (1, 2)
     ),
     *(
@@ -349,7 +359,7 @@ ROWS = (
         level="bits", accumulates=False),
     _op("cross_entropy", "lookups",
         "F.cross_entropy({x}, {labels}.remainder({count}), reduction={how})", cross_entropy,
-        degree=0.0),
+        degree=0.0, cancels=True),
     _op("mse_loss", "lookups", "F.mse_loss({x}, {y}, reduction={how})", loss, weight=0.5,
         degree=2.0),
     _op("smooth_l1_loss", "lookups", "F.smooth_l1_loss({x}, {y}, reduction={how})", loss,
