@@ -7,6 +7,9 @@ copied once, padding included and channels last, so that a whole row of a window
 A right operand of which neither rows nor columns lie together, the filters of a convolution that
 come as an argument, is copied row by row: each tile of rows would gather all of it again.
 
+On a GPU whose copy unit reads tiles by descriptors, an operand of a large product whose rows do not
+begin at multiples of 16 bytes is copied to rows that do: `x[8192, 50257]` to a pitch of 50304.
+
 A concat of many parts looks at all of them for each element, and a kernel takes only so many
 pointers: it is joined from concats of a few parts each, which are stored.
 """
@@ -18,24 +21,35 @@ from math import isqrt
 from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, typical
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.domain import batch_index, contiguous_run, matmul_domain, operand_accesses
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
 from aotc.aot.schedule.trace import accesses
+from aotc.aot.traits import TargetTraits
 
 _MOVES = frozenset({"view", "pad", "window"})
 MOST_PARTS = 32  # of a concat that one kernel joins
+MATRIX_RANK = 2
+SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
+ALIGNMENT_BYTES = 16  # that rows of a descriptor's matrix are multiples of
+LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
+LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
 
 
-def with_contiguous_copies(graph: Graph) -> tuple[Graph, frozenset[Node]]:
+def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, frozenset[Node]]:
     """The graph with such copies put in, and the nodes that are the copies."""
     copies: dict[Node, Node] = {}
+    pitched: dict[Node, Node] = {}  # copies of wider rows, by what they are copies of
 
     def copied(_: Node, node: Node) -> Node:
         if node.kind == "concat" and len(node.inputs) > MOST_PARTS:
             node = _by_parts(node, copies)
-        return _with_columns(_with_copy(node, copies), copies) if node.kind in MATMULS else node
+        if node.kind not in MATMULS:
+            return node
+        node = _with_columns(_with_copy(node, copies), copies)
+        return _with_pitch(node, pitched) if traits.has_tensor_copies else node
 
     found = graph.rebuilt(copied)
     asked = (node for node in found.nodes() if build.is_stored(node))
@@ -84,6 +98,45 @@ def _with_columns(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     copies[right] = build.stored(right)
     return root_op.on((root_op.inputs[0], copies[right]))
+
+
+def _with_pitch(root_op: Node, pitched: dict[Node, Node]) -> Node:
+    """The matmul, if large, on copies of those operands whose rows no descriptor can address."""
+    kind = DTYPES[root_op.dtype]
+    sizes = (*root_op.shape, root_op.inputs[0].shape[-1])
+    if root_op.kind != "matmul" or kind.kind != "float" or kind.itemsize_bytes != SHORT_BYTES:
+        return root_op
+    if root_op.type.rank != MATRIX_RANK or not all(isinstance(each, int) for each in sizes):
+        return root_op
+    rows, columns, _ = map(typical, sizes)
+    domain = matmul_domain(root_op)
+    needs = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    operands = list(root_op.inputs)
+    for side, (need, reuse) in enumerate(zip(needs, (columns, rows), strict=True)):
+        path, behind = [], need
+        while behind.node.kind == "view":
+            path.append(behind.node)
+            (behind,) = accesses(behind.node, behind.index)
+        memory = behind.node
+        pitch = memory.shape[-1] if memory.shape else 1
+        if reuse < LEAST_REUSE or not isinstance(pitch, int) or need.node is not operands[side]:
+            continue
+        offset = ix.linear(behind.index, memory.shape)
+        lanes = (domain.rows, domain.lanes)[side]
+        strides = {offset.stride(lanes), offset.stride(domain.reduced)}
+        if strides != {1, pitch} or pitch * kind.itemsize_bytes % ALIGNMENT_BYTES == 0:
+            continue
+        if memory not in pitched:
+            wide = -(-pitch // LINE_ELEMENTS) * LINE_ELEMENTS
+            last = memory.type.rank - 1
+            none = (0,) * last
+            copy = build.stored(build.pad(memory, (*none, 0), (*none, wide - pitch), 0))
+            pitched[memory] = build.slice_axis(copy, last, 0, pitch)
+        moved = pitched[memory]
+        for node in reversed(path):
+            moved = node.on((moved,))
+        operands[side] = moved
+    return root_op if operands == list(root_op.inputs) else root_op.on(tuple(operands))
 
 
 def _is_gathered(root_op: Node, domain: Domain) -> bool:

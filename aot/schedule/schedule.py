@@ -52,7 +52,7 @@ def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
 
 
 def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
-    graph, copies = with_contiguous_copies(_with_copies(with_memory(with_states(graph))))
+    graph, copies = with_contiguous_copies(_with_copies(with_memory(with_states(graph))), traits)
     check_supported(graph)
     stored = _stored(graph)
     made = [node for node in stored if node.type.numel]

@@ -181,3 +181,58 @@ def matmul_persistent(
             b = load_b(in1, 0, start + tl.arange(0, BK)[:, None], y, K, N)
             acc = multiply(a, b, acc, PRECISION, ACCUMULATOR)
         store(out0, acc, 0, x, y, M, N)
+
+
+# For tiles that do not fill the last round of programs, Z = 1 (stream-K: Osama et al., PPoPP 2023).
+#
+# The steps of all tiles, one tile after the other, are dealt in equal shares, so that a share may
+# begin and end within a tile. A program stores a tile of which it has all steps. Of others it
+# writes the partial tile, at most two: the first slot has what it began with, the second the
+# beginning of a tile. The last to arrive at a tile adds the parts in the order of the steps, so
+# that the same input gives the same bits whoever is last, and leaves the counter zero. The grid is
+# (PROGRAMS, 1, 1).
+@triton.jit
+def matmul_stream_k(
+    in0, in1, out0, partials, counters,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ACCUMULATOR: tl.constexpr,
+    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    GROUP: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    describe(in0, in1, M, N, K)
+    own = tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
+    width = GROUP * tl.cdiv(N, BN)
+    steps = tl.cdiv(K, BK)
+    total = tl.cdiv(M, BM) * tl.cdiv(N, BN) * steps
+    share = tl.cdiv(total, PROGRAMS)
+    end = tl.minimum(program * share + share, total)
+    for tile in range(program * share // steps, tl.cdiv(end, steps)):
+        begin = tl.maximum(program * share - tile * steps, 0)
+        stop = tl.minimum(end - tile * steps, steps)
+        first = tile // width * GROUP
+        height = tl.minimum(tl.cdiv(M, BM) - first, GROUP)
+        xs = (first + tile % width % height) * BM
+        ys = tile % width // height * BN
+        x = xs + tl.arange(0, BM)[:, None]
+        y = ys + tl.arange(0, BN)[None, :]
+        acc = tl.zeros((BM, BN), ACCUMULATOR)
+        for start in range(begin * BK, stop * BK, BK):
+            a = load_a(in0, 0, x, start + tl.arange(0, BK)[None, :], M, K)
+            b = load_b(in1, 0, start + tl.arange(0, BK)[:, None], y, K, N)
+            acc = multiply(a, b, acc, PRECISION, ACCUMULATOR)
+        has_all = stop - begin == steps
+        if stop - begin < steps:
+            slot = program * 2 + (begin == 0).to(tl.int32)
+            tl.store(partials + slot * (BM * BN) + own, acc)
+            tl.debug_barrier()  # all of the part is written before the count says so
+            arrived = tl.atomic_add(counters + tile, stop - begin, sem="acq_rel")
+            has_all = arrived + stop - begin == steps
+            if has_all:
+                tl.store(counters + tile, 0)
+                earliest = tile * steps // share
+                acc = tl.zeros((BM, BN), ACCUMULATOR)
+                for other in range(earliest, (tile * steps + steps - 1) // share + 1):
+                    slot = other * 2 + (other * share <= tile * steps).to(tl.int32)
+                    acc += tl.load(partials + slot * (BM * BN) + own, cache_modifier=".cg")
+        if has_all:
+            store(out0, acc, 0, x, y, M, N)

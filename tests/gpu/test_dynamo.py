@@ -64,6 +64,15 @@ def test_forward_and_backward_are_as_near_to_f64_as_eager(dtype, rows):
     assert counters()["graphs"]
 
 
+@pytest.mark.parametrize("width", [1001, 5003])
+def test_gradients_of_a_layer_whose_rows_begin_at_any_place(width):
+    module = torch.nn.Linear(768, width, bias=False).to("cuda", torch.bfloat16)
+    compiled = torch.compile(module, backend="aotc", options=STRICT)
+    x = torch.randn(2, 600, 768, device="cuda", dtype=torch.bfloat16)
+    for ours, eager in gradients_beside_f64(module, x, compiled):
+        assert ours <= 4 * eager + 4 * torch.finfo(torch.bfloat16).eps
+
+
 @pytest.mark.parametrize("shape", [(0, 5), (1, 1), (3, 129), (17, 1000)])
 def test_rows_of_odd_sizes(shape):
     function = torch.compile(lambda x: torch.softmax(x, -1) + x.tanh(), backend="aotc",
