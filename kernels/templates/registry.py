@@ -72,7 +72,6 @@ TEMPLATES: dict[str, Template] = {
         ("plain", "matmul.py", "matmul_plain", _GPU_HOLES, ("BATCH", "1")),
         ("split", "matmul.py", "matmul_split", _GPU_HOLES, ("SPLIT", "BATCH")),
         ("persistent", "matmul.py", "matmul_persistent", _GPU_HOLES),
-        ("stream_k", "matmul.py", "matmul_stream_k", _GPU_HOLES),
         ("gemv", "gemv.py", "gemv", _AHEAD_HOLES, ("BATCH", "1")),
         ("gemv_rows", "gemv.py", "gemv_rows", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
         (

@@ -245,22 +245,6 @@ def persistent_product_of_doubles():
     return biased(200, 328, 1000, "f64")
 
 
-@case("sm_90", "mapped_stream")
-def few_whole_tiles_of_long_sums():
-    """A weight's gradient: its tiles would fill the multiprocessors once and a little more."""
-    return biased(3072, 768, 8192)
-
-
-@case("sm_90", "mapped_stream_mnk")
-def few_tiles_of_long_sums():
-    return biased(3080, 776, 8200)
-
-
-@case("sm_90", "stream_mnk")
-def few_tiles_of_long_sums_of_doubles():
-    return biased(3080, 776, 8200, "f64")
-
-
 # -- convolutions of GPUs --------------------------------------------------------------------------
 
 

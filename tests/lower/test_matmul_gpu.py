@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -14,7 +13,6 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.matmul import gpu_candidates
 from aotc.aot.lower.matmul.choice import STYLES
 from aotc.aot.lower.matmul.gpu_candidates import MOST_WORK, choices
 from aotc.aot.lower.matmul.gpu_source import problem_of
@@ -205,50 +203,12 @@ def test_the_cases_use_every_form():
     styles = {form.rstrip("mnk").rstrip("_") for name in CASES for form in _forms(name)}
     made_by_kernels = {"tensor", "persistent", "split_tensor"}  # descriptors, where no launch can
     of_varying_rows = {"gemv_rows"}  # see test_dynamic_sizes.py
-    of_few_tiles = {"stream", "mapped_stream"}  # see the test below
     of_codes = {
         "decoding",
         "swapped_codes",
         "swapped_codes_split",
     }  # see tests/quantised/test_products.py
-    others = made_by_kernels | of_varying_rows | of_few_tiles | of_codes
-    assert set(STYLES) - others <= styles
-
-
-STREAMED = {"tails": (200, 136, 1500), "whole": (256, 256, 1024), "one_tile": (60, 60, 1500)}
-
-
-@pytest.mark.triton
-@pytest.mark.parametrize("multiprocessors", [2, 3, 5, 7])
-def test_steps_that_are_dealt_in_equal_shares_add_up(multiprocessors, tmp_path, monkeypatch):
-    """Shares that begin and end within tiles, that are tiles, and that have several."""
-    cost = gpu_candidates.nanoseconds
-    monkeypatch.setattr(
-        gpu_candidates,
-        "nanoseconds",
-        lambda row, on: ("stream" not in row.style.name, cost(row, on)),
-    )
-    traits = replace(TRAITS, multiprocessors=multiprocessors)
-    job, expected = Job(), {}
-    for name, (rows, columns, depth) in STREAMED.items():
-        left = b.permute(operand("x", depth, rows, dtype="bf16"), (1, 0))
-        right = operand("w", depth, columns, dtype="bf16")
-        graph = graph_of([op("relu", op("matmul", left, right))])
-        inputs = [values(each.type, 100 + number) for number, each in enumerate(graph.inputs)]
-        (spec,) = lower(schedule(graph, traits), traits)
-        found = [row for row in spec.candidates if "stream" in row.form][:4]
-        for candidate in found:
-            ((buffer, _),) = job.add(graph, inputs, lambda _, own=candidate: own, traits)
-            expected[name, str(candidate)] = buffer, graph, inputs, len(job.launches) - 1
-    assert {name for name, _ in expected} >= {"tails"}
-    buffers = job.run(tmp_path)
-    for key, (buffer, graph, inputs, launch) in expected.items():
-        assert launch not in job.errors, job.errors[launch]
-        (wanted,) = (widen(array, "bf16") for array in interpret(graph, inputs))
-        given = widen(buffers[buffer].reshape(wanted.shape), "bf16")
-        atol = TOLERANCES["bf16"] * numpy.abs(wanted).max()
-        numpy.testing.assert_allclose(given, wanted, rtol=0, atol=atol, err_msg=str(key))
-    assert not any(array.any() for name, array in buffers.items() if name.startswith("zeroed"))
+    assert set(STYLES) - made_by_kernels - of_varying_rows - of_codes <= styles
 
 
 def many_loads(parts: int = 4) -> Node:

@@ -41,8 +41,6 @@ STYLES: dict[str, Style] = {
         Style("persistent", "persistent", has_descriptors=True),
         Style("mapped", "plain", has_descriptors=True, has_maps=True),
         Style("mapped_persistent", "persistent", has_descriptors=True, has_maps=True),
-        Style("stream", "stream_k", has_descriptors=True),
-        Style("mapped_stream", "stream_k", has_descriptors=True, has_maps=True),
         Style("split", "split"),
         Style("split_mapped", "split", has_descriptors=True, has_maps=True),
         Style("swapped_mapped", "plain", is_swapped=True, has_descriptors=True, has_maps=True),
@@ -205,7 +203,6 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
 
 LANES = 32  # threads of a warp
 MAP_NAMES = ("a_rows", "b_rows")
-PARTS_OF_A_SHARE = 2  # tiles that a program of stream-K has some steps of, not all
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
 
 
@@ -332,7 +329,6 @@ class Choice:
             "plain": ("GROUP",),
             "split": ("GROUP", "SPLIT"),
             "persistent": ("GROUP", "PROGRAMS", "FLATTEN"),
-            "stream_k": ("GROUP", "PROGRAMS"),
             "gemv": ("STAGES",),
             "gemv_rows": ("STAGES",),
             "decoding": ("STAGES",),
@@ -367,8 +363,6 @@ class Choice:
             return (self.tile_count, self.split, batch)
         if self.style.template == "persistent":
             return (smallest(self.programs, self.tile_count), 1, 1)  # idle ones take their time too
-        if self.style.template == "stream_k":
-            return (self.programs, 1, 1)
         if self.style.template in ("gemv_rows", "decoding"):
             rows, columns = self.extents
             return (blocks(columns, self.tile.columns), batch, blocks(rows, self.tile.rows))
@@ -377,16 +371,14 @@ class Choice:
     @property
     def partial_bytes(self) -> Extent:
         """Bytes of all partial tiles."""
+        if self.style.template != "split":
+            return 0
         wide = 8 if self.problem.dtype == "f64" else 4
         area = self.tile.rows * self.tile.columns * wide
-        if self.style.template == "stream_k":
-            return PARTS_OF_A_SHARE * self.programs * area
-        if self.style.template == "split":
-            return self.problem.extents[0] * self.tile_count * self.split * area
-        return 0
+        return self.problem.extents[0] * self.tile_count * self.split * area
 
     def _scratch(self) -> tuple[Scratch, ...]:
-        if self.partial_bytes == 0:
+        if self.style.template != "split":
             return ()
         kind = "*fp64" if self.problem.dtype == "f64" else "*fp32"
         counters = highest(self.problem.extents[0] * self.tile_count * 4)

@@ -33,8 +33,6 @@ SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tens
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
 MOST_WORK = 512  # of a thread on a step's tiles: a compiler takes a minute for ten times that
-LEAST_SHARE = 16  # steps of a program of stream-K
-UNEVEN = 1.1  # rounds of programs beside those that were full
 SUREST = Tile(32, 32, 32, 4, 1)  # nothing is staged: it fits whatever its loads compute
 
 
@@ -151,9 +149,6 @@ def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
         for name in _walks(problem, machine):
             for flatten in (0, 1):
                 yield Choice(STYLES[name], problem, tile, group, 1, programs, flatten)
-            if _is_uneven(plain, machine):
-                style = STYLES[name.replace("persistent", "stream")]
-                yield Choice(style, problem, tile, group, 1, machine.multiprocessors)
 
 
 # Element types of the descriptors that a plan holds.
@@ -172,14 +167,6 @@ def _walks(problem: Problem, machine: Machine) -> tuple[str, ...]:
     if not _may_describe(problem, machine) or problem.extents[0] != 1:
         return ()
     return ("mapped_persistent",) if _may_map(problem, machine) else ("persistent",)
-
-
-def _is_uneven(choice: Choice, machine: Machine) -> bool:
-    """Whether the last round of tiles leaves multiprocessors idle, and their steps can be dealt."""
-    rounds = choice.tiles / machine.multiprocessors
-    steps = choice.tiles * ceil(choice.problem.depth / choice.tile.depth)
-    is_long = steps >= LEAST_SHARE * machine.multiprocessors
-    return is_long and ceil(rounds) >= rounds * UNEVEN
 
 
 def _may_describe(problem: Problem, machine: Machine) -> bool:

@@ -8,10 +8,10 @@ rounds of as many as fit. The constants of a row are fitted to sweeps of every c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
-from aotc.aot.lower.matmul.choice import PARTS_OF_A_SHARE, Choice
+from aotc.aot.lower.matmul.choice import Choice
 from aotc.aot.traits import TargetTraits
 
 SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
@@ -101,10 +101,8 @@ def _streamed_ns(choice: Choice, machine: Machine, floor: float) -> float:
     tile, size = choice.tile, choice.problem.itemsize_bytes
     programs = choice.tiles * choice.problem.batch * choice.split
     busy = min(_resident(choice, machine), ceil(programs / machine.multiprocessors))
-    if choice.style.template in ("persistent", "stream_k"):
+    if choice.style.template == "persistent":
         busy = 1
-    if choice.style.template == "stream_k":
-        programs = choice.programs
     in_flight = busy * (tile.rows + tile.columns) * tile.depth * size * max(1, tile.stages - 1)
     idle = machine.multiprocessors / min(programs, machine.multiprocessors)
     tail = _latency_ns(choice, machine, True) + _end_ns(choice, machine)
@@ -117,8 +115,6 @@ def _rounds_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
     resident = _resident(choice, machine)
     round_size = resident * machine.multiprocessors
     steps = ceil(choice.problem.depth / choice.tile.depth / choice.split)
-    if choice.style.template == "stream_k":
-        return _shared_out_ns(choice, machine, is_cold)
     if choice.style.template == "persistent":
         # Programs go on to their next tile: stores overlap with loads only if flattened.
         tiles = ceil(programs / machine.multiprocessors)
@@ -137,16 +133,6 @@ def _rounds_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
             begin = _latency_ns(choice, machine, is_cold) / resident
             time += count * (steps * step + _end_ns(choice, machine) + begin)
     return time
-
-
-def _shared_out_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
-    """Equal shares of all steps; a program writes and adds up parts of tiles at both ends."""
-    steps = ceil(choice.problem.depth / choice.tile.depth)
-    share = ceil(choice.tiles * steps / choice.programs)
-    step = _step_ns(choice, machine, 1, choice.programs, is_cold)
-    parts = 1 + ceil(steps / share)
-    ends = PARTS_OF_A_SHARE * _latency_ns(choice, machine, is_cold)
-    return ends + share * step + _end_ns(replace(choice, split=parts), machine)
 
 
 def _resident(choice: Choice, machine: Machine) -> int:
