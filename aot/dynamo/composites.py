@@ -5,15 +5,17 @@ Apart from `decompositions.py`, which a process that finds its programs in the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch._decomp.decompositions as torch_decompositions
 from torch import Tensor
 from torch._C import DispatchKey
 
 aten = torch.ops.aten
+CHANNELS_LAST_PAYS = 16  # channels, of a resize on a GPU, as torch's function has it
 
 
 def _cumprod_backward(gradient: Tensor, data: Tensor, dim: int, products: Tensor) -> Tensor:
@@ -42,6 +44,41 @@ def _cumprod_backward(gradient: Tensor, data: Tensor, dim: int, products: Tensor
     return torch.where(before, ahead, found).to(data.dtype)
 
 
+def _resized_linearly(
+    data: Tensor, output_size: Sequence[Any], align_corners: bool, scales: Sequence[float | None]
+) -> Tensor:
+    """x₀(1 - a) + x₁a along each of the last axes, x₁ at the place after x₀, as eager computes it.
+
+    torch's function adds a(x₁ - x₀) to x₀: no number where both are the same infinity.
+    """
+    if not data.is_floating_point():
+        return _torchs_linear(data, output_size, align_corners, scales)
+    values = data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
+    count = len(output_size)
+    for axis, (size, scale) in enumerate(zip(output_size, scales, strict=True), data.dim() - count):
+        extent = data.shape[axis]
+        places = torch.arange(size, device=data.device).to(values.dtype)
+        if align_corners:
+            places = places * ((extent - 1.0) / (size - 1.0) if size > 1 else 0.0)
+        else:
+            step = 1.0 / scale if scale is not None and scale > 0 else extent / size
+            places = (step * (places + 0.5) - 0.5).clamp(min=0.0)
+        first = places.to(torch.int64)
+        weight = (places - first).clamp(0.0, 1.0)
+        weight = weight.reshape(-1, *[1] * (data.dim() - 1 - axis))
+        at: list[Tensor | None] = [None] * axis
+        left = aten._unsafe_index(values, [*at, first])
+        right = aten._unsafe_index(values, [*at, (first + 1).clamp(max=extent - 1)])
+        values = left * (1.0 - weight) + right * weight
+    layout = torch._prims_common.suggest_memory_format(data)
+    if data.device.type == "cuda" and data.shape[1] < CHANNELS_LAST_PAYS:
+        layout = torch.contiguous_format
+    return values.to(data.dtype).contiguous(memory_format=layout)
+
+
+_torchs_linear = torch_decompositions._upsample_linear
+
+
 # Op → dispatch key, and what stands there while a graph is traced in place of torch's own function.
 TRACED_OTHERWISE: Mapping[Any, tuple[DispatchKey, Callable[..., Any] | None]] = {
     # Whole: torch's Python functions differentiate them by parts, by products with 0.
@@ -56,9 +93,11 @@ def traced_otherwise() -> Iterator[None]:
     """Inside, ops of `TRACED_OTHERWISE` are traced as their rows say."""
     before = {op: op.py_kernels.get(key) for op, (key, _) in TRACED_OTHERWISE.items()}
     _put_kernels({op: kernel for op, (_, kernel) in TRACED_OTHERWISE.items()})
+    torch_decompositions._upsample_linear = _resized_linearly
     try:
         yield
     finally:
+        torch_decompositions._upsample_linear = _torchs_linear
         _put_kernels(before)
 
 

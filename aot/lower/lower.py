@@ -9,19 +9,20 @@ from dataclasses import replace
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.extensions import extension
 from aotc.aot.ir.rounding import computed_apart
-from aotc.aot.ir.size import UndecidedSize
+from aotc.aot.ir.size import UndecidedSize, fixed
 from aotc.aot.lower.attention.source import lower_attention
 from aotc.aot.lower.call import kernel_of, lower_call
 from aotc.aot.lower.matmul.source import lower_matmul
 from aotc.aot.lower.placed import ON_MEMORY
 from aotc.aot.lower.pointwise.source import lower_pointwise
 from aotc.aot.lower.row.source import lower_row
-from aotc.aot.lower.spec import KernelSpec
+from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule.group import Group, Schedule
 from aotc.aot.traits import TargetTraits
 
 # Values are written by calls within calls, as deep as the schedule lets a kernel be.
 STACK_FRAMES = 10_000
+MOST_ZEROED_BYTES = 16 << 20  # of a launch
 UNFUSED = ("enable_fp_fusion", 0)  # a launch option of GPUs
 
 
@@ -61,12 +62,23 @@ def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
 
 def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:
     try:
-        spec = LOWERED[group.kind](group, traits)
+        spec = _with_few_counters(LOWERED[group.kind](group, traits))
         return _unfused(spec) if traits.is_gpu and _may_not_fuse(group) else spec
     except UndecidedSize as undecided:
         places = [node.source for node in group.nodes if node.source]
         source = f"\n  at {places[-1]}" if places else ""
         raise SizeUnsupported(kernel=group.label, detail=str(undecided), source=source) from None
+
+
+def _with_few_counters(spec: KernelSpec) -> KernelSpec:
+    """The spec without candidates that keep more memory zero, at the largest sizes, than is worth
+    keeping between calls: a counter for each of any number of rows."""
+
+    def kept_bytes(row: Candidate) -> int:
+        return sum(fixed(each.nbytes) for each in row.scratch if each.is_zeroed)
+
+    few = tuple(row for row in spec.candidates if kept_bytes(row) <= MOST_ZEROED_BYTES)
+    return replace(spec, candidates=few) if few else spec
 
 
 def _may_not_fuse(group: Group) -> bool:

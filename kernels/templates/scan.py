@@ -128,8 +128,10 @@ def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.const
         own = tl.exp(x - base)
         found = tl.cumsum(own, 0, reverse=IS_REVERSED)
         before = tl.where(value == float("-inf"), 0.0, other * tl.exp(value - base))
-        # Where the others add nothing, as before the first element, the sum is the element.
-        running = tl.where(found + before == own, x, base + tl.log(found + before))
+        # Where the others add nothing to the largest, as before the first element, it is the sum.
+        top = _larger(value, tl.associative_scan(x, 0, _larger, reverse=IS_REVERSED))
+        total = found + before
+        running = tl.where(total == tl.exp(top - base), top, base + tl.log(total))
         tl.store(to_ptr, running.to(to_ptr.dtype.element_ty), mask=is_there)
         value = peak
         other = before + _end_of(found, IS_REVERSED)

@@ -218,6 +218,40 @@ def test_the_graph_of_a_running_products_gradient_does_not_grow_with_the_row():
     assert counts[0] == counts[1] < 40
 
 
+# Sizes at which no place is that of an element, where last bits decide whether a share is 0.
+SIZES = {
+    "linear": ((2, 2, 7), (10,)),
+    "bilinear": ((2, 3, 6, 5), (9, 12)),
+    "trilinear": ((1, 2, 4, 5, 3), (7, 4, 8)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("mode", SIZES)
+def test_linear_resizes_of_infinite_values_are_eagers(mode, corners, dtype):
+    """torch's decomposition subtracts neighbours (`pooling 20261127457`)."""
+    shape, wanted = SIZES[mode]
+    special = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan, 1.0, -2.5], dtype=dtype)
+    data = torch.where(torch.rand(shape) < 0.5, torch.randn(shape, dtype=dtype),
+                       special[torch.randint(0, 6, shape)])  # fmt: skip
+    for given in (data, data[..., :1].contiguous(), torch.randn(shape, dtype=dtype)):
+        given = given.clone().requires_grad_()
+
+        def resized(x):
+            return torch.nn.functional.interpolate(x, size=wanted, mode=mode, align_corners=corners)
+
+        traced = aot_function(resized, lambda graph, _: graph, decompositions=decompositions())
+        with traced_otherwise():
+            found = traced(given)
+        expected = resized(given)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        if bool(given.isfinite().all()):
+            slopes = torch.randn_like(expected)
+            ours, eagers = (torch.autograd.grad(y, given, slopes)[0] for y in (found, expected))
+            torch.testing.assert_close(ours, eagers)
+
+
 def test_ops_are_traced_otherwise_only_inside_a_trace():
     before = [dict(op.py_kernels) for op in TRACED_OTHERWISE]
     with pytest.raises(KeyError), traced_otherwise():

@@ -21,6 +21,7 @@ from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
+from aotc.aot.lower.lower import MOST_ZEROED_BYTES
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
 
@@ -286,6 +287,23 @@ def test_scratch_is_as_large_as_any_call_needs():
     partials, counters = split.scratch
     assert isinstance(counters.nbytes, int)  # zeroed: for the most in range
     assert str(partials.nbytes).count("n")
+
+
+@pytest.mark.parametrize("high", [4096, 2**29])
+def test_few_counters_are_kept_between_calls(high):
+    """A plan has room for those of the most rows that a call may have (`sorts 202611278100101`)."""
+    size = size_of(Dim("n", 1, high, 2))
+    many = {
+        "row": op("sum", operand("x", size, 60000), axes=(1,)),
+        "product": product(size, 96, 20000)[0],
+    }
+    for kind, result in many.items():
+        (spec,) = lower(schedule(graph_of([result]), TRAITS), TRAITS)
+        kept = [
+            sum(row.nbytes for row in each.scratch if row.is_zeroed) for each in spec.candidates
+        ]
+        assert max(kept) <= MOST_ZEROED_BYTES, kind
+        assert any(kept) == (high == 4096), kind
 
 
 def test_what_needs_numbers_is_no_candidate():

@@ -118,6 +118,23 @@ def test_every_kind_and_type(program, spec, scale):
         assert all(map(torch.equal, found[5:], exact[5:])), (x.dtype, x.shape)
 
 
+def test_sums_of_exponentials_are_exact_where_the_others_add_nothing(program, spec):
+    """Elements that are hidden, at -inf, before and behind the first that is not."""
+    generator = torch.Generator().manual_seed(3)
+    xs = [drawn(each, generator, 1.0) for each in spec["example_inputs"]]
+    ways = [(x, dim) for x, (_, dim, _) in zip(xs, WAYS, strict=True) if x.is_floating_point()]
+    for x, dim in ways:
+        x.fill_(-math.inf)
+        x.select(dim, 3).normal_(generator=generator).mul_(1e-30)  # less than a rounding of 1
+        x.select(dim, 7).normal_(generator=generator)
+    found = [each for each in program(*xs) if each[0].is_floating_point()]
+    for (x, dim), rows in zip(ways, found, strict=True):
+        expected = torch.logcumsumexp(x, dim)
+        assert torch.equal(rows[3].narrow(dim, 0, 7), expected.narrow(dim, 0, 7)), x.dtype
+        expected = torch.logcumsumexp(x.flip(dim), dim).flip(dim)
+        assert torch.equal(rows[4].narrow(dim, 4, 4), expected.narrow(dim, 4, 4)), x.dtype
+
+
 def test_special_values_are_those_of_torch(program, spec):
     generator = torch.Generator().manual_seed(2)
     special = (math.nan, -math.nan, math.inf, -math.inf, -0.0, 0.0)
