@@ -120,9 +120,10 @@ MAX_CHECKS = 64  # of one kernel: each is done before the next begins
 FEW_PARTS = 4  # of a concat that is read like a view
 MOST_POINTS = 16  # at which one kernel evaluates a node for each of its elements
 MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text, and registers
-# Lookups of a kernel for a GPU times the square of its values: for each load Triton walks over all
-# that hangs together with other loads, which takes a minute for 160 of them in 1,600 lines.
-MOST_WALKED = 600_000
+# Loads in the text of a kernel for a GPU times the square of its values: for each load Triton walks
+# over all that hangs together with other loads, a minute for 160 lookups in 1,600 lines.
+MOST_WALKED = 6_000_000
+LOOKUP_LOADS = 10  # of loads that a lookup counts for: what it hangs on is walked over, too
 DEEPEST = 96  # values between an element that a kernel stores and one that it computes for that
 NEARBY = 64  # nodes behind a root in which work that two kernels share is looked for
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -183,7 +184,11 @@ class _Materializer:
         self.points: dict[Node, dict[Kernel, Points]] = {node: {} for node in self.nodes}
         self.evaluated: dict[Kernel, list[Node]] = {}  # what each kernel evaluates
         self.values: dict[Kernel, int] = {}  # how many values that is, a node at several points
-        self.lookups: dict[Kernel, int] = {}  # how many of these are lookups
+        # For a GPU: how often the text of a kernel has a node at a point, if more than once, since
+        # sums are written out; of all nodes together; and of these the loads.
+        self.copies: dict[tuple[Kernel, Node, Point], int] = {}
+        self.written: dict[Kernel, int] = {}
+        self.loads: dict[Kernel, int] = {}
         self.cut: set[Kernel] = set()  # whose first root was too much for its readers
         self.depths: dict[Node, int] = dict.fromkeys(self.nodes, 0)
         self.checks: list[Kernel] = []  # kernels of nothing else
@@ -216,9 +221,19 @@ class _Materializer:
         """Compute the node in the kernels that read it."""
         for kernel, points in self.points[node].items():
             self.values[kernel] = self.values.get(kernel, 0) + len(points)
-            self.lookups[kernel] = self.lookups.get(kernel, 0) + _lookups(node, points)
+            self._write(kernel, node, points)
         self._deepen(node)
         self._count_operands(node, self.points[node])
+
+    def _write(self, kernel: Kernel, node: Node, points: Points) -> None:
+        """Count what the text of a kernel for a GPU has of a node."""
+        if self.traits.is_gpu:
+            written = self._written(kernel, node, points)
+            self.written[kernel] = self.written.get(kernel, 0) + written
+            self.loads[kernel] = self.loads.get(kernel, 0) + written * _loads(node)
+
+    def _written(self, kernel: Kernel, node: Node, points: Points) -> int:
+        return sum(self.copies.get((kernel, node, point), 1) for point in points)
 
     def _deepen(self, node: Node) -> None:
         for operand in node.inputs:
@@ -245,6 +260,10 @@ class _Materializer:
                 self.evaluated.setdefault(kernel, []).append(operand)
             # Several readers at one point share the value.
             readers[kernel][at] = max(share, readers[kernel].get(at, 0))
+            copies = self.copies.get((kernel, node, point), 1) * _terms(node)
+            if copies > 1 and self.traits.is_gpu:
+                known = self.copies.get((kernel, operand, at), 1)
+                self.copies[kernel, operand, at] = max(known, copies)
 
     def _in_rows(self, kernel: Kernel, node: Node, position: int, count: int) -> int:
         """How often rows one after the other evaluate an operand that they have in common."""
@@ -287,17 +306,16 @@ class _Materializer:
             return True
         return any(
             len(points) > MOST_POINTS
-            or self._is_too_long(
-                self.values.get(kernel, 0) + len(points),
-                self.lookups.get(kernel, 0) + _lookups(node, points),
-            )
+            or self.values.get(kernel, 0) + len(points) > MOST_VALUES
+            or self._is_walked(kernel, self._written(kernel, node, points), _loads(node))
             for kernel, points in self.points[node].items()
         )
 
-    def _is_too_long(self, values: int, lookups: int) -> bool:
-        """Whether a kernel of so many values, of which some are lookups, takes long to compile."""
-        is_walked = self.traits.is_gpu and lookups * values**2 > MOST_WALKED
-        return is_walked or values > MOST_VALUES
+    def _is_walked(self, kernel: Kernel, written: int, loads: int) -> bool:
+        """Whether a kernel for a GPU takes long to compile with so many values more, each of them
+        so many loads."""
+        values = self.written.get(kernel, 0) + written
+        return (self.loads.get(kernel, 0) + written * loads) * values**2 > MOST_WALKED
 
     def _join_readers(self, node: Node) -> None:
         """Make one kernel of the pointwise kernels that read the node at its own elements."""
@@ -311,16 +329,16 @@ class _Materializer:
         for kernel in readers[1:]:
             first = readers[0]
             roots = first.roots + kernel.roots
-            values, lookups = (
-                sum(counts.get(each, 0) for each in (first, kernel))
-                for counts in (self.values, self.lookups)
-            )
-            is_large = len(roots) > MAX_ROOTS or self._is_too_long(values, lookups)
+            values = self.values.get(first, 0) + self.values.get(kernel, 0)
+            written = self.written.get(first, 0) + self.written.get(kernel, 0)
+            loads = self.loads.get(first, 0) + self.loads.get(kernel, 0)
+            is_large = len(roots) > MAX_ROOTS or values > MOST_VALUES
+            is_large |= loads * written**2 > MOST_WALKED
             if first.shape != kernel.shape or is_large or self.cycles.closes(roots):
                 continue
             first.roots = roots
             self.values[first] = values
-            self.lookups[first] = lookups
+            self.written[first], self.loads[first] = written, loads
             self.cycles.join(roots)
             del self.kernels[kernel]
             for each in self.evaluated.pop(kernel, ()):
@@ -417,8 +435,16 @@ def _kind(node: Node) -> str:
     return "join" if node.kind == "concat" and len(node.inputs) > FEW_PARTS else node.kind
 
 
-def _lookups(node: Node, points: Points) -> int:
-    return len(points) if node.kind in ("take", "gather") else 0
+def _terms(node: Node) -> int:
+    """How often a kernel's text has the operand of a node for each time that it has the node."""
+    return typical(prod(reduced_extents(node))) if is_unrolled(node) else 1
+
+
+def _loads(node: Node) -> int:
+    """For how many loads a node counts in the text of a kernel."""
+    if node.kind in ("take", "gather"):
+        return LOOKUP_LOADS
+    return _terms(node) if node.kind == "reduce" else 0
 
 
 def _last_varying_axis(node: Node, position: int) -> int:

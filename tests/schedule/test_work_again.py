@@ -128,6 +128,19 @@ def test_many_lookups_are_cut_where_the_compiler_of_a_gpu_would_walk_long():
     assert max(text.count("tl.load(") * text.count("\n") ** 2 for text in texts) < 4e7
 
 
+def test_sums_that_are_written_out_within_each_other_are_cut():
+    """Each writes its operand once a term: the maxima of five axes of four, a thousand loads."""
+    data = x = source("x", 4, 4, 4, 4, 4, 64)
+    for _ in range(5):
+        shifted = build.where(data < 0.0, data * 0.5, data + 1.0)
+        data = build.reshape(build.reduce("max", shifted, (0,)), shifted.shape[1:])
+    texts = [
+        spec.forms[0].source for spec in lower(schedule(graph_of(x, data), GPUS[90]), GPUS[90])
+    ]
+    assert 1 < len(texts) <= 5
+    assert max(text.count("tl.load(") * text.count("\n") ** 2 for text in texts) < 6e7
+
+
 def test_a_sum_of_many_is_cut_into_few_kernels():
     x = source()
     value = x * 0.5
