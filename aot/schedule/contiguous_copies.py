@@ -110,6 +110,7 @@ def _with_pitch(root_op: Node, pitched: dict[Node, Node]) -> Node:
         return root_op
     rows, columns, _ = map(typical, sizes)
     domain = matmul_domain(root_op)
+    assert domain.reduced is not None
     needs = operand_accesses(root_op, domain, batch_index(root_op, domain))
     operands = list(root_op.inputs)
     for side, (need, reuse) in enumerate(zip(needs, (columns, rows), strict=True)):

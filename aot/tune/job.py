@@ -8,6 +8,7 @@ from typing import Any, Literal
 from aotc.aot.lower.spec import Candidate, KernelSpec
 
 Mode = Literal["off", "quick", "full"]
+SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is taken only for want of others
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,10 @@ from aotc.aot.measure.sampling import fastest
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Batch, Devices, Executor, Outcome, Request
-from aotc.aot.tune.job import Job, Operand, Option
+from aotc.aot.tune.job import SPILL_LIMIT_BYTES, Job, Operand, Option
 from aotc.aot.tune.record import Choice
 from aotc.runtime.bundle.native_plan import SYMBOL
 
-SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is not tried
 # What a launch takes roughly, for the length of what is measured.
 BYTES_PER_US = 3.5e6
 OPERATIONS_PER_US = 4e8

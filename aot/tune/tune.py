@@ -23,7 +23,7 @@ from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.tune.compiling import Report, Resources, Task, compile_each, task_of
-from aotc.aot.tune.job import Job, Mode, Option
+from aotc.aot.tune.job import SPILL_LIMIT_BYTES, Job, Mode, Option
 from aotc.aot.tune.measuring import Measurer
 from aotc.aot.tune.record import Choice, Line, LineKey, Record, merge, parse_record
 from aotc.cache import Key, Store
@@ -175,28 +175,45 @@ def _without_measuring(
 ) -> dict[str, Tuned]:
     """The record's choice or the cost model's choice of each kernel, compiled.
 
-    A choice that does not compile, for want of registers or shared memory, gives way to the next.
+    A choice of the cost model that does not compile, for want of registers or shared memory, gives
+    way to the next that does; one that has too few registers to the next that has enough.
     """
     tasks = {
         digest: task_of(job, chosen[digest] or job.spec.candidates[0], policy.target)
         for digest, job in jobs.items()
     }
     outcomes = _compiled_or_refused(list(tasks.values()), policy, resources)
-    kernels: dict[str, Tuned] = {}
+    spares: dict[str, list[Task]] = {}
     for digest, task in tasks.items():
-        outcome = outcomes[task]
-        # The last candidate of a kernel is the one that is the surest to fit.
-        spare = task.spec.candidates
-        others = tuple(dict.fromkeys((*spare[1:UNTUNED_CANDIDATES], *spare[1:][-1:])))
-        if isinstance(outcome, AotcError) and (chosen[digest] or not others):
-            raise outcome
+        outcome, others = outcomes[task], task.spec.candidates[1:]
         if isinstance(outcome, AotcError):
-            spares = [replace(task, candidate=each) for each in others]
-            found = compile_each(spares, resources)
-            task = next((t for t in spares if not isinstance(found[t], AotcError)), None) or task
-            outcomes |= found
-        kernels[digest] = Tuned(task.candidate, _binary(outcomes[task]))
-    return kernels
+            if chosen[digest] or not others:
+                raise outcome
+            # The last candidate of a kernel is the one that is the surest to fit, and slow.
+            others = tuple(dict.fromkeys((*others[: UNTUNED_CANDIDATES - 1], others[-1])))
+        elif outcome.spill_bytes <= SPILL_LIMIT_BYTES or chosen[digest]:
+            continue
+        spares[digest] = [replace(task, candidate=each) for each in others[:UNTUNED_CANDIDATES]]
+    if spares:
+        rows = [task for row in spares.values() for task in row]
+        outcomes |= compile_each(rows, resources, lambda _: not policy.frozen)
+    for digest, row in spares.items():
+        # The first of the least: those within the limit are equal, and all that compile are where
+        # the choice does not.
+        is_error = isinstance(outcomes[tasks[digest]], AotcError)
+        spilled = [_spilled_bytes(outcomes[task]) for task in (tasks[digest], *row)]
+        least = [max(each, SPILL_LIMIT_BYTES) for each in spilled]
+        place = next((at for at, each in enumerate(spilled) if each < float("inf")), 0)
+        tasks[digest] = (tasks[digest], *row)[place if is_error else least.index(min(least))]
+    return {
+        digest: Tuned(task.candidate, _binary(outcomes[task])) for digest, task in tasks.items()
+    }
+
+
+def _spilled_bytes(outcome: KernelBinary | AotcError) -> float:
+    """Bytes of a thread that stand in memory for want of registers; what does not compile has any
+    number of them."""
+    return float("inf") if isinstance(outcome, AotcError) else outcome.spill_bytes
 
 
 def _compiled_or_refused(

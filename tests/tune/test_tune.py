@@ -55,6 +55,8 @@ class FakeMeasurer:
 
 
 TOO_LARGE: set[str] = set()  # kernels of which only the last candidate fits
+WIDE = (1, 2, 4, 8)
+SPILLED: dict[str, tuple[int, ...]] = {}  # bytes that the candidates of a kernel spill; 0 of others
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +69,9 @@ def compiled(monkeypatch):
         made = {}
         for number, task in enumerate(tasks):
             is_large = task.spec.name in TOO_LARGE and task.candidate != task.spec.candidates[-1]
-            made[task] = error() if is_large else KernelBinary("k", b"")
+            rows = dict(zip(task.spec.candidates, SPILLED.get(task.spec.name, ()), strict=False))
+            spilled = rows.get(task.candidate, 0)
+            made[task] = error() if is_large else KernelBinary("k", b"", spill_bytes=spilled)
             resources.report(number + 1, len(tasks), task.spec.name)
         return made
 
@@ -220,6 +224,23 @@ def test_progress_moves_while_candidates_are_compiled(tmp_path, is_apart):
     assert compiled[:3] == [(1, total), (2, total), (3, total)]
     if not is_apart:
         assert compiled == [(done, total) for done in range(1, total + 1)]
+
+
+@pytest.mark.parametrize(
+    ("spilled", "place"),
+    [
+        ((5000, 900, 64, 0), 2),  # the first that spills little
+        ((256, 0, 0, 0), 0),  # this is little
+        ((5000, 900, 800, 700), 3),  # the least of many
+        ((700, 900, 800, 5000), 0),
+    ],
+)
+def test_a_pick_with_too_few_registers_gives_way(tmp_path, monkeypatch, spilled, place):
+    monkeypatch.setitem(SPILLED, "wide", spilled)
+    job = Job(spec("wide", WIDE), (Operand(1024),), 1)
+    for policy in ({}, {"frozen": True}):
+        (tuned,) = run(tmp_path, mode="off", given=[job], **policy).kernels.values()
+        assert dict(tuned.candidate.config)["BLOCK"] == WIDE[place]
 
 
 @pytest.mark.parametrize("mode", ["off", "quick"])
