@@ -315,7 +315,8 @@ class _Materializer:
         """Whether a kernel for a GPU takes long to compile with so many values more, each of them
         so many loads."""
         values = self.written.get(kernel, 0) + written
-        return (self.loads.get(kernel, 0) + written * loads) * values**2 > MOST_WALKED
+        walked = (self.loads.get(kernel, 0) + written * loads) * values**2
+        return self.traits.is_gpu and walked > MOST_WALKED
 
     def _join_readers(self, node: Node) -> None:
         """Make one kernel of the pointwise kernels that read the node at its own elements."""
