@@ -442,9 +442,11 @@ def _terms(node: Node) -> int:
 
 
 def _loads(node: Node) -> int:
-    """For how many loads a node counts in the text of a kernel."""
+    """For how many loads a node counts in the text of a kernel: one for each part of a concat."""
     if node.kind in ("take", "gather"):
         return LOOKUP_LOADS
+    if node.kind == "concat":
+        return len(node.inputs)
     return _terms(node) if node.kind == "reduce" else 0
 
 

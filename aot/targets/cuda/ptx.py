@@ -10,7 +10,7 @@ from aotc.aot.targets.toolchain import ToolchainError
 ENTRY = re.compile(r"^\.visible \.entry .*?^\{\n", re.DOTALL | re.MULTILINE)
 WAIT = "griddepcontrol.wait"
 PAIR = re.compile(
-    r"^\t(?P<name>add|min|max)\.(?P<half>[su]16)x2[ \t]+"
+    r"^\t(?P<name>add(?=\.[su])|(?:min|max)(?:\.NaN)?)\.(?P<half>[su]16|b?f16)x2[ \t]+"
     r"(?P<result>%\w+), (?P<left>[-%\w]+), (?P<right>[-%\w]+);$",
     re.MULTILINE,
 )
@@ -36,11 +36,13 @@ def repaired(ptx: str, capability: int, is_followed_early: bool = False) -> str:
 
 
 def halved(ptx: str) -> str:
-    """Each pair of 16-bit integers computed as two integers.
+    """Each pair of 16-bit integers, and each maximum of a pair of 16-bit floats, computed as two.
 
     ptxas, 12.8 to 13.0 at least, computes a packed sum again where registers are few, and then
     with 0 in the place of its constant (triton-lang/triton issue 11581). LLVM packs them from
-    sm_90 on, in index arithmetic whose numbers it knows to be small.
+    sm_90 on, in index arithmetic whose numbers it knows to be small. Of a pair of floats one of
+    which is a constant -infinity, as the padding of a pooling window, it takes the maximum with
+    +infinity: the constant is negated where it is read, and one of two readers is left out.
     """
     return PAIR.sub(lambda match: HALVES.format(**match.groupdict()), ptx)
 
