@@ -57,6 +57,10 @@ def _resized_linearly(
     count = len(output_size)
     for axis, (size, scale) in enumerate(zip(output_size, scales, strict=True), data.dim() - count):
         extent = data.shape[axis]
+        is_known = isinstance(extent, int) and isinstance(size, int)
+        if is_known and extent == size and scale in (None, 1.0):
+            values = values + values * 0.0  # eager's places are the same
+            continue
         places = torch.arange(size, device=data.device).to(values.dtype)
         if align_corners:
             places = places * ((extent - 1.0) / (size - 1.0) if size > 1 else 0.0)
@@ -71,7 +75,7 @@ def _resized_linearly(
         right = aten._unsafe_index(values, [*at, (first + 1).clamp(max=extent - 1)])
         values = left * (1.0 - weight) + right * weight
     layout = torch._prims_common.suggest_memory_format(data)
-    if data.device.type == "cuda" and data.shape[1] < CHANNELS_LAST_PAYS:
+    if data.is_cuda and data.shape[1] < CHANNELS_LAST_PAYS:
         layout = torch.contiguous_format
     return values.to(data.dtype).contiguous(memory_format=layout)
 

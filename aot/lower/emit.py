@@ -424,9 +424,7 @@ class Emitter:
         is_approximate = (
             self.approximates and row.approximate and DTYPES[node.dtype].itemsize_bytes == 2
         )
-        # An approximate quotient of a number by itself is 1 for ptxas, of 0 and infinity too.
-        is_of_itself = len(operands) > 1 and len({operand.text for operand in operands}) == 1
-        is_rounded = self.is_of_gpu and row.rounded and (node.dtype == "f32" or is_of_itself)
+        is_rounded = self.is_of_gpu and row.rounded and node.dtype == "f32"
         is_double = row.double and node.dtype == "f64"
         usual = row.floating if row.floating and node.type.kind == "float" else row.triton
         usual = row.rounded if is_rounded else row.double if is_double else usual

@@ -31,7 +31,7 @@ def raising(x):
 
 
 CASES = {
-    "corners": (resized("linear", align_corners=True), (1, 2, 4), 2),
+    "corners": (resized("linear", align_corners=True), (1, 2, 4), 1),
     "a choice": (chosen, (1, 2, 4), 2),
     "a model that raises": (raising, (1, 2, 4), 1),
     "centres": (resized("linear", align_corners=False), (1, 2, 4), 1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from functorch.compile import aot_function
@@ -231,16 +233,18 @@ SIZES = {
 @pytest.mark.parametrize("mode", SIZES)
 def test_linear_resizes_of_infinite_values_are_eagers(mode, corners, dtype):
     """torch's decomposition subtracts neighbours (`pooling 20261127457`)."""
-    shape, wanted = SIZES[mode]
+    shape, sizes = SIZES[mode]
     special = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan, 1.0, -2.5], dtype=dtype)
     data = torch.where(torch.rand(shape) < 0.5, torch.randn(shape, dtype=dtype),
                        special[torch.randint(0, 6, shape)])  # fmt: skip
-    for given in (data, data[..., :1].contiguous(), torch.randn(shape, dtype=dtype)):
+    one_row = data[..., :1].contiguous()
+    same = (*shape[2:-1], sizes[-1])  # only the last axis is changed
+    plain = torch.randn(shape, dtype=dtype)
+    for given, wanted in ((data, sizes), (one_row, sizes), (plain, sizes), (data, same)):
         given = given.clone().requires_grad_()
-
-        def resized(x):
-            return torch.nn.functional.interpolate(x, size=wanted, mode=mode, align_corners=corners)
-
+        resized = functools.partial(
+            torch.nn.functional.interpolate, size=wanted, mode=mode, align_corners=corners
+        )
         traced = aot_function(resized, lambda graph, _: graph, decompositions=decompositions())
         with traced_otherwise():
             found = traced(given)

@@ -234,11 +234,16 @@ def _resize_weighted(
         real = numpy.float64 if data.dtype == "f64" else numpy.float32  # as torch's CPU kernels
         result = wide(data)
         for axis, resized in axes:
-            if resized.is_fixed and resized.is_changed:
+            # Along an axis that stays torch's cubic kernel weighs neighbours by 0, its linear one
+            # each element, too.
+            if not resized.is_changed and neighbours_of is not _cubic:
+                result = result + result * 0.0
+                continue
+            if resized.is_fixed:
                 neighbours = _tables(call, *neighbours_of(resized, real), result.dtype)
-                result = _weighted(result, axis, neighbours)
-            elif resized.is_changed:
-                result = _weighted(result, axis, neighbours_at(resized, result.dtype))
+            else:
+                neighbours = neighbours_at(resized, result.dtype)
+            result = _weighted(result, axis, neighbours)
         return build.cast(result, call.dtype)
 
     return row

@@ -117,4 +117,6 @@ NOT_DECOMPOSED = (
     *SUMS_OF_PRODUCTS,
     "take",
     "upsample_bicubic2d",
+    "upsample_linear1d",
+    "upsample_trilinear3d",
 )
