@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aotc.runtime.arrays.dlpack import HOST
 
+DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
 # Of a config, beside its constexprs.
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "is_followed_early")
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._C import DispatchKey
 
 aten = torch.ops.aten
+_torchs_linear = torch_decompositions._upsample_linear
 CHANNELS_LAST_PAYS = 16  # channels, of a resize on a GPU, as torch's function has it
 
 
@@ -59,7 +60,7 @@ def _resized_linearly(
         extent = data.shape[axis]
         is_known = isinstance(extent, int) and isinstance(size, int)
         if is_known and extent == size and scale in (None, 1.0):
-            values = values + values * 0.0  # eager's places are the same
+            values = values + values * 0.0  # both of eager's places are the element's own
             continue
         places = torch.arange(size, device=data.device).to(values.dtype)
         if align_corners:
@@ -80,9 +81,6 @@ def _resized_linearly(
     return values.to(data.dtype).contiguous(memory_format=layout)
 
 
-_torchs_linear = torch_decompositions._upsample_linear
-
-
 # Op → dispatch key, and what stands there while a graph is traced in place of torch's own function.
 TRACED_OTHERWISE: Mapping[Any, tuple[DispatchKey, Callable[..., Any] | None]] = {
     # Whole: torch's Python functions differentiate them by parts, by products with 0.
@@ -94,7 +92,8 @@ TRACED_OTHERWISE: Mapping[Any, tuple[DispatchKey, Callable[..., Any] | None]] = 
 
 @contextmanager
 def traced_otherwise() -> Iterator[None]:
-    """Inside, ops of `TRACED_OTHERWISE` are traced as their rows say."""
+    """Inside, ops of `TRACED_OTHERWISE` are traced as their rows say, linear resizes as eager
+    computes them."""
     before = {op: op.py_kernels.get(key) for op, (key, _) in TRACED_OTHERWISE.items()}
     _put_kernels({op: kernel for op, (_, kernel) in TRACED_OTHERWISE.items()})
     torch_decompositions._upsample_linear = _resized_linearly

@@ -16,24 +16,25 @@ pointers: it is joined from concats of a few parts each, which are stored.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from math import isqrt
 
 from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.size import Extent, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.domain import batch_index, contiguous_run, matmul_domain, operand_accesses
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
-from aotc.aot.schedule.trace import accesses
-from aotc.aot.traits import TargetTraits
+from aotc.aot.schedule.trace import Access, accesses
+from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
 
 _MOVES = frozenset({"view", "pad", "window"})
 MOST_PARTS = 32  # of a concat that one kernel joins
 MATRIX_RANK = 2
 SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
-ALIGNMENT_BYTES = 16  # that rows of a descriptor's matrix are multiples of
 LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
 
@@ -110,42 +111,57 @@ def _with_pitch(root_op: Node, pitched: dict[Node, Node]) -> Node:
         return root_op
     rows, columns, _ = map(typical, sizes)
     domain = matmul_domain(root_op)
-    assert domain.reduced is not None
     needs = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    operands = list(root_op.inputs)
-    for side, (need, reuse) in enumerate(zip(needs, (columns, rows), strict=True)):
-        path, behind = [], need
-        while behind.node.kind == "view":
-            path.append(behind.node)
-            (behind,) = accesses(behind.node, behind.index)
-        memory = behind.node
-        pitch = memory.shape[-1] if memory.shape else 1
-        if reuse < LEAST_REUSE or not isinstance(pitch, int) or need.node is not operands[side]:
-            continue
-        offset = ix.linear(behind.index, memory.shape)
-        lanes = (domain.rows, domain.lanes)[side]
-        strides = {offset.stride(lanes), offset.stride(domain.reduced)}
-        if strides != {1, pitch} or pitch * kind.itemsize_bytes % ALIGNMENT_BYTES == 0:
-            continue
-        if memory not in pitched:
-            wide = -(-pitch // LINE_ELEMENTS) * LINE_ELEMENTS
-            last = memory.type.rank - 1
-            none = (0,) * last
-            copy = build.stored(build.pad(memory, (*none, 0), (*none, wide - pitch), 0))
-            pitched[memory] = build.slice_axis(copy, last, 0, pitch)
-        moved = pitched[memory]
-        for node in reversed(path):
-            moved = node.on((moved,))
-        operands[side] = moved
+    lanes, reuses = (domain.rows, domain.lanes), (columns, rows)
+    operands = [
+        _pitched(operand, need, {along, domain.reduced}, pitched)
+        if reuse >= LEAST_REUSE
+        else operand
+        for operand, need, along, reuse in zip(root_op.inputs, needs, lanes, reuses, strict=True)
+    ]
     return root_op if operands == list(root_op.inputs) else root_op.on(tuple(operands))
+
+
+def _pitched(
+    operand: Node, need: Access, symbols: AbstractSet[Symbol | None], pitched: dict[Node, Node]
+) -> Node:
+    """The operand as a view of a copy with a pitch; itself where its rows need none."""
+    behind, views = _behind_views(need)
+    memory = behind.node
+    pitch = memory.shape[-1] if memory.shape else 1
+    if need.node is not operand or not isinstance(pitch, int):
+        return operand
+    offset = ix.linear(behind.index, memory.shape)
+    strides = {offset.stride(symbol) for symbol in symbols if symbol is not None}
+    itemsize_bytes = DTYPES[operand.dtype].itemsize_bytes
+    if strides != {1, pitch} or pitch * itemsize_bytes % DESCRIPTOR_BYTES == 0:
+        return operand
+    if memory not in pitched:
+        wide = -(-pitch // LINE_ELEMENTS) * LINE_ELEMENTS
+        last = memory.type.rank - 1
+        none = (0,) * last
+        copy = build.stored(build.pad(memory, (*none, 0), (*none, wide - pitch), 0))
+        pitched[memory] = build.slice_axis(copy, last, 0, pitch)
+    moved = pitched[memory]
+    for view in reversed(views):
+        moved = view.on((moved,))
+    return moved
+
+
+def _behind_views(need: Access) -> tuple[Access, list[Node]]:
+    """What is read behind the views of an operand, and these, the outermost first."""
+    views = []
+    while need.node.kind == "view":
+        views.append(need.node)
+        (need,) = accesses(need.node, need.index)
+    return need, views
 
 
 def _is_gathered(root_op: Node, domain: Domain) -> bool:
     """Whether a view of memory has neither a row nor a column of elements that lie together."""
     assert domain.reduced is not None
-    _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    while need.node.kind == "view":
-        (need,) = accesses(need.node, need.index)
+    _, right = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    need, _ = _behind_views(right)
     if need.node.op != "input":
         return False
     offset = ix.linear(need.index, need.node.shape)

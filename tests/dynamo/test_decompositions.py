@@ -258,6 +258,8 @@ def test_linear_resizes_of_infinite_values_are_eagers(mode, corners, dtype):
 
 def test_ops_are_traced_otherwise_only_inside_a_trace():
     before = [dict(op.py_kernels) for op in TRACED_OTHERWISE]
+    resize = torch._decomp.decompositions._upsample_linear
     with pytest.raises(KeyError), traced_otherwise():
         raise KeyError
     assert [dict(op.py_kernels) for op in TRACED_OTHERWISE] == before
+    assert torch._decomp.decompositions._upsample_linear is resize

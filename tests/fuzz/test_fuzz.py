@@ -631,3 +631,21 @@ def test_quotients_by_what_may_be_nothing_are_open():
     above, below = comparisons.operands(divided, (one, one))
     assert comparisons.found
     assert above.tolist() == below.tolist() == [0.0, 3.0]
+
+
+def test_transposed_convolutions_without_results_are_not_drawn():
+    """torch gives no elements of f32 and refuses f64 (`pooling 20261127248`)."""
+    row = ROWS["conv_transpose2d"]
+    for width, padding, kernel, output_padding in itertools.product(
+        (1, 2), (0, 1, 2), (1, 3), (0, 1)
+    ):
+        x, weight = torch.ones(1, 1, 9, width), torch.ones(1, 1, 3, kernel)
+        given = {"x": x.double(), "weight": weight.double(), "stride": 2, "padding": padding,
+                 "dilation": 1, "output_padding": output_padding}  # fmt: skip
+        names = [given[each] for each in ("stride", "padding", "output_padding")]
+        try:
+            F.conv_transpose2d(given["x"], given["weight"], None, *names)
+            is_given = True
+        except RuntimeError:
+            is_given = False
+        assert row.is_legal(**given) == is_given

@@ -234,8 +234,8 @@ def _resize_weighted(
         real = numpy.float64 if data.dtype == "f64" else numpy.float32  # as torch's CPU kernels
         result = wide(data)
         for axis, resized in axes:
-            # Along an axis that stays torch's cubic kernel weighs neighbours by 0, its linear one
-            # each element, too.
+            # Along an axis that stays, torch's cubic kernel weighs neighbours by 0, and its linear
+            # one has the element itself in both places: x · 1 + x · 0.
             if not resized.is_changed and neighbours_of is not _cubic:
                 result = result + result * 0.0
                 continue

@@ -30,12 +30,11 @@ from aotc.aot.schedule.attention import (
 )
 from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import STORED, Access, accesses
-from aotc.aot.traits import TargetTraits
+from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
 from aotc.kernels.templates.registry import Axes, Template, called_functions
 
 LOG2_E = 1 / math.log(2)
 SMALLEST_DOT = 16  # elements along each axis of a dot
-DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
 FARTHEST = 2**31 - 1  # element that an address of 32 bits reaches
 HEAD_AXES = 2  # of a descriptor of all heads, beside rows and elements
 _LOADS = ("load_q", "load_k", "load_v", "load_mask", "last_k", "last_v", "last_mask")

@@ -15,10 +15,10 @@ from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
 from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import Access, accesses
+from aotc.aot.traits import DESCRIPTOR_BYTES
 
 SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
 ROW_MULTIPLE = 16  # elements
-DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
 
 
 @dataclass(frozen=True, slots=True)
