@@ -37,4 +37,16 @@ class TargetTraits:
     launch_ns: float = 2000.0  # fixed cost of one more kernel
     multiprocessors: int = 0  # of a GPU
     shared_bytes: int = 0  # shared memory that one program of a GPU may have
-    dot_precision: str = "ieee"  # of f32 operands: "ieee", or "tf32" on a GPU
+    dot_precision: str = "ieee"  # asked of products of f32: "ieee", or "tf32" on a GPU
+    has_tf32x3: bool = False  # three products of TF32 are faster than multiply-adds of f32
+
+    def precision_of(self, dtype: str) -> str:
+        """Triton's `input_precision` of products of this type, as exact as `dot_precision` asks.
+
+        "tf32x3" splits each f32 into two numbers of TF32, 22 bits together, and leaves out the
+        product of the small ones: a product of f32 has 24 bits, and a sum of several loses more.
+        """
+        if dtype != "f32":
+            return "ieee"
+        is_split = self.has_tf32x3 and self.dot_precision == "ieee"
+        return "tf32x3" if is_split else self.dot_precision

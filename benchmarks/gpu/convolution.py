@@ -1,10 +1,11 @@
-"""Every convolution of ResNet-50 at batch 8 in bf16: our kernels over their configs, and cuDNN.
+"""Every convolution of ResNet-50 at batch 8: our kernels over their configs, and cuDNN.
 
-`python -m benchmarks.gpu.convolution [--seconds S] [--all] [NAME …]`: for each layer the fastest
-configs, cuDNN's convolution alone and with its epilogue in torch, and the limit set by bytes and
-operations; at the end the sums, each layer as often as the network has it. Kernels are generated
-as a build would and compiled in parallel. A time is that of one launch in a CUDA graph of many,
-each with weights from a buffer of its own: the median of several replays.
+`python -m benchmarks.gpu.convolution [--dtype bf16|f32] [--seconds S] [--all] [NAME …]`: for each
+layer the fastest configs, cuDNN's convolution alone (in f32 without TF32) and with its epilogue in
+torch (with TF32, torch's default), and the limit set by bytes and operations; at the end the sums,
+each layer as often as the network has it. Kernels are generated as a build would and compiled in
+parallel. A time is that of one launch in a CUDA graph of many, each with weights from a buffer of
+its own: the median of several replays.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, make
-from aotc.aot.ir.types import TensorType
+from aotc.aot.ir.types import DTYPES, TensorType
 from aotc.aot.lower.convolution.source import lower_convolution
 from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
 from aotc.aot.lower.spec import Candidate, KernelSpec
@@ -31,6 +32,9 @@ from benchmarks.gpu.kernel_timing import LAUNCHES, Binary, Device, compile_one
 
 BATCH = 8
 BYTES_PER_US, OPERATIONS_PER_US = 4.3e6, 790e6
+# By element type: operations of one multiplication and addition, and the worst error of a result,
+# relative to its largest number.
+WORK, WORST = {"bf16": 2, "f32": 12}, {"bf16": 1e-2, "f32": 2e-6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Layer:
     stride: int = 1
     has_residual: bool = False
     has_relu: bool = True
+    dtype: str = "bf16"
 
     @property
     def out_side(self) -> int:
@@ -63,8 +68,9 @@ class Layer:
         elements = BATCH * self.side**2 * self.inputs // (self.stride**2 if self.size == 1 else 1)
         elements += self.rows * self.outputs * (2 if self.has_residual else 1)
         elements += self.size**2 * self.inputs * self.outputs
-        work = 2 * self.rows * self.outputs * self.inputs * self.size**2
-        return max(2 * elements / BYTES_PER_US, work / OPERATIONS_PER_US)
+        work = WORK[self.dtype] * self.rows * self.outputs * self.inputs * self.size**2
+        nbytes = DTYPES[self.dtype].itemsize_bytes * elements
+        return max(nbytes / BYTES_PER_US, work / OPERATIONS_PER_US)
 
 
 LAYERS: tuple[Layer, ...] = (
@@ -127,15 +133,15 @@ def graph_of(layer: Layer) -> Graph:
     shape: tuple[int, ...] = (BATCH, layer.side, layer.side, layer.inputs)
     if layer.name == "stem":
         shape = (BATCH, layer.side + 6, STEM_WIDTH, STEM_CHANNELS)
-    data = make("input", (), {"name": "data", "dtype": "bf16", "shape": shape})
+    data = make("input", (), {"name": "data", "dtype": layer.dtype, "shape": shape})
     rows = _windows(layer, data)
-    weight = _constant("weight", "bf16", layer.outputs, rows.shape[1])
+    weight = _constant("weight", layer.dtype, layer.outputs, rows.shape[1])
     product = build.cast(make("matmul", (rows, build.transpose(weight))), "f32")
-    result = build.cast(product + _constant("bias", "f32", 1, layer.outputs), "bf16")
+    result = build.cast(product + _constant("bias", "f32", 1, layer.outputs), layer.dtype)
     inputs = [data]
     if layer.has_residual:
         shape = (layer.rows, layer.outputs)
-        inputs.append(make("input", (), {"name": "residual", "dtype": "bf16", "shape": shape}))
+        inputs.append(make("input", (), {"name": "residual", "dtype": layer.dtype, "shape": shape}))
         result = result + inputs[1]
     if layer.has_relu:
         result = build.unary("relu", result)
@@ -169,14 +175,15 @@ class Case:
         torch = device.torch
         self.layer, self.device = layer, device
         torch.manual_seed(0)
-        bf16 = {"device": "cuda", "dtype": torch.bfloat16}
-        self.data = torch.randn(BATCH, layer.side, layer.side, layer.inputs, **bf16)
+        self.dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[layer.dtype]
+        on = {"device": "cuda", "dtype": self.dtype}
+        self.data = torch.randn(BATCH, layer.side, layer.side, layer.inputs, **on)
         fan = layer.inputs * layer.size**2
         shape = (layer.size, layer.size, layer.inputs, layer.outputs)
-        self.weights = [torch.randn(*shape, **bf16) * (2 / fan) ** 0.5 for _ in range(LAUNCHES)]
+        self.weights = [torch.randn(*shape, **on) * (2 / fan) ** 0.5 for _ in range(LAUNCHES)]
         self.bias = torch.randn(layer.outputs, device="cuda")
-        self.residual = torch.randn(layer.rows, layer.outputs, **bf16)
-        self.out = torch.empty(layer.rows, layer.outputs, **bf16)
+        self.residual = torch.randn(layer.rows, layer.outputs, **on)
+        self.out = torch.empty(layer.rows, layer.outputs, **on)
         self.image = self.data.permute(0, 3, 1, 2)
         self.filters = [
             weight.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
@@ -191,7 +198,7 @@ class Case:
         self.own_weights = [
             weight.reshape(-1, layer.outputs).T.contiguous() for weight in own_weights
         ]
-        self.expected = self._finished(self._convolved(torch.float32)).float()
+        self.expected = self._finished(self._convolved(torch.float64))
 
     def _convolved(self, dtype: Any) -> Any:
         torch, layer = self.device.torch, self.layer
@@ -210,7 +217,7 @@ class Case:
     def peers_us(self) -> tuple[float, float]:
         """cuDNN's convolution alone, and with bias, residual and ReLU as torch's eager kernels."""
         torch, layer = self.device.torch, self.layer
-        bias = self.bias.to(torch.bfloat16)
+        bias = self.bias.to(self.dtype)
         residual = self.residual.view(BATCH, layer.out_side, layer.out_side, layer.outputs)
         residual = residual.permute(0, 3, 1, 2)
         conv = torch.nn.functional.conv2d
@@ -225,9 +232,12 @@ class Case:
             if layer.has_relu:
                 out.relu_()
 
-        for body in (alone, whole):
+        times = []
+        for body, has_tf32 in ((alone, False), (whole, True)):
+            torch.backends.cudnn.allow_tf32 = has_tf32
             body(0)
-        return self.device.time_us(alone), self.device.time_us(whole)
+            times.append(self.device.time_us(body))
+        return times[0], times[1]
 
     def run(self, trial: Trial) -> None:
         """Check the trial's numbers, then time it."""
@@ -261,8 +271,8 @@ class Case:
         body(0)
         body(0)
         torch.cuda.synchronize()
-        error = (self.out.float() - self.expected).abs().max() / self.expected.abs().max()
-        if not error.item() < 1e-2:
+        error = (self.out.double() - self.expected).abs().max() / self.expected.abs().max()
+        if not error.item() < WORST[self.layer.dtype]:
             trial.error = f"wrong by {error.item():.3g}"
             return
         trial.time_us = device.time_us(body)
@@ -283,7 +293,8 @@ def trials_of(layer: Layer, wants_all: bool, overlap: bool = False) -> list[Tria
         found += [Trial(spec, candidate, names, "windows") for candidate in spec.candidates]
     if layer.size == 1 and layer.stride == 1:
         other = lower_matmul_gpu(group, traits)
-        chosen = list(other.candidates if wants_all else other.candidates[:8])
+        plain = [each for each in other.candidates if not each.maps]  # launches here make none
+        chosen = plain if wants_all else plain[:8]
         found += [Trial(other, candidate, names, "matmul") for candidate in chosen]
     if overlap:
         chosen = [trial for trial in found if _is_interesting(trial.candidate)]
@@ -335,6 +346,7 @@ def main() -> None:
     """Runs the sweep until it is done or the seconds are over."""
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--dtype", choices=WORK, default="bf16")
     parser.add_argument("--seconds", type=float, default=85.0)
     parser.add_argument("--shown", type=int, default=6)
     parser.add_argument("--overlap", action="store_true", help="programmatic dependent launch too")
@@ -343,7 +355,8 @@ def main() -> None:
     )
     asked = parser.parse_args()
     deadline = time.monotonic() + asked.seconds
-    layers = [layer for layer in LAYERS if not asked.names or layer.name in asked.names]
+    named = [layer for layer in LAYERS if not asked.names or layer.name in asked.names]
+    layers = [replace(layer, dtype=asked.dtype) for layer in named]
     workers = max(1, (os.cpu_count() or 2) - 1)
     sums = [0.0, 0.0, 0.0, 0.0]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:

@@ -1,8 +1,9 @@
 """Times every form and config of matmul kernels on a GPU against cuBLAS.
 
-`python -m benchmarks.gpu.matmul few|middle|large|forward|inputs|weights [--seconds S]
-[--out FILE.csv] [--best N] [--limit N]` sweeps sets of shapes in bf16; the last three are those of
-training steps: forward, the gradients of inputs and those of weights. It compiles all legal configs
+`python -m benchmarks.gpu.matmul few|middle|large|forward|inputs|weights|networks
+[--dtype bf16|f32] [--seconds S] [--out FILE.csv] [--best N] [--limit N]` sweeps sets of shapes;
+forward, inputs and weights are those of training steps: forward, the gradients of inputs and those
+of weights. torch multiplies f32 without TF32, as is its default. It compiles all legal configs
 (or the model's first N) in parallel, checks each against the reference, times them in CUDA graphs
 of many launches (operands out of the cache for few rows), and writes a row a config. The best are
 timed again in turns with cuBLAS, bare and with bias and GELU. A table ends it, with the floor of
@@ -37,7 +38,8 @@ COLD_BYTES = 256 << 20  # of weights in rotation, several times the second-level
 # The limits of one H200 as `aotc profile` measures them (2026-11-21), for the lower bounds.
 PRODUCT_OPERATIONS_PER_US = 959e6
 COPY_BYTES_PER_US = 3.97e6
-WORST_ERROR = 0.02  # of a result, relative to its largest number
+# By element type: torch's, and the worst error of a result, relative to its largest number.
+DTYPES = {"bf16": (torch.bfloat16, 0.02), "f32": (torch.float32, 2e-6)}
 SHAPES: dict[str, tuple[Shape, ...]] = {
     "middle": (
         (1024, 768, 3072),
@@ -71,6 +73,10 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
         (2304, 768, 8192), (768, 768, 8192), (3072, 768, 8192), (768, 3072, 8192),
         (8192, 2048, 4096), (50304, 768, 8192),
     ),
+    "networks": (
+        (4096, 256, 2816), (20000, 128, 128), (1576, 1536, 384), (25088, 64, 576),
+        (1024, 1000, 2048), (64, 1024, 1024), (32, 4096, 1024), (16, 1024, 4096),
+    ),
 }  # fmt: skip
 # How the operands of M×N×K lie in memory: "n" as [M, K] and [K, N], "t" as [K, M] and [N, K].
 LAYOUTS = {"inputs": "nn", "weights": "tn"}
@@ -88,6 +94,7 @@ class Case:
     results: list[torch.Tensor]
     reference: torch.Tensor
     layout: str = FORWARD
+    dtype: str = "bf16"
 
     @property
     def first(self) -> torch.Tensor:
@@ -115,14 +122,18 @@ class Summary:
     pick_share: float  # of the best, by the first timing
     fused_library_us: float
     fused_us: float
+    dtype: str = "bf16"
 
     @property
     def floor_us(self) -> float:
         """What operations or bytes take at the least: few rows come from memory."""
         rows, columns, depth = self.shape
         operations = 2 * rows * columns * depth
-        nbytes = 2 * (rows * depth + columns * depth + rows * columns)
-        return max(operations / PRODUCT_OPERATIONS_PER_US, nbytes / COPY_BYTES_PER_US)
+        itemsize_bytes = DTYPES[self.dtype][0].itemsize
+        nbytes = itemsize_bytes * (rows * depth + columns * depth + rows * columns)
+        # Tensor cores take half as many numbers of TF32, and three products are one of f32.
+        rate = PRODUCT_OPERATIONS_PER_US / (1 if self.dtype == "bf16" else 6)
+        return max(operations / rate, nbytes / COPY_BYTES_PER_US)
 
     def __str__(self) -> str:
         shape = "×".join(map(str, self.shape))
@@ -139,53 +150,60 @@ HEAD = (
 )
 
 
-def graph(shape: Shape, has_epilogue: bool, layout: str = FORWARD) -> Graph:
+def graph(
+    shape: Shape, has_epilogue: bool, layout: str = FORWARD, dtype: str = "bf16"
+) -> Graph:  # fmt: skip
     """x[M, K] · w[K, N], perhaps with GELU(· + bias)."""
     rows, columns, depth = shape
-    x, x_input = _operand("x", (rows, depth), layout[0])
-    w, w_input = _operand("w", (depth, columns), layout[1])
+    x, x_input = _operand("x", (rows, depth), layout[0], dtype)
+    w, w_input = _operand("w", (depth, columns), layout[1], dtype)
     inputs, names = [x_input, w_input], ["x", "w"]
     result: Node = make("matmul", (x, w), {})
     if has_epilogue:
-        bias = make("input", (), {"name": "bias", "dtype": "bf16", "shape": (1, columns)})
+        bias = make("input", (), {"name": "bias", "dtype": dtype, "shape": (1, columns)})
         result = build.unary("gelu", result + bias)
         inputs, names = [*inputs, bias], [*names, "bias"]
     constants: dict[str, Constant] = {}
     return Graph(tuple(inputs), (result,), tuple(names), ("output",), constants)
 
 
-def _operand(name: str, shape: tuple[int, int], layout: str) -> tuple[Node, Node]:
+def _operand(name: str, shape: tuple[int, int], layout: str, dtype: str) -> tuple[Node, Node]:
     """A matrix as it is multiplied, and as it lies in memory."""
     stored = shape if layout == "n" else shape[::-1]
-    given = make("input", (), {"name": name, "dtype": "bf16", "shape": stored})
+    given = make("input", (), {"name": name, "dtype": dtype, "shape": stored})
     return (given if layout == "n" else build.permute(given, (1, 0))), given
 
 
 def spec_of(
-    shape: Shape, has_epilogue: bool = False, limit: int | None = None, layout: str = FORWARD
+    shape: Shape,
+    has_epilogue: bool = False,
+    limit: int | None = None,
+    layout: str = FORWARD,
+    dtype: str = "bf16",
 ) -> KernelSpec:
     """The kernel with its legal candidates, or so many of them, the cost model's choice first."""
-    plan = schedule(graph(shape, has_epilogue, layout), GPUS[CAPABILITY])
+    plan = schedule(graph(shape, has_epilogue, layout, dtype), GPUS[CAPABILITY])
     return lower_matmul_gpu(plan.groups[0], GPUS[CAPABILITY], limit)
 
 
-def case_of(shape: Shape, layout: str = FORWARD) -> Case:
+def case_of(shape: Shape, layout: str = FORWARD, dtype: str = "bf16") -> Case:
     """Random operands on the device."""
     rows, columns, depth = shape
     generator = torch.Generator("cuda").manual_seed(1)
 
     def normal(*sizes: int) -> torch.Tensor:
         made = torch.randn(sizes, generator=generator, device="cuda", dtype=torch.float32)
-        return made.to(torch.bfloat16)
+        return made.to(DTYPES[dtype][0])
 
     weight = normal(*((columns, depth) if layout[1] == "t" else (depth, columns)))
-    nbytes = weight.numel() * 2
+    nbytes = weight.nbytes
     copies = -(-COLD_BYTES // nbytes) if rows <= 16 else 1
     weights = [weight, *(weight.clone() for _ in range(copies - 1))]
     left = normal(*((depth, rows) if layout[0] == "t" else (rows, depth)))
-    results = [torch.empty((rows, columns), device="cuda", dtype=torch.bfloat16)]
-    case = Case(shape, left, weights, normal(1, columns), results, results[0], layout)
-    return replace(case, reference=case.first.float() @ case.second(0).float())
+    results = [torch.empty((rows, columns), device="cuda", dtype=weight.dtype)]
+    case = Case(shape, left, weights, normal(1, columns), results, results[0], layout, dtype)
+    wider = torch.float32 if dtype == "bf16" else torch.float64
+    return replace(case, reference=case.first.to(wider) @ case.second(0).to(wider))
 
 
 def launches(shape: Shape, copies: int) -> int:
@@ -231,7 +249,7 @@ class Runner:
         self.case.results[0].fill_(float("nan"))
         self.kernel.launch(self.candidate.grid, self.arguments[0], self.candidate.maps)
         torch.cuda.synchronize()
-        difference = (self.case.results[0].float() - expected).abs().max()
+        difference = (self.case.results[0].to(expected.dtype) - expected).abs().max()
         return float(difference / expected.abs().max())
 
     def capture(self) -> torch.cuda.CUDAGraph:
@@ -270,6 +288,7 @@ def interleaved(graphs: list[tuple[torch.cuda.CUDAGraph, int]], rounds: int) -> 
 def sweep(
     shape: Shape,
     layout: str,
+    dtype: str,
     jobs: tuple[KernelSpec, list[Future[Compiled]]],
     rows: list[dict[str, object]],
     best_count: int,
@@ -277,12 +296,12 @@ def sweep(
 ) -> Summary:
     """Time all candidates of a shape; then the best ones in turns with cuBLAS."""
     spec, pending = jobs
-    case = case_of(shape, layout)
+    case = case_of(shape, layout, dtype)
     library, count = library_graph(case, epilogue=False)
     library_us = microseconds(library, count, 5)
     timed: list[tuple[float, Candidate, Runner, torch.cuda.CUDAGraph]] = []
     for rank, (chosen, future) in enumerate(zip(spec.candidates, pending, strict=True)):
-        row = row_of(shape, layout, rank, chosen)
+        row = row_of(shape, layout, dtype, rank, chosen)
         try:
             runner = Runner(case, spec, chosen, future.result(), False)
             row |= runner.kernel.resources
@@ -291,7 +310,7 @@ def sweep(
             captured = runner.capture()
             us = round(microseconds(captured, runner.count, 2), 3)
             row["us"] = us
-            if error < WORST_ERROR:
+            if error < DTYPES[dtype][1]:
                 timed.append((us, chosen, runner, captured))
         except Exception as problem:
             row["error"] = f"{type(problem).__name__} {str(problem)[-120:]}".replace("\n", " ")
@@ -307,7 +326,7 @@ def sweep(
     share = best[0][0] / pick_us
     print(f"   pick {pick_us:.2f} µs, {share:.3f} of the best: {spec.candidates[0]}")
     theirs, ours = fused(case, [item[1] for item in best], pool)
-    return Summary(shape, again[0], min(again[1:]), share, theirs, ours)
+    return Summary(shape, again[0], min(again[1:]), share, theirs, ours, dtype)
 
 
 def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> tuple[float, float]:
@@ -315,15 +334,15 @@ def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> tup
 
     Microseconds of theirs and of the best of ours.
     """
-    spec = spec_of(case.shape, has_epilogue=True, layout=case.layout)
-    expected = torch.nn.functional.gelu(case.reference + case.bias.float())
+    spec = spec_of(case.shape, has_epilogue=True, layout=case.layout, dtype=case.dtype)
+    expected = torch.nn.functional.gelu(case.reference + case.bias.to(case.reference.dtype))
     jobs = [compile_job(pool, spec, candidate) for candidate in chosen]
     graphs = [library_graph(case, epilogue=True)]
     runners = []  # their scratch must stay while the graphs do
     for candidate, job in zip(chosen, jobs, strict=True):
         runner = Runner(case, spec, candidate, job.result(), True)
         error = runner.check(expected)
-        if error > WORST_ERROR:
+        if error > DTYPES[case.dtype][1]:
             print(f"   WRONG with an epilogue ({error:.1e}): {candidate}")
         graphs.append((runner.capture(), runner.count))
         runners.append(runner)
@@ -333,12 +352,14 @@ def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> tup
     return theirs, ours
 
 
-def row_of(shape: Shape, layout: str, rank: int, chosen: Candidate) -> dict[str, object]:
+def row_of(
+    shape: Shape, layout: str, dtype: str, rank: int, chosen: Candidate
+) -> dict[str, object]:
     """The CSV row of a candidate, not yet timed."""
     names = ("BM", "BN", "BK", "GROUP", "SPLIT", "FLATTEN", "STAGES", "num_warps", "num_stages")
     config = dict(chosen.config)
     sizes = dict(zip(("M", "N", "K"), shape, strict=True))
-    row = {**sizes, "layout": layout, "rank": rank, "form": chosen.form}
+    row = {**sizes, "dtype": dtype, "layout": layout, "rank": rank, "form": chosen.form}
     return row | {name: config.get(name, "") for name in names} | {"us": ""}
 
 
@@ -361,6 +382,7 @@ def main() -> None:
     """Sweep one set of shapes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sets", choices=SHAPES, nargs="+")
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--seconds", type=float, default=80.0, help="stop after this long")
     parser.add_argument("--out", default="", help="CSV file")
     parser.add_argument("--best", type=int, default=6, help="configs timed again in turns")
@@ -376,16 +398,17 @@ def main() -> None:
     with ProcessPoolExecutor(options.workers) as pool:
         jobs = {}
         for shape, layout in shapes:
-            spec = spec_of(shape, limit=options.limit or None, layout=layout)
+            limit = options.limit or None
+            spec = spec_of(shape, limit=limit, layout=layout, dtype=options.dtype)
             jobs[shape, layout] = spec, [compile_job(pool, spec, row) for row in spec.candidates]
         for shape, layout in shapes:
             if time.monotonic() - start > options.seconds:
                 print(f"out of time before {shape}")
                 break
             try:
-                summaries.append(
-                    sweep(shape, layout, jobs[shape, layout], rows, options.best, pool)
-                )
+                job = jobs[shape, layout]
+                found = sweep(shape, layout, options.dtype, job, rows, options.best, pool)
+                summaries.append(found)
             except Exception as problem:
                 print(f"{shape}: {problem!r}")
             print(f"   at {time.monotonic() - start:.0f} s")

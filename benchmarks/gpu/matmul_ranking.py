@@ -27,7 +27,8 @@ from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
 from benchmarks.gpu.matmul import graph
 
-RECORD = Path(__file__).parents[1] / "records" / "matmul-h200.csv"
+RECORDS = Path(__file__).parents[1] / "records"
+RECORD, RECORD_OF_F32 = RECORDS / "matmul-h200.csv", RECORDS / "matmul-f32-h200.csv"
 TRAITS = GPUS[90]
 CONFIG = ("BM", "BN", "BK", "GROUP", "SPLIT", "FLATTEN", "STAGES", "num_warps", "num_stages")
 FIRST = 12  # candidates that a quick tuning measures
@@ -50,6 +51,13 @@ FITTED = (
     "partial_rate",
     "flatten_ns",
 )
+# The same for f32, as three products of TF32; these alone are fitted to such sweeps.
+FITTED_OF_F32 = (
+    "split_operations",
+    "split_warp_operations",
+    "split_narrow_share",
+    "split_step_ns",
+)
 SLOW = 2.5  # times the best: configs beyond it do not matter to a fit
 SHARPNESS = 30.0  # of the soft pick: a config predicted 3 % slower counts a third
 
@@ -62,6 +70,7 @@ class Sweep:
     """One shape: its legal choices as the model ranks them, and what each took, if measured."""
 
     shape: Shape
+    dtype: str
     ranked: tuple[Choice, ...]
     measured_us: tuple[float | None, ...]
 
@@ -83,21 +92,22 @@ class Sweep:
 def sweeps(paths: Sequence[Path]) -> list[Sweep]:
     """All shapes of the files."""
     return [
-        Sweep(shape, ranked, tuple(times.get(_key(choice)) for choice in ranked))
-        for shape, times in _measured(paths).items()
-        for ranked in [_ranked(shape)]
+        Sweep(shape, dtype, ranked, tuple(times.get(_key(choice)) for choice in ranked))
+        for (shape, dtype), times in _measured(paths).items()
+        for ranked in [_ranked(shape, dtype)]
     ]
 
 
-def _measured(paths: Sequence[Path]) -> dict[Shape, dict[Key, float]]:
-    found: dict[Shape, dict[Key, float]] = {}
+def _measured(paths: Sequence[Path]) -> dict[tuple[Shape, str], dict[Key, float]]:
+    found: dict[tuple[Shape, str], dict[Key, float]] = {}
     for path in paths:
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 if row["us"]:
                     shape = int(row["M"]), int(row["N"]), int(row["K"])
                     key = (row["form"], *(row[name] for name in CONFIG))
-                    found.setdefault(shape, {})[key] = float(row["us"])
+                    problem = shape, row.get("dtype", "bf16")  # older files are of one type
+                    found.setdefault(problem, {})[key] = float(row["us"])
     return found
 
 
@@ -106,8 +116,8 @@ def _key(choice: Choice) -> Key:
     return (choice.source_name, *(str(config.get(name, "")) for name in CONFIG))
 
 
-def _ranked(shape: Shape) -> tuple[Choice, ...]:
-    (group,) = schedule(graph(shape, has_epilogue=False), TRAITS).groups
+def _ranked(shape: Shape, dtype: str) -> tuple[Choice, ...]:
+    (group,) = schedule(graph(shape, has_epilogue=False, dtype=dtype), TRAITS).groups
     return choices(problem_of(product_of(group), TRAITS), TRAITS, None)
 
 
@@ -135,8 +145,9 @@ def fit(found: Sequence[Sweep], seconds: float) -> Machine:
     """Better constants than the present ones, by steps that get smaller."""
     machine, chance = machine_of(TRAITS), random.Random(0)
     least, step, end, tries = loss(found, machine), 0.3, time.monotonic() + seconds, 0
+    fitted = FITTED_OF_F32 if {sweep.dtype for sweep in found} == {"f32"} else FITTED
     while time.monotonic() < end:
-        names = chance.sample(FITTED, chance.choice((1, 1, 2, 3)))
+        names = chance.sample(fitted, chance.choice((1, 1, 2, 3)))
         changed = {
             name: max(getattr(machine, name), 1e-2) * exp(chance.gauss(0, step)) for name in names
         }
@@ -166,7 +177,7 @@ def main() -> None:
     print(f"{'geometric mean':>20} {mean:15.3f}")
     if options.fit:
         machine = fit(found, options.fit)
-        for name in FITTED:
+        for name in (*FITTED, *FITTED_OF_F32):
             print(f"    {name}: float = {getattr(machine, name):.4g}")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
+
+from aotc.aot.targets.cuda.machines import FAST_TF32
 
 if TYPE_CHECKING:
     import torch
@@ -21,3 +24,14 @@ def target_name(target: GPUTarget) -> str:
     """Triton's target as bundles and tuning records name it: `cuda-sm_90`."""
     architecture = f"sm_{target.arch}" if target.backend == GPU else target.arch
     return f"{target.backend}-{architecture}"
+
+
+@functools.cache
+def has_fast_tf32(device: torch.device) -> bool:
+    """Whether three products of TF32 are faster there than multiply-adds of f32."""
+    import torch
+
+    if not is_gpu(device):
+        return False
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor in FAST_TF32

@@ -20,7 +20,7 @@ from torch.nn import functional
 from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid
 from aotc.kernels.library import dropout as drops
 from aotc.kernels.library.checks import check_floats, check_shape
-from aotc.kernels.library.devices import CPU, GPU
+from aotc.kernels.library.devices import CPU, GPU, has_fast_tf32
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.pointwise import ACTIVATIONS
 from aotc.kernels.library.registration import define, differentiate, widened
@@ -172,9 +172,12 @@ def product_tile(x: Tensor, rows: int, columns: int, depth: int) -> Tile:
 
 
 def precision_of(x: Tensor) -> str:
-    """How the f32 products of kernels are computed: as torch's on this device."""
-    is_fast = x.is_cuda and torch.get_float32_matmul_precision() != "highest"
-    return "tf32" if is_fast and x.dtype == torch.float32 else "ieee"
+    """How the f32 products of kernels are computed: as exactly as torch's on this device."""
+    if x.dtype != torch.float32 or not x.is_cuda:
+        return "ieee"
+    if torch.get_float32_matmul_precision() != "highest":
+        return "tf32"
+    return "tf32x3" if has_fast_tf32(x.device) else "ieee"
 
 
 class Around(NamedTuple):

@@ -225,7 +225,10 @@ def test_what_its_loads_would_stage_fits_or_is_no_candidate():
     *others, last = spec.candidates
     for candidate in others:
         config = dict(candidate.config)
-        staged = 4 * config["BM"] + config["BN"]  # four loads for a tile of rows, one for columns
+        # Four loads for a tile of the left operand, one for the right.
+        sides = (config["BM"], config["BN"])
+        left, right = sides[::-1] if candidate.form.startswith("swapped") else sides
+        staged = 4 * left + right
         bytes_of = 4 * config["num_stages"] * staged * config["BK"]
         assert config["num_stages"] == 1 or bytes_of <= TRAITS.shared_bytes
     assert dict(last.config)["num_stages"] == 1

@@ -35,6 +35,7 @@ class Problem:
     has_few_rows: bool
     has_descriptors: bool
     may_overlap: bool  # the Gluon form can address operands and result
+    is_split: bool = False  # products of f32 are three of TF32
 
     @property
     def heads(self) -> int:
@@ -129,7 +130,8 @@ def _is_legal(row: Config, problem: Problem, traits: TargetTraits) -> bool:
 def _staged_bytes(rows: int, keys: int, stages: int, problem: Problem) -> int:
     """Shared memory of a program."""
     width = problem.key_block + problem.value_block
-    elements = stages * keys * width + rows * problem.key_block
+    blocks = stages + problem.is_split  # of keys and values, one more for the small parts of f32
+    elements = blocks * keys * width + rows * problem.key_block
     return elements * problem.itemsize_bytes + RESERVED_BYTES
 
 

@@ -105,6 +105,7 @@ class Attention:
             has_few_rows=has_few_rows(self.root_op),
             has_descriptors=self._has_descriptors(),
             may_overlap=self._may_overlap(),
+            is_split=self.traits.precision_of(self.root_op.dtype) == "tf32x3",
         )
 
     def _extents(self) -> tuple[Extent, Extent, Extent]:
@@ -128,7 +129,7 @@ class Attention:
             "CAUSAL": str(self.root_op.attr("causal")),
             "OFFSET": kernel_text(self.root_op.attr("offset")),
             "SAFE": str(self.root_op.attr("is_safe")),
-            "PRECISION": repr(self.traits.dot_precision).replace("'", '"'),
+            "PRECISION": f'"{self.traits.precision_of(self.root_op.dtype)}"',
         }
 
     @property

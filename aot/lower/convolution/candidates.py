@@ -53,6 +53,7 @@ class Shape:
     operand_bytes: int
     result_bytes: int
     pack: int = 0
+    precision: str = "ieee"  # of the products, as Triton calls it
 
     def steps(self, block: int) -> int:
         """Steps of the loop."""
@@ -72,9 +73,7 @@ def pack_of(kernel_size: int, run: int, dtype: str, precision: str) -> int:
 def convolution_candidates(shape: Shape, traits: TargetTraits) -> tuple[Candidate, ...]:
     """Configs for a [batch, rows, columns] result; grid is (M tiles, N tiles, batch · SPLIT)."""
     machine = machine_of(traits)
-    choices = sorted(
-        _choices(shape, machine, traits.dot_precision), key=lambda choice: _price(choice, machine)
-    )
+    choices = sorted(_choices(shape, machine), key=lambda choice: _price(choice, machine))
     return tuple(_candidate(shape, choice) for choice in choices[:CANDIDATES])
 
 
@@ -87,17 +86,17 @@ def inner_block(run: int, largest: int) -> int:
     return min(options, key=lambda block: ceil(run / block) * (block + 8))
 
 
-def _choices(shape: Shape, machine: Machine, precision: str) -> Iterator[Choice]:
+def _choices(shape: Shape, machine: Machine) -> Iterator[Choice]:
     for rows, columns, warps in _TILES:
         is_large = rows >= 2 * typical(shape.rows) or columns >= 2 * typical(shape.columns)
         if is_large and (rows, columns) != _TILES[0][:2]:
             continue
-        for depth, stages in _steps(shape, precision):
+        for depth, stages in _steps(shape):
             steps = shape.steps(depth)
             problem = Problem(
                 (shape.batch, shape.rows, shape.columns, steps * depth),
                 shape.dtype,
-                precision=precision,
+                precision=shape.precision,
                 operand_bytes=shape.operand_bytes,
                 result_bytes=shape.result_bytes,
             )
@@ -118,10 +117,10 @@ def _is_legal(choice: Choice, machine: Machine, steps: int) -> bool:
     return choice.split == 1 or is_few
 
 
-def _steps(shape: Shape, precision: str) -> list[tuple[int, int]]:
+def _steps(shape: Shape) -> list[tuple[int, int]]:
     """BK and the stages of the pipeline."""
     is_wide = shape.dtype in ("f32", "f64")
-    if is_wide and precision == "ieee":
+    if is_wide and shape.precision == "ieee":
         return [(SMALLEST_STEP, 3)]
     largest = STEP_BYTES // DTYPES[shape.dtype].itemsize_bytes
     if shape.pack:

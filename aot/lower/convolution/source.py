@@ -195,6 +195,7 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     if windows is None or 1 in (domain.rows.extent, domain.lanes.extent):
         return None  # not stored to a single row or column: matmul/gpu_source.py sums those up
     result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
+    precision = traits.precision_of(windows.data.dtype)
     shape = Shape(
         domain.outer.extent,
         domain.rows.extent,
@@ -204,7 +205,8 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         windows.data.dtype,
         group.bytes - result_bytes,
         result_bytes,
-        pack_of(windows.kernel_size, windows.run, windows.data.dtype, traits.dot_precision),
+        pack_of(windows.kernel_size, windows.run, windows.data.dtype, precision),
+        precision,
     )
     candidates = convolution_candidates(shape, traits)
     writer = _Writer(group, windows, candidates, shape.pack)
@@ -215,7 +217,7 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         "RUN": str(windows.run),
         "PACK": str(shape.pack),
         "ACCUMULATOR": triton_type(writer.accumulator),
-        "PRECISION": f'"{traits.dot_precision}"',
+        "PRECISION": f'"{precision}"',
     }
     drafts = []
     axes = {}

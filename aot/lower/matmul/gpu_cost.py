@@ -33,6 +33,10 @@ class Machine:
     cache_bytes: int  # of which half holds operands that come again
     dot_operations: float = 8300.0  # of 16-bit operands
     scalar_operations: float = 43.0  # multiplications and additions without tensor cores
+    split_operations: float = 420.0  # of f32 as three products of TF32
+    split_warp_operations: float = 60.0  # the same of one warp, which splits numbers meanwhile
+    split_narrow_share: float = 0.1  # of both rates that tiles of fewer than 64 rows reach
+    split_step_ns: float = 400.0  # of every step beside its products
     narrow_share: float = 0.066  # of the tensor cores that tiles of fewer than 64 rows reach
     load_rate: float = 145.0  # bytes by tensor descriptors
     pointer_rate: float = 73.7  # bytes by pointers
@@ -159,20 +163,27 @@ def _step_ns(choice: Choice, machine: Machine, width: int, busy: int, is_cold: b
     loaded = (tile.rows + tile.columns) * tile.depth * size
     # Each instruction reads 64 rows of A and all columns of B.
     read = (tile.rows + tile.columns * max(1, tile.rows // 64)) * tile.depth * size
-    operations = 2 * tile.rows * tile.columns * tile.depth
+    operations, alone_ns = 2 * tile.rows * tile.columns * tile.depth, 0.0
+    step_ns = machine.step_ns
     if problem.dtype in ("f32", "f64") and problem.precision == "ieee":
         rate = machine.scalar_operations
+    elif problem.precision == "tf32x3":
+        share = 1.0 if tile.rows >= 64 else machine.split_narrow_share
+        rate = machine.split_operations * share
+        alone_ns = operations / (machine.split_warp_operations * tile.warps * share)
+        step_ns = machine.split_step_ns
     else:
         rate = machine.dot_operations * (1.0 if tile.rows >= 64 else machine.narrow_share)
         rate = rate * 2 / size
     by_program = machine.load_rate if choice.style.has_descriptors else machine.pointer_rate
     latency = _latency_ns(choice, machine, is_cold) + loaded / by_program
     return max(
-        width * operations / rate + machine.step_ns,
+        width * operations / rate + step_ns,
         width * loaded / by_program,
         width * (loaded + read) / machine.shared_rate,
         width * loaded * busy / machine.cache_rate,
         latency / max(1, tile.stages - 1),
+        alone_ns,
         _codes_ns(choice, machine) * max(1.0, machine.tile_share * width),
     )
 

@@ -98,7 +98,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         is_normed=any(node.kind == "reduce" for node in product.group.nodes),
         is_plain=product.left.strides is not None and product.right.strides is not None,
         result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
-        precision=traits.dot_precision,
+        precision=traits.precision_of(product.root_op.dtype),
         code_bits=decoding.code.bits if decoding else 0,
         has_float_codes=decoding is not None and decoding.code.is_float,
         chunk=decoding.chunk_elements if decoding else 0,
@@ -160,7 +160,7 @@ def _draft(
             kind = _CodeDots
         loads = kind(oriented, choice, decoding, is_ahead).loads()
     early, store = _Epilogue(oriented, choice, is_ahead).parts()
-    precision = traits.dot_precision if product.root_op.dtype == "f32" else "ieee"
+    precision = traits.precision_of(product.root_op.dtype)
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'
     lines = fill(

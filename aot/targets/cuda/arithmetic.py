@@ -19,12 +19,17 @@ STEEP_AT_ZERO = re.compile(r"\bmath\.(?:floor|ceil|rsqrt)\b|__nv_(?:fmod|pow|ata
 FUNCTION = re.compile(r"^define .*?^\}", re.DOTALL | re.MULTILINE)
 NAME = re.compile(r"%[-\w.$]+")
 DEFINITION = re.compile(
-    r"^(?P<head>\s*(?P<result>%[-\w.$]+) = )fmul (?:\w+ )*?(?P<type>float|double) "
-    r"(?P<left>[^,]+), (?P<right>[^,\n]+)(?P<rest>.*)$",
+    r"^(?P<indent>\s*)(?P<result>%[-\w.$]+) = fmul (?:\w+ )*?"
+    r"(?P<type>float|double|<\d+ x (?:float|double)>) (?P<operands>.*)$",
     re.MULTILINE,
 )
-NEGATION = re.compile(
-    r"^\s*(?P<result>%[-\w.$]+) = fneg (?:\w+ )*?(?:float|double) (?P<operand>%[-\w.$]+)",
+OPERANDS = re.compile(r"(?:<[^>]*>|\([^)]*\)|[^,<(])+")  # constants of vectors have commas
+# A negated product, or one of two.
+PASSED_ON = re.compile(
+    r"^\s*(?P<result>%[-\w.$]+) = (?:fneg|select) (?P<operands>.*)$", re.MULTILINE
+)
+ELEMENT = re.compile(
+    r"^\s*(?P<result>%[-\w.$]+) = extractelement <[^>]*> (?P<vector>%[-\w.$]+), i\d+ (?P<at>\d+)",
     re.MULTILINE,
 )
 ROUNDED = {"float": "llvm.nvvm.mul.rn.f", "double": "llvm.nvvm.mul.rn.d"}
@@ -50,17 +55,52 @@ def separated(llvm_ir: str) -> str:
 
 
 def _separated(function: re.Match[str]) -> str:
-    readers = Counter(NAME.findall(function[0]))  # the definition is counted too
-    negated = {row["operand"]: row["result"] for row in NEGATION.finditer(function[0])}
+    named = Counter(NAME.findall(function[0]))  # where they are defined, too
+    passed_on = {
+        operand: row["result"]
+        for row in PASSED_ON.finditer(function[0])
+        for operand in NAME.findall(row["operands"])
+    }
+    elements: dict[str, list[tuple[str, str]]] = {}  # of a vector: which one, and its name
+    for row in ELEMENT.finditer(function[0]):
+        elements.setdefault(row["vector"], []).append((row["at"], row["result"]))
+
+    def readers(name: str) -> int:
+        """How many read a value, or the element of a vector that most read."""
+        while named[name] == 2 and name in passed_on:
+            name = passed_on[name]
+        by_element: Counter[str] = Counter()
+        for at, part in elements.get(name, ()):
+            by_element[at] += readers(part)
+        whole = named[name] - 1 - len(elements.get(name, ()))
+        return whole + max(by_element.values(), default=0)
 
     def separate(match: re.Match[str]) -> str:
-        name = match["result"]
-        while readers[name] == 2 and name in negated:
-            name = negated[name]
-        if readers[name] <= 2:
+        if readers(match["result"]) <= 1:
             return match[0]
-        kind = match["type"]
-        operands = f"{kind} {match['left']}, {kind} {match['right']}"
-        return f"{match['head']}call {kind} @{ROUNDED[kind]}({operands}){match['rest']}"
+        return "\n".join(match["indent"] + line for line in _alone(match))
 
     return DEFINITION.sub(separate, function[0])
+
+
+def _alone(product: re.Match[str]) -> list[str]:
+    """Lines of a product that nothing is fused with; of vectors, each element by itself."""
+    result, kind = product["result"], product["type"]
+    left, right, *notes = (part.strip() for part in OPERANDS.findall(product["operands"]))
+    if not kind.startswith("<"):
+        rest = "".join(f", {note}" for note in notes)
+        call = f"call {kind} @{ROUNDED[kind]}({kind} {left}, {kind} {right}){rest}"
+        return [f"{result} = {call}"]
+    count, element = int(kind.split()[0][1:]), kind.split()[-1][:-1]
+    lines, whole = [], "poison"
+    for at in range(count):
+        name = f"%apart.{result[1:]}.{at}"
+        for side, operand in (("l", left), ("r", right)):
+            lines.append(f"{name}.{side} = extractelement {kind} {operand}, i32 {at}")
+        operands = f"{element} {name}.l, {element} {name}.r"
+        lines.append(f"{name}.p = call {element} @{ROUNDED[element]}({operands})")
+        joined = result if at == count - 1 else f"{name}.v"
+        value = f"{kind} {whole}, {element} {name}.p"
+        lines.append(f"{joined} = insertelement {value}, i32 {at}")
+        whole = joined
+    return lines

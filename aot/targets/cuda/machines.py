@@ -16,6 +16,9 @@ PROGRAMMATIC_LAUNCH_CAPABILITY = (
     90  # the first whose kernels can wait by themselves for those before them
 )
 TENSOR_COPIES_SHARED_KIB = 227  # what GPUs have that copy tiles by descriptors
+# GPUs whose tensor cores multiply TF32 several times as fast as other units f32, by data sheets;
+# measured on sm_90 (benchmarks/gpu/matmul.py, products of f32). On the others both rates are alike.
+FAST_TF32 = frozenset({80, 90, 100, 103})
 
 
 def _gpu(
@@ -32,6 +35,7 @@ def _gpu(
         is_launched_early=capability >= PROGRAMMATIC_LAUNCH_CAPABILITY,
         has_float8=capability >= 89,
         can_overlap=capability == 90,
+        has_tf32x3=capability in FAST_TF32,
         lanes=32,
         programs_wanted=8 * multiprocessors,
         program_bytes=8 * 1024,

@@ -7,7 +7,7 @@ floats and weights are converted to.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -226,6 +226,13 @@ PROGRAMS = (
     _numeric("black_scholes", programs.black_scholes, _of(*[(1 << 24,)] * 3), _of(*[(1001,)] * 3),
              _rand),
 )  # fmt: skip
+# As users leave them who ask for no element type.
+SINGLE = tuple(
+    replace(row, name=f"{row.name}_f32", dtype=torch.float32)
+    for row in (*VISION, *LANGUAGE, *NETWORKS)
+    if row.name in ("resnext50_32x4d", "convnext_tiny", "deit_small_patch16_224", "distilbert",
+                    "t5", "unet", "diffusion_unet", "deeplab")
+)  # fmt: skip
 CORPUS: dict[str, Workload] = {
-    row.name: row for rows in (VISION, LANGUAGE, NETWORKS, PROGRAMS) for row in rows
+    row.name: row for rows in (VISION, LANGUAGE, NETWORKS, PROGRAMS, SINGLE) for row in rows
 }

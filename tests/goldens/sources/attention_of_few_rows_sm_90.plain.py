@@ -30,18 +30,18 @@ def kernel(
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         k = tl.load(in1 + z*31080 + sk*40 + d, mask=d_mask, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         v = tl.load(in2 + z*31080 + sk*40 + y, mask=y_mask, other=0.0)
-        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "tf32x3")
     for start in range(full, end, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 777
         k = tl.load(in1 + z*31080 + sk*40 + d, mask=d_mask & sk_mask, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         scores = tl.where(sl < 777, scores, float("-inf"))
         v = tl.load(in2 + z*31080 + sk*40 + y, mask=y_mask & sk_mask, other=0.0)
-        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "tf32x3")
     result = finish(acc, total, False)
     tl.store(out0 + (x % 3)*240 + z*120 + (x // 3)*40 + y, result, mask=x_mask & y_mask)

@@ -46,10 +46,10 @@ def kernel(
         sk_mask = sk < 777
         k = tl.load(in1 + z*31080 + sk*40 + d, mask=d_mask & sk_mask, other=0.0)
         v = tl.load(in2 + z*31080 + sk*40 + y, mask=y_mask & sk_mask, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         scores = tl.where(sl < 777, scores, float("-inf"))
-        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "tf32x3")
     row = tl.arange(0, BM)
     at = (z * SPLITS + split) * 9 + row
     tl.store(sums + at * 2, peak, mask=row < 9)

@@ -36,25 +36,25 @@ def kernel(
         sk = s[:, None]
         v1 = tl.load(in1 + sk)
         k = tl.broadcast_to(tl.where(d_mask, v1, 0.0), BN, 32)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         v2 = tl.load(in3 + z*640 + sk*16 + y - 8, mask=y_mask & inside1)
         v3 = tl.load(in2 + z*320 + sk*8 + y, mask=y_mask & inside2)
         v4 = tl.where(inside2, v3, v2)
         v = tl.where(y_mask, v4, 0.0)
-        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "tf32x3")
     for start in range(full, end, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 40
         v5 = tl.load(in1 + sk, mask=sk_mask, other=0.0)
         k = tl.broadcast_to(tl.where(d_mask, v5, 0.0), BN, 32)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         scores = tl.where(sl < 40, scores, float("-inf"))
         v6 = tl.load(in3 + z*640 + sk*16 + y - 8, mask=y_mask & sk_mask & inside1)
         v7 = tl.load(in2 + z*320 + sk*8 + y, mask=y_mask & sk_mask & inside2)
         v8 = tl.where(inside2, v7, v6)
         v = tl.where(y_mask & sk_mask, v8, 0.0)
-        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "tf32x3")
     result = finish(acc, total, False)
     tl.store(out0 + z*1680 + x*24 + y, result, mask=x_mask & y_mask)

@@ -30,22 +30,22 @@ def kernel(
         sk = s[:, None]
         v1 = tl.load(in1 + (z // 2)*21 + sk)
         k = tl.broadcast_to(tl.where(d_mask, v1, 0.0), BN, 16)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         v2 = tl.load(in2 + (z // 2)*21 + sk)
         v = tl.broadcast_to(v2, BN, 16)
-        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "tf32x3")
     for start in range(full, end, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 21
         v3 = tl.load(in1 + (z // 2)*21 + sk, mask=sk_mask, other=0.0)
         k = tl.broadcast_to(tl.where(d_mask, v3, 0.0), BN, 16)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         scores = tl.where(sl < 21, scores, float("-inf"))
         v4 = tl.load(in2 + (z // 2)*21 + sk, mask=sk_mask, other=0.0)
         v = tl.broadcast_to(v4, BN, 16)
-        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "tf32x3")
     result = finish(acc, total, False)
     result = tl.sum(tl.where(tl.arange(0, 16)[None, :] == 0, result, 0.0), 1)[:, None]
     tl.store(out0 + z*37 + x, result, mask=x_mask)

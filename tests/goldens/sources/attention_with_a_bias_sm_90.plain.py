@@ -29,18 +29,18 @@ def kernel(
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         k = tl.load(in1 + z*1056 + sk*32 + d)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         v0 = tl.load(in3 + z*2178 + x*33 + sl, mask=x_mask)
         scores = scores * 0.36067376022224085 + tl.where(v0 == float("-inf"), v0, tl.maximum(v0 * 1.4426950408889634, -2.5e38, propagate_nan=tl.PropagateNan.ALL))
         v = tl.load(in2 + z*1056 + sk*32 + y)
-        peak, total, acc = attend(scores, v, peak, total, acc, 1.0, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 1.0, "tf32x3")
     for start in range(full, end, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 33
         k = tl.load(in1 + z*1056 + sk*32 + d, mask=sk_mask, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         sl_mask = sl < 33
         v1 = tl.load(in3 + z*2178 + x*33 + sl, mask=x_mask & sl_mask)
@@ -48,6 +48,6 @@ def kernel(
         sl = s[None, :]
         scores = tl.where(sl < 33, scores, float("-inf"))
         v = tl.load(in2 + z*1056 + sk*32 + y, mask=sk_mask, other=0.0)
-        peak, total, acc = attend(scores, v, peak, total, acc, 1.0, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 1.0, "tf32x3")
     result = finish(acc, total, False)
     tl.store(out0 + (z // 2)*4224 + x*64 + (z % 2)*32 + y, result, mask=x_mask)

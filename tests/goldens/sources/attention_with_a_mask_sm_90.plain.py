@@ -31,18 +31,18 @@ def kernel(
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         k = tl.load(in1 + z*960 + sk*24 + d, mask=d_mask, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         v0 = tl.load(in3 + (z // 2)*40 + sl)
         scores = tl.where(v0, scores, float("-inf"))
         v = tl.load(in2 + z*960 + sk*24 + y, mask=y_mask, other=0.0)
-        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "tf32x3")
     for start in range(full, end, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 40
         k = tl.load(in1 + z*960 + sk*24 + d, mask=d_mask & sk_mask, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         sl = s[None, :]
         sl_mask = sl < 40
         v1 = tl.load(in3 + (z // 2)*40 + sl, mask=sl_mask)
@@ -50,6 +50,6 @@ def kernel(
         sl = s[None, :]
         scores = tl.where(sl < 40, scores, float("-inf"))
         v = tl.load(in2 + z*960 + sk*24 + y, mask=y_mask & sk_mask, other=0.0)
-        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "ieee")
+        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "tf32x3")
     result = finish(acc, total, True)
     tl.store(out0 + (z // 2)*3168 + x*48 + (z % 2)*24 + y, result, mask=x_mask & y_mask)

@@ -30,7 +30,7 @@ def kernel(
         a = tl.load(rows + ((kernel_offset // 3)*880 + (kernel_offset % 3)*80 + ca), mask=((inside0 >> (kernel_offset // 3)) & (inside1 >> (kernel_offset % 3)) & 1 != 0) & (ca < 40), other=0.0)
         cb = step % steps * BK + tl.arange(0, BK)[:, None]
         b = tl.load(in1 + y*360 + kernel_offset*40 + cb, mask=(cb < 40) & y_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, input_precision="tf32x3", out_dtype=tl.float32)
     v1 = acc + v0
     v2 = tl.where(v1 < 0, 0, v1)
     tl.store(out0 + x*24 + y, v2, mask=x_mask & y_mask)

@@ -30,7 +30,7 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 1000
         b = tl.load(in1 + yb*1000 + kb, mask=kb_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, input_precision="tf32x3", out_dtype=tl.float32)
     x_mask = x < 200
     y_mask = y < 72
     v0 = tl.load(in2 + y, mask=y_mask)

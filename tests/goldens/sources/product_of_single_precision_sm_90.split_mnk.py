@@ -37,7 +37,7 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 1000
         b = tl.load(in1 + yb*1000 + kb, mask=kb_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, input_precision="tf32x3", out_dtype=tl.float32)
     slot = z * tl.num_programs(0) + tile
     own = tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
     tl.store(partials + (slot * SPLIT + part) * (BM * BN) + own, acc)

@@ -85,6 +85,46 @@ def test_a_product_that_is_read_twice_is_rounded_by_itself(kind, bits):
     assert len(re.findall(rf"\bfma\.rn\.f{bits}\b", ptx)) == 1  # c + a * c
 
 
+def test_a_choice_of_products_that_is_read_twice_is_rounded():
+    """p - p is 0."""
+    ptx = ptx_of("p = tl.where(a > 0, b * c, c * 2.5)", "tl.store(out + i, p - p)")
+    assert re.search(r"\bmul\.rn\.f32\b", ptx)
+    assert "fma" not in ptx
+
+
+VECTORS = """define void @f(<2 x double> %x, ptr %to, double %y) {{
+  %1 = fmul <2 x double> %x, {factor}
+{lines}
+  ret void
+}}
+"""
+READ = {  # lines that read a vector → whether several read one element
+    "%2 = fsub <2 x double> %1, %1": True,
+    "%2 = fsub <2 x double> %1, %x": False,
+    "%2 = extractelement <2 x double> %1, i32 0\n"
+    "  %3 = extractelement <2 x double> %1, i32 1\n  %4 = fadd double %2, %3": False,
+    "%2 = extractelement <2 x double> %1, i64 1\n  %3 = fadd double %2, %2": True,
+}
+
+
+@pytest.mark.parametrize("lines", READ)
+@pytest.mark.parametrize(
+    "factor", ["%x", "splat (double 2.5)", "<double 2.5, double 0x3FD83091E6A7F7E6>"]
+)
+def test_products_of_vectors(lines, factor):
+    """`fourier 202611278300040`: LLVM makes one of two products side by side."""
+    text = VECTORS.format(factor=factor, lines=f"  {lines}")
+    found = separated(text)
+    assert (found != text) == READ[lines]
+    if READ[lines]:
+        calls = re.findall(r"= call double @llvm\.nvvm\.mul\.rn\.d\(double (%\S+), double", found)
+        assert len(calls) == 2
+        assert found.count(f"extractelement <2 x double> {factor}, i32") == 2 + 2 * (factor == "%x")
+        assert re.search(
+            r"^  %1 = insertelement <2 x double> %\S+, double %\S+, i32 1$", found, re.M
+        )
+
+
 def drawn(seed: int) -> tuple[list[str], int]:
     """Lines of a random kernel, and how many of its products have several readers."""
     generator = random.Random(seed)
