@@ -26,6 +26,7 @@ from aotc.aot.lower.convolution.candidates import Shape, convolution_candidates,
 from aotc.aot.lower.emit import Body, Value, computed, triton_type
 from aotc.aot.lower.grids import axes_of, folded
 from aotc.aot.lower.kernel_file import fill
+from aotc.aot.lower.matmul.choice import precision_of
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule.domain import batch_index, breaks, contiguous_run, operand_accesses
 from aotc.aot.schedule.group import Group
@@ -195,7 +196,8 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     if windows is None or 1 in (domain.rows.extent, domain.lanes.extent):
         return None  # not stored to a single row or column: matmul/gpu_source.py sums those up
     result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
-    precision = traits.precision_of(windows.data.dtype)
+    elements = domain.lanes.extent * windows.kernel_size * windows.run
+    precision = precision_of(windows.data.dtype, elements, traits)
     shape = Shape(
         domain.outer.extent,
         domain.rows.extent,

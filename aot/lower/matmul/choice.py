@@ -9,6 +9,7 @@ from aotc.aot.ir.size import Extent, highest, smallest, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.tiles import blocks
+from aotc.aot.traits import TargetTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,18 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
 
 LANES = 32  # threads of a warp
 MAP_NAMES = ("a_rows", "b_rows")
+SMALL_MATRIX = 1024  # elements of the right operand up to which f32 is not split
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
+
+
+def precision_of(dtype: str, elements: Extent, traits: TargetTraits) -> str:
+    """The precision of a product as Triton calls it, of so many elements in the right operand.
+
+    Products by a small matrix wait for memory in either form, and those of Fourier transforms are
+    such: multiply-adds are a little more exact where a sum has few terms.
+    """
+    found = traits.precision_of(dtype)
+    return "ieee" if found == "tf32x3" and typical(elements) <= SMALL_MATRIX else found
 
 
 @dataclass(frozen=True, slots=True)

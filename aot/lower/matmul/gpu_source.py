@@ -17,7 +17,7 @@ from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import Body, Line, Moment, Value, as_tensor, computed, triton_type
 from aotc.aot.lower.grids import axes_of, folded
 from aotc.aot.lower.kernel_file import WAIT, fill, moments_of
-from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem
+from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem, precision_of
 from aotc.aot.lower.matmul.code_lines import WORD_BYTES, CodeLines
 from aotc.aot.lower.matmul.decoding import CHUNK_BYTES, Decoding, decoding_of
 from aotc.aot.lower.matmul.gpu_candidates import CANDIDATES, choices, surest
@@ -98,13 +98,18 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         is_normed=any(node.kind == "reduce" for node in product.group.nodes),
         is_plain=product.left.strides is not None and product.right.strides is not None,
         result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
-        precision=traits.precision_of(product.root_op.dtype),
+        precision=_precision(product, traits),
         code_bits=decoding.code.bits if decoding else 0,
         has_float_codes=decoding is not None and decoding.code.is_float,
         chunk=decoding.chunk_elements if decoding else 0,
         step=_step_of(decoding, product.root_op.dtype) if decoding else 0,
         operand_bytes=sum(typical(node.type.nbytes) for node in product.group.reads),
     )
+
+
+def _precision(product: Product, traits: TargetTraits) -> str:
+    depth = product.walk.kernel_size * product.walk.block
+    return precision_of(product.root_op.dtype, product.columns.extent * depth, traits)
 
 
 def _work(operand: Operand, product: Product) -> int:
@@ -160,7 +165,7 @@ def _draft(
             kind = _CodeDots
         loads = kind(oriented, choice, decoding, is_ahead).loads()
     early, store = _Epilogue(oriented, choice, is_ahead).parts()
-    precision = traits.precision_of(product.root_op.dtype)
+    precision = _precision(product, traits)
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'
     lines = fill(

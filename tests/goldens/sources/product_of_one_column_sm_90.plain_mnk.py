@@ -30,7 +30,7 @@ def kernel(
         kb_mask = kb < 300
         v0 = tl.load(in1 + kb, mask=kb_mask, other=0.0)
         b = tl.broadcast_to(v0, BK, BN)
-        acc = tl.dot(a, b, acc, input_precision="tf32x3", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     single1 = tl.sum(tl.where(y == 0, acc, 0.0), axis=1, keep_dims=True)
     x_mask = x < 96
     v1 = tl.load(in2)

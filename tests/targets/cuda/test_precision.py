@@ -53,6 +53,12 @@ def test_f32_is_split_where_that_is_faster(make, number):
     assert found == {"tf32x3" if number in FAST_TF32 else "ieee"}
 
 
+def test_products_by_small_matrices_are_multiply_adds():
+    """Those of Fourier transforms; they are no faster split."""
+    small = op("matmul", operand("x", 4096, 32, dtype="f32"), weight("w", 32, 32, dtype="f32"))
+    assert precisions(small, GPUS[90])[0] == {"ieee"}
+
+
 @pytest.mark.parametrize("make", [product, convolution, attention])
 def test_a_switch_asks_for_less_and_other_types_for_none(make):
     traits = replace(GPUS[90], dot_precision="tf32")
