@@ -10,6 +10,7 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
@@ -276,3 +277,14 @@ def test_what_a_thread_computes_of_operands_at_once_is_bounded(side):
     params = [(param.name, param.type) for param in spec.params_of(first)]
     binary = compile_kernel(form.source, form.function, params, first.config, "sm_90")
     assert binary.spill_bytes < 4096
+
+
+@pytest.mark.parametrize(("kind", "times"), [("f32", 3), ("f64", 8)])
+def test_sines_count_as_what_is_written_of_them(kind, times):
+    """Two of a thread left 5 KB to local memory in each kernel of a Fourier transform of any
+    length (`fourier 202611278300142`), and its candidates took 110 s."""
+    phase = op("sin", operand("x", 2, 300, dtype=kind))
+    phase = b.cast(phase, "f32") if kind == "f64" else phase
+    graph = graph_of([op("matmul", operand("a", 7, 2, dtype="f32"), phase)])
+    problem = problem_of(product_of(schedule(graph, TRAITS).groups[-1]), TRAITS)
+    assert max(problem.work) >= times * OPS["sin"].cost

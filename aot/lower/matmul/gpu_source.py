@@ -36,6 +36,8 @@ from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES, Axes
 
 LOADED_AHEAD_BYTES = 24 << 20  # of weights that programs begin to load before they wait
+LONG = {"f32": 3, "f64": 8}  # times its cost: the text of a function that takes large angles apart
+_LONG = frozenset({"sin", "cos", "tan"})
 LARGEST_EXACT = 256  # whole numbers up to which bf16 has all
 
 
@@ -120,7 +122,9 @@ def _work(operand: Operand, product: Product) -> int:
         if node not in found and node not in product.group.reads and node.kind != "reduce":
             found.add(node)
             behind += node.inputs
-    return int(sum(OPS[node.op].cost for node in found))
+    factors = (LONG.get(node.dtype, 1) if node.op in _LONG else 1 for node in found)
+    costs = (OPS[node.op].cost for node in found)
+    return int(sum(cost * factor for cost, factor in zip(costs, factors, strict=True)))
 
 
 def _step_of(decoding: Decoding, dtype: str) -> int:
