@@ -101,8 +101,8 @@ def render(facts: Mapping[str, str], rows: Mapping[str, dict[str, Any]]) -> str:
         "benchmark of this repository holds (`benchmarks/gpu/corpus/rows.py`), bf16 where they "
         "are networks; `_f32` are networks as torch makes them, whose convolutions it computes in "
         "TF32 and we as exactly as f32 (precision.md). Milliseconds of a call, inputs on the "
-        "device, contenders in turns in one process; `limit` is what all launches would take at the device's copy bandwidth and "
-        "rate of products.",
+        "device, contenders in turns in one process; `limit` is what all launches would take at "
+        "the device's copy bandwidth and rate of products.",
         "- " + "\n- ".join(f"{name}: {value}" for name, value in facts.items()),
         f"{len(built)} of {len(rows)} workloads built and ran.",
         _workloads(built),
