@@ -123,6 +123,7 @@ MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text,
 # Loads in the text of a kernel for a GPU times the square of its values: for each load Triton walks
 # over all that hangs together with other loads, a minute for 160 lookups in 1,600 lines.
 MOST_WALKED = 6_000_000
+MOST_WRITTEN = 1024  # values and loads in the text of a kernel for a CPU: some seconds of LLVM
 LOOKUP_LOADS = 10  # of loads that a lookup counts for: what it hangs on is walked over, too
 DEEPEST = 96  # values between an element that a kernel stores and one that it computes for that
 NEARBY = 64  # nodes behind a root in which work that two kernels share is looked for
@@ -226,11 +227,10 @@ class _Materializer:
         self._count_operands(node, self.points[node])
 
     def _write(self, kernel: Kernel, node: Node, points: Points) -> None:
-        """Count what the text of a kernel for a GPU has of a node."""
-        if self.traits.is_gpu:
-            written = self._written(kernel, node, points)
-            self.written[kernel] = self.written.get(kernel, 0) + written
-            self.loads[kernel] = self.loads.get(kernel, 0) + written * _loads(node)
+        """Count what the text of a kernel has of a node."""
+        written = self._written(kernel, node, points)
+        self.written[kernel] = self.written.get(kernel, 0) + written
+        self.loads[kernel] = self.loads.get(kernel, 0) + written * _loads(node)
 
     def _written(self, kernel: Kernel, node: Node, points: Points) -> int:
         return sum(self.copies.get((kernel, node, point), 1) for point in points)
@@ -261,7 +261,7 @@ class _Materializer:
             # Several readers at one point share the value.
             readers[kernel][at] = max(share, readers[kernel].get(at, 0))
             copies = self.copies.get((kernel, node, point), 1) * _terms(node)
-            if copies > 1 and self.traits.is_gpu:
+            if copies > 1:
                 known = self.copies.get((kernel, operand, at), 1)
                 self.copies[kernel, operand, at] = max(known, copies)
 
@@ -307,16 +307,21 @@ class _Materializer:
         return any(
             len(points) > MOST_POINTS
             or self.values.get(kernel, 0) + len(points) > MOST_VALUES
-            or self._is_walked(kernel, self._written(kernel, node, points), _loads(node))
+            or self._grows_long(kernel, self._written(kernel, node, points), _loads(node))
             for kernel, points in self.points[node].items()
         )
 
-    def _is_walked(self, kernel: Kernel, written: int, loads: int) -> bool:
-        """Whether a kernel for a GPU takes long to compile with so many values more, each of them
-        so many loads."""
+    def _grows_long(self, kernel: Kernel, written: int, loads: int) -> bool:
+        """Whether a kernel takes long to compile with so many values more, each of them so many
+        loads."""
         values = self.written.get(kernel, 0) + written
-        walked = (self.loads.get(kernel, 0) + written * loads) * values**2
-        return self.traits.is_gpu and walked > MOST_WALKED
+        return self._is_long(values, self.loads.get(kernel, 0) + written * loads)
+
+    def _is_long(self, written: int, loads: int) -> bool:
+        """Whether a kernel of so many values and loads takes long to compile."""
+        if self.traits.is_gpu:
+            return loads * written**2 > MOST_WALKED
+        return written + loads > MOST_WRITTEN
 
     def _join_readers(self, node: Node) -> None:
         """Make one kernel of the pointwise kernels that read the node at its own elements."""
@@ -334,7 +339,7 @@ class _Materializer:
             written = self.written.get(first, 0) + self.written.get(kernel, 0)
             loads = self.loads.get(first, 0) + self.loads.get(kernel, 0)
             is_large = len(roots) > MAX_ROOTS or values > MOST_VALUES
-            is_large |= loads * written**2 > MOST_WALKED
+            is_large |= self._is_long(written, loads)
             if first.shape != kernel.shape or is_large or self.cycles.closes(roots):
                 continue
             first.roots = roots
