@@ -141,6 +141,26 @@ def test_sums_that_are_written_out_within_each_other_are_cut():
     assert max(text.count("tl.load(") * text.count("\n") ** 2 for text in texts) < 6e7
 
 
+def windows_of_windows(times: int) -> Graph:
+    """Sums over windows of 3 × 4 of a plane, of such sums, as convolutions of one channel are."""
+    data = x = source("x", 4, 6)
+    weight = build.reshape(build.cast(build.iota((12,), 0), "f32") * 0.1, (1, 1, 3, 4))
+    for _ in range(times):
+        padded = build.pad(data, (1, 1), (1, 2), 0.0)
+        how = {"axes": (0, 1), "sizes": (3, 4), "strides": (1, 1), "dilations": (1, 1)}
+        product = make("window", (padded,), how) * build.expand(weight, (4, 6, 3, 4))
+        data = build.reshape(build.reduce("sum", product, (2, 3)), (4, 6))
+    return graph_of(x, data)
+
+
+@pytest.mark.parametrize("times", [2, 3, 4])
+def test_windows_of_windows_are_cut_on_a_cpu(times):
+    """`convolutions 202611277000560`: three had 600 KB of text and took LLVM 20 s."""
+    texts = [spec.forms[0].source for spec in lower(schedule(windows_of_windows(times), CPU), CPU)]
+    assert len(texts) <= times
+    assert max(text.count("\n") for text in texts) < 1500
+
+
 def test_a_sum_of_many_is_cut_into_few_kernels():
     x = source()
     value = x * 0.5
