@@ -44,12 +44,19 @@ def module(called: Iterable[tuple[str, str, int]]) -> str:
         text = Text(lanes)
         operands = [Value(text, f"%x{index}", kind) for index, kind in enumerate(elements)]
         result = row.build(*operands)
-        parameters = ", ".join(str(operand) for operand in operands)
+        parameters, frozen = ", ".join(map(str, operands)), list[str]()
+        if any(line.startswith("  br i1 ") for line in text.lines):
+            # Lanes that nobody asked for decide branches too: each must be one number, whatever it
+            # is. LLVM took two numbers for such a lane of fmod's divisor, and its loop had no end.
+            parameters = ", ".join(f"{each.type} %given{at}" for at, each in enumerate(operands))
+            frozen = [
+                f"  {each.name} = freeze {each.type} %given{at}" for at, each in enumerate(operands)
+            ]
         is_apart = isinstance(row, DeviceFunction) and row.is_apart
         inlining = "noinline strictfp" if is_apart else "alwaysinline"
         head = f"define internal {result.type} @{symbol(name, lanes, element)}({parameters})"
         attributes = f"{inlining} nounwind {WIDE}"
-        lines = [f"{head} {attributes} {{", "entry:", *text.lines, f"  ret {result}", "}"]
+        lines = [f"{head} {attributes} {{", "entry:", *frozen, *text.lines, f"  ret {result}", "}"]
         parts["\n".join(lines)] = None
         if row.cold is not None:
             parts |= dict.fromkeys(row.cold(lanes))
