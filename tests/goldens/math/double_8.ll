@@ -156,8 +156,9 @@ entry:
   ret <8 x double> %v0
 }
 
-define internal <8 x double> @aotc.cos.v8f64(<8 x double> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <8 x double> @aotc.cos.v8f64(<8 x double> %given0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <8 x double> %given0
   %v0 = call <8 x double> @llvm.fma.v8f64(<8 x double> %x0, <8 x double> splat (double 0x3FE45F306DC9C883), <8 x double> splat (double 0x4338000000000000))
   %v1 = fsub <8 x double> %v0, splat (double 0x4338000000000000)
   %v2 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v1, <8 x double> splat (double 0xBFF921FB54442D18), <8 x double> %x0)
@@ -652,8 +653,10 @@ entry:
   ret <8 x double> %v0
 }
 
-define internal <8 x double> @aotc.fmod.v8f64(<8 x double> %x0, <8 x double> %x1) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <8 x double> @aotc.fmod.v8f64(<8 x double> %given0, <8 x double> %given1) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <8 x double> %given0
+  %x1 = freeze <8 x double> %given1
   %v0 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %x0)
   %v1 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %x1)
   %v2 = fdiv <8 x double> %v0, %v1
@@ -1050,8 +1053,9 @@ entry:
   ret <8 x double> %v36
 }
 
-define internal <8 x double> @aotc.sin.v8f64(<8 x double> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <8 x double> @aotc.sin.v8f64(<8 x double> %given0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <8 x double> %given0
   %v0 = call <8 x double> @llvm.fma.v8f64(<8 x double> %x0, <8 x double> splat (double 0x3FE45F306DC9C883), <8 x double> splat (double 0x4338000000000000))
   %v1 = fsub <8 x double> %v0, splat (double 0x4338000000000000)
   %v2 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v1, <8 x double> splat (double 0xBFF921FB54442D18), <8 x double> %x0)
@@ -1305,8 +1309,9 @@ entry:
   ret <8 x double> %v0
 }
 
-define internal <8 x double> @aotc.tan.v8f64(<8 x double> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <8 x double> @aotc.tan.v8f64(<8 x double> %given0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <8 x double> %given0
   %v0 = call <8 x double> @llvm.fma.v8f64(<8 x double> %x0, <8 x double> splat (double 0x3FE45F306DC9C883), <8 x double> splat (double 0x4338000000000000))
   %v1 = fsub <8 x double> %v0, splat (double 0x4338000000000000)
   %v2 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v1, <8 x double> splat (double 0xBFF921FB54442D18), <8 x double> %x0)

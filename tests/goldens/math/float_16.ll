@@ -126,8 +126,9 @@ entry:
   ret <16 x float> %v0
 }
 
-define internal <16 x float> @aotc.cos.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <16 x float> @aotc.cos.v16f32(<16 x float> %given0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <16 x float> %given0
   %v0 = call <16 x float> @llvm.fma.v16f32(<16 x float> %x0, <16 x float> splat (float 0x3FE45F3060000000), <16 x float> splat (float 0x4168000000000000))
   %v1 = fsub <16 x float> %v0, splat (float 0x4168000000000000)
   %v2 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v1, <16 x float> splat (float 0xBFF921FB60000000), <16 x float> %x0)
@@ -478,8 +479,10 @@ entry:
   ret <16 x float> %v0
 }
 
-define internal <16 x float> @aotc.fmod.v16f32(<16 x float> %x0, <16 x float> %x1) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <16 x float> @aotc.fmod.v16f32(<16 x float> %given0, <16 x float> %given1) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <16 x float> %given0
+  %x1 = freeze <16 x float> %given1
   %v0 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
   %v1 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x1)
   %v2 = fdiv <16 x float> %v0, %v1
@@ -760,8 +763,9 @@ entry:
   ret <16 x float> %v18
 }
 
-define internal <16 x float> @aotc.sin.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <16 x float> @aotc.sin.v16f32(<16 x float> %given0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <16 x float> %given0
   %v0 = call <16 x float> @llvm.fma.v16f32(<16 x float> %x0, <16 x float> splat (float 0x3FE45F3060000000), <16 x float> splat (float 0x4168000000000000))
   %v1 = fsub <16 x float> %v0, splat (float 0x4168000000000000)
   %v2 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v1, <16 x float> splat (float 0xBFF921FB60000000), <16 x float> %x0)
@@ -988,8 +992,9 @@ entry:
   ret <16 x float> %v0
 }
 
-define internal <16 x float> @aotc.tan.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+define internal <16 x float> @aotc.tan.v16f32(<16 x float> %given0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
+  %x0 = freeze <16 x float> %given0
   %v0 = call <16 x float> @llvm.fma.v16f32(<16 x float> %x0, <16 x float> splat (float 0x3FE45F3060000000), <16 x float> splat (float 0x4168000000000000))
   %v1 = fsub <16 x float> %v0, splat (float 0x4168000000000000)
   %v2 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v1, <16 x float> splat (float 0xBFF921FB60000000), <16 x float> %x0)
