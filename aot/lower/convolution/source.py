@@ -196,8 +196,8 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     if windows is None or 1 in (domain.rows.extent, domain.lanes.extent):
         return None  # not stored to a single row or column: matmul/gpu_source.py sums those up
     result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
-    elements = domain.lanes.extent * windows.kernel_size * windows.run
-    precision = precision_of(windows.data.dtype, elements, traits)
+    depth = windows.kernel_size * windows.run
+    precision = precision_of(windows.data.dtype, domain.lanes.extent, depth, traits)
     shape = Shape(
         domain.outer.extent,
         domain.rows.extent,

@@ -204,18 +204,20 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
 
 LANES = 32  # threads of a warp
 MAP_NAMES = ("a_rows", "b_rows")
-SMALL_MATRIX = 1024  # elements of the right operand up to which f32 is not split
+# Elements of the right operand, and terms of a sum, up to which f32 is not split.
+SMALL_MATRIX, FEW_TERMS = 1024, 32
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
 
 
-def precision_of(dtype: str, elements: Extent, traits: TargetTraits) -> str:
-    """The precision of a product as Triton calls it, of so many elements in the right operand.
+def precision_of(dtype: str, columns: Extent, depth: Extent, traits: TargetTraits) -> str:
+    """The precision of a product as Triton calls it.
 
     Products by a small matrix wait for memory in either form, and those of Fourier transforms are
-    such: multiply-adds are a little more exact where a sum has few terms.
+    such; multiply-adds are more exact where a sum has few terms.
     """
     found = traits.precision_of(dtype)
-    return "ieee" if found == "tf32x3" and typical(elements) <= SMALL_MATRIX else found
+    is_small = typical(columns * depth) <= SMALL_MATRIX or typical(depth) <= FEW_TERMS
+    return "ieee" if found == "tf32x3" and is_small else found
 
 
 @dataclass(frozen=True, slots=True)

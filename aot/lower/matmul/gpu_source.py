@@ -36,8 +36,8 @@ from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES, Axes
 
 LOADED_AHEAD_BYTES = 24 << 20  # of weights that programs begin to load before they wait
-LONG = {"f32": 3, "f64": 8}  # times its cost: the text of a function that takes large angles apart
-_LONG = frozenset({"sin", "cos", "tan"})
+# Functions that take large angles apart, and how many times their cost is written for that.
+OF_ANGLES, ANGLE_FACTORS = frozenset({"sin", "cos", "tan"}), {"f32": 3, "f64": 8}
 LARGEST_EXACT = 256  # whole numbers up to which bf16 has all
 
 
@@ -111,7 +111,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
 
 def _precision(product: Product, traits: TargetTraits) -> str:
     depth = product.walk.kernel_size * product.walk.block
-    return precision_of(product.root_op.dtype, product.columns.extent * depth, traits)
+    return precision_of(product.root_op.dtype, product.columns.extent, depth, traits)
 
 
 def _work(operand: Operand, product: Product) -> int:
@@ -122,9 +122,11 @@ def _work(operand: Operand, product: Product) -> int:
         if node not in found and node not in product.group.reads and node.kind != "reduce":
             found.add(node)
             behind += node.inputs
-    factors = (LONG.get(node.dtype, 1) if node.op in _LONG else 1 for node in found)
-    costs = (OPS[node.op].cost for node in found)
-    return int(sum(cost * factor for cost, factor in zip(costs, factors, strict=True)))
+    return int(sum(OPS[node.op].cost * _times(node) for node in found))
+
+
+def _times(node: Node) -> int:
+    return ANGLE_FACTORS.get(node.dtype, 1) if node.op in OF_ANGLES else 1
 
 
 def _step_of(decoding: Decoding, dtype: str) -> int:
