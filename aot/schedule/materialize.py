@@ -123,7 +123,8 @@ MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text,
 # Loads in the text of a kernel for a GPU times the square of its values: for each load Triton walks
 # over all that hangs together with other loads, a minute for 160 lookups in 1,600 lines.
 MOST_WALKED = 6_000_000
-MOST_WRITTEN = 1024  # values and loads in the text of a kernel for a CPU: some seconds of LLVM
+# Values and loads in the text of a kernel for a CPU; LLVM takes 10 s for 3,000.
+MOST_WRITTEN = 1024
 LOOKUP_LOADS = 10  # of loads that a lookup counts for: what it hangs on is walked over, too
 DEEPEST = 96  # values between an element that a kernel stores and one that it computes for that
 NEARBY = 64  # nodes behind a root in which work that two kernels share is looked for

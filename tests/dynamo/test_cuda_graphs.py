@@ -184,7 +184,9 @@ def test_products_of_f32_have_the_precision_of_torchs_switch(seen, monkeypatch):
     assert keys[0] != keys[1]
     dumped = compiled_source(seen.graphs[-1], seen.options[-1], monkeypatch)
     assert 'input_precision="tf32"' in dumped
-    assert 'input_precision="tf32x3"' in compiled_source(seen.graphs[0], seen.options[0], monkeypatch)
+    assert 'input_precision="tf32x3"' in compiled_source(
+        seen.graphs[0], seen.options[0], monkeypatch
+    )
 
 
 def compiled_source(graph, options, monkeypatch):

@@ -16,8 +16,8 @@ PROGRAMMATIC_LAUNCH_CAPABILITY = (
     90  # the first whose kernels can wait by themselves for those before them
 )
 TENSOR_COPIES_SHARED_KIB = 227  # what GPUs have that copy tiles by descriptors
-# GPUs whose tensor cores multiply TF32 several times as fast as other units f32, by data sheets;
-# measured on sm_90 (benchmarks/gpu/matmul.py, products of f32). On the others both rates are alike.
+# GPUs whose tensor cores multiply TF32 several times as fast as other units multiply f32. Measured
+# on sm_90 (`benchmarks/gpu/matmul.py --dtype f32`); A100, B200 and B300 are taken to be alike.
 FAST_TF32 = frozenset({80, 90, 100, 103})
 
 
