@@ -5,6 +5,7 @@
 - The vectors of its `fmod` give NaN where the quotient passes the largest number, the last elements
   of a tensor, which fill no vector, the exact rest: rests of floats are exact here.
 - Equal elements keep their order in sorts where torch leaves it open, as in compiled code.
+- Its `kthvalue` takes the square of the size in time where elements are in order: they are sorted.
 - A quotient for which torch's own kernel would end the process raises.
 """
 
@@ -98,6 +99,15 @@ def _highest(
     )
 
 
+def _kth_lowest(
+    data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if not data.dim() or not 0 < k <= data.shape[dim]:
+        return torch.kthvalue(data, k, dim, keepdim)
+    values, places = (each.narrow(dim, k - 1, 1) for each in _sorted(data, dim))
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
 def _truncated_rest(data: Any, divisor: Any) -> torch.Tensor:
     """x - y · trunc(x / y): a number of the type for every quotient, which the C library gives."""
     kind = torch.result_type(data, divisor)
@@ -132,4 +142,5 @@ EXACTLY: Mapping[Any, Callable[..., Any]] = {
     **RESTS,
     aten.sort.default: _sorted,
     aten.topk.default: _highest,
+    aten.kthvalue.default: _kth_lowest,
 }

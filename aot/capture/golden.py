@@ -89,7 +89,7 @@ def distances(
     """
     mode = _Widened(HALVES) if is_narrow else _WidenedTwice(SINGLES)
     # Below autograd: an op made of others comes whole, not after its check that types agree.
-    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), mode:
+    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
         wide = _tensors(call())
     away = tuple(apart(*pair) for pair in zip(outputs, wide, strict=True))
     if is_decomposed and max(map(largest, away), default=0.0) > SETTLED[is_narrow]:
@@ -103,7 +103,7 @@ def widest(call: Callable[[], Any], types: Sequence[torch.dtype]) -> tuple[torch
     Raises what the model does where an op refuses what was widened.
     """
     mode = _WidenedTwice({**dict.fromkeys(HALVES, torch.float64), **SINGLES})
-    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), mode:
+    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
         return tuple(each.to(own) for each, own in zip(_tensors(call()), types, strict=True))
 
 

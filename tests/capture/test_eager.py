@@ -6,7 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aotc.aot.capture.golden import golden_tensors  # noqa: E402  needs torch
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  needs torch
+
+from aotc.aot.capture.golden import golden_tensors, roundings, widest  # noqa: E402  needs torch
 
 pytestmark = pytest.mark.torch
 
@@ -48,3 +50,40 @@ def test_elements_that_lie_in_one_place_are_elements():
     windows, rows = x.unfold(0, 2, 1), torch.zeros(3, 1)
     (scattered,) = golden_tensors(lambda: (windows.slice_scatter(rows, 1, 0, 1),))
     assert torch.equal(scattered, torch.stack([torch.zeros(3), x[1:]], 1))
+
+
+class Asked(TorchDispatchMode):
+    """The ops that are asked of torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.ops = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.ops.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((), 0), ((9,), 0), ((3, 5, 2), -2)])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_a_lowest_element_is_torchs_and_takes_no_square_of_the_size(shape, dim, keepdim):
+    """torch's selection starts at the first element, so that ordered data takes n² steps."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+    def call():
+        return torch.kthvalue(x, 2 if shape else 1, dim, keepdim)
+
+    own, watched = call(), Asked()
+    with watched:
+        found = golden_tensors(call)
+        assert roundings(call, own, is_narrow=False) == (0.0, 0.0)
+        widened = widest(call, [torch.float32, torch.int64])
+    for one in (found, widened):
+        assert all(torch.equal(*pair) for pair in zip(one, own, strict=True))
+    assert bool(shape) != (torch.ops.aten.kthvalue.default in watched.ops)
+
+
+@pytest.mark.parametrize("k", [0, 10, -1])
+def test_a_lowest_element_that_is_none_raises(k):
+    with pytest.raises(RuntimeError, match="selected number k out of range"):
+        golden_tensors(lambda: torch.kthvalue(torch.ones(9), k))
