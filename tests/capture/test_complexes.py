@@ -100,6 +100,16 @@ def transforms(x):
     return real(*found)
 
 
+def transforms_of_reals(x):
+    """Lengths of two factors, drawn anew for each width of the signal."""
+    pairs = numpy.random.default_rng(x.shape[1]).integers(9, 45, (4, 2))
+    found = []
+    for length in (*pairs.prod(1).tolist(), 66, 512):
+        row = x[:, :length]
+        found += [torch.fft.fft(row), torch.fft.rfft(row), torch.fft.ifft(row).real.sum(1)]
+    return real(*found)
+
+
 def planes(x):
     image = x[:, : 24 * 30].reshape(3, 24, 30)
     half = torch.fft.rfft2(image)
@@ -124,9 +134,10 @@ def planes(x):
         (movement, PAIRS, 1e-5),
         (transforms, SIGNAL, 1e-12),
         (transforms, SIGNAL.float(), 2e-6),
+        (transforms_of_reals, SIGNAL, 1e-12),
+        (transforms_of_reals, SIGNAL[:, :-1].float(), 2e-6),
         (planes, SIGNAL.float(), 2e-6),
     ],
-    ids=["arithmetic", "functions", "movement", "transforms f64", "transforms f32", "planes"],
 )
 def test_pairs_of_reals_give_what_torch_gives(model, example, limit):
     captured = capture(spec_of(model, (example,), "complexes.py"))

@@ -153,7 +153,9 @@ class _Transform:
         cosine, sine = _roots(
             self.sign, numpy.outer(numpy.arange(length), numpy.arange(keep)), length
         )
-        columns = [cosine] if is_real else [cosine, sine]
+        # Where reals turn not at all or by half turns, the imaginary part is 0.
+        turning = range(keep) if im is not None else _between(sine.any(0))
+        columns = [cosine] if is_real else [cosine, sine[:, turning.start : turning.stop]]
         rows = [numpy.concatenate(columns, 1)]
         operand = re
         if im is not None:
@@ -164,7 +166,12 @@ class _Transform:
         found = _product(operand, matrix)
         axis = found.type.rank - 1
         real = build.slice_axis(found, axis, 0, keep)
-        return real, None if is_real else build.slice_axis(found, axis, keep, 2 * keep)
+        if is_real or not turning:
+            return real, None
+        imaginary = build.slice_axis(found, axis, keep, keep + len(turning))
+        margin = [0] * axis
+        low, high = [*margin, turning.start], [*margin, keep - turning.stop]
+        return real, build.pad(imaginary, low, high, 0.0)
 
     def _by_factors(self, data: Pair, first: int, second: int) -> Pair:
         """n = n1·n2, j = n2·j1 + j2, k = k1 + n1·k2: transforms of n1, roots, transforms of n2."""
@@ -177,14 +184,19 @@ class _Transform:
                 return None
             return build.permute(build.reshape(part, (*outer, first, second)), order)
 
-        inner = self.along_rows((split(data[0]), split(data[1])), first, first)  # type: ignore[arg-type]
-        exponents = numpy.outer(numpy.arange(second), numpy.arange(first))
+        # Of real elements, the results at -k1 are those at k1, conjugated.
+        kept = first if data[1] is not None else first // 2 + 1
+        inner = self.along_rows((split(data[0]), split(data[1])), first, kept)  # type: ignore[arg-type]
+        exponents = numpy.outer(numpy.arange(second), numpy.arange(kept))
         rotated = self._times(inner, *_roots(self.sign, exponents, first * second))
         rows = tuple(build.permute(part, order) for part in rotated)
         found = self.along_rows((rows[0], rows[1]), second, second)
         joined = (
-            build.reshape(build.permute(part, order), (*outer, first * second))
-            for part in found
+            build.reshape(
+                _mirrored(build.permute(part, order), first - kept, is_odd),
+                (*outer, first * second),
+            )
+            for part, is_odd in zip(found, (False, True), strict=True)
             if part is not None
         )
         re, im = joined
@@ -242,6 +254,23 @@ def _factor(length: int) -> int:
     divisors = (each for each in range(2, min(DENSE_LIMIT, length - 1) + 1) if length % each == 0)
     root = math.sqrt(length)
     return min(divisors, key=lambda each: abs(math.log(each / root)), default=1)
+
+
+def _between(flags: Array) -> range:
+    """From the first that is true to the last one; empty for none."""
+    places = numpy.flatnonzero(flags)
+    return range(int(places[0]), int(places[-1]) + 1) if len(places) else range(0)
+
+
+def _mirrored(part: Node, count: int, is_odd: bool) -> Node:
+    """`[.., k2, k1]` with k1 = -count..-1 behind what is given: X(k1 + n1·k2) of real elements is
+    the conjugate of X(-k1 + n1·(n2 - 1 - k2))."""
+    if not count:
+        return part
+    axis = part.type.rank - 1
+    seen = build.slice_axis(part, axis, 1, count + 1)
+    turned = make("flip", (seen,), {"axes": (axis - 1, axis)})
+    return build.concat([part, -turned if is_odd else turned], axis)
 
 
 def _first(part: Node | None, keep: int) -> Node | None:
