@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 
 from aotc.aot.ir.size import highest
@@ -50,7 +51,7 @@ def choices(
 
 def surest(problem: Problem) -> Choice:
     """The choice that fits every device, whatever is fused into the loads of the operands."""
-    return Choice(STYLES["plain"], problem, _scaled(SUREST, problem))
+    return Choice(STYLES["plain"], problem, _scaled(SUREST, problem, "plain"))
 
 
 def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:
@@ -122,7 +123,8 @@ def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
         return
     columns = max(16, power_above(problem.rows))
     for row in (*SWAPPED_TILES, *(CODE_TILES if problem.chunk else ())):
-        tile = _scaled(Tile(row.rows, columns, row.depth, row.warps, row.stages), problem)
+        tile = Tile(row.rows, columns, row.depth, row.warps, row.stages)
+        tile = _scaled(tile, problem, "swapped")
         is_step = bool(problem.step) and tile.depth <= problem.step
         name = "swapped_codes" if is_step else "swapped"
         choice = Choice(STYLES[name], problem, tile)
@@ -135,7 +137,7 @@ def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
 
 def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
     for row in TILES:
-        tile = _scaled(row, problem)
+        tile = _scaled(row, problem, "plain")
         if not _fits(tile, problem):
             continue
         plain = Choice(STYLES["plain"], problem, tile)
@@ -179,15 +181,20 @@ def _may_map(problem: Problem, machine: Machine) -> bool:
     return machine.has_maps and is_known and _may_describe(problem, machine)
 
 
-def _scaled(tile: Tile, problem: Problem) -> Tile:
-    """The tile with as many bytes of depth for wider elements, no deeper than the problem."""
+def _scaled(tile: Tile, problem: Problem, style: str) -> Tile:
+    """The tile with as many bytes of depth for wider elements, no deeper than the problem, nor than
+    a thread may compute elements of operands for."""
     depth = max(16, tile.depth * 2 // problem.itemsize_bytes)
     if problem.dtype in ("f32", "f64") and problem.precision == "ieee":
         depth = 16
     depth = min(depth, max(16, power_above(problem.run or problem.depth)))
     if problem.run:
         depth = min(depth, problem.run & -problem.run)
-    return Tile(tile.rows, tile.columns, depth, tile.warps, tile.stages)
+    scaled = replace(tile, depth=depth)
+    work = Choice(STYLES[style], problem, scaled).loading_work
+    while work > MOST_WORK and depth > 16:
+        work, depth = work // 2, depth // 2
+    return replace(scaled, depth=depth)
 
 
 def _fits(tile: Tile, problem: Problem) -> bool:
