@@ -144,14 +144,16 @@ JOINED = {"sum": 1.0, "add": 1.0, "mean": 1.0, True: 1.0,
           "prod": math.inf, "multiply": math.inf}  # fmt: skip
 # Of large operands. In a maximum 1 ties with a 1 of the data; the last ties with nothing.
 REPLACEMENTS = math.inf, 1.0, 1.324717957244746
+FACTORS = 8  # whose order in a product may be another
 OVERFLOWED = math.inf, -math.inf, math.nan, 1.0  # what a sum that may overflow comes to
 
 
 def large(operands: Sequence[torch.Tensor], degree: float) -> Iterator[torch.Tensor]:
     """Of each operand, floats all, the finite elements of which a sum may pass the largest number.
 
-    degree: of the sum's terms in an operand, infinite for a product of all of them. 16-bit floats
-    are summed in f32.
+    degree: of the sum's terms in an operand, infinite for a product of all of them, which may also
+    pass the smallest normal number: where FACTORS of its elements do. 16-bit floats are summed in
+    f32.
     """
     sizes = [_largest(each) for each in operands]
     count = max((each.numel() for each in operands), default=0)
@@ -161,11 +163,22 @@ def large(operands: Sequence[torch.Tensor], degree: float) -> Iterator[torch.Ten
         limit -= sum(max(math.log2(each), 0.0) for each in others)
         size = value.detach().double().abs()
         if math.isinf(degree):
-            logs = torch.where(size.isfinite() & (size > 1), size, 1.0).log2()
-            is_large = (size > 1) & (logs.sum() >= limit)
+            logs = torch.where(size.isfinite() & (size > 0), size, 1.0).log2()
+            is_large = (size > 1) & (logs.clamp(min=0).sum() >= limit)
+            least = math.log2(torch.finfo(_summed(value)).smallest_normal)
+            is_small = logs < least / FACTORS
+            is_large |= is_small & (
+                logs.clamp(max=0).flatten().sort().values[:FACTORS].sum() < least
+            )
         else:
             is_large = degree * size.log2() >= limit
         yield is_large & value.isfinite()
+
+
+def of_size(value: torch.Tensor, size: float) -> torch.Tensor:
+    """Numbers of a size, with the signs of others; of the reciprocal where those are below 1."""
+    sizes = torch.where(value.detach().abs() < 1, 1 / size, size)
+    return torch.sign(value) * sizes.to(value.dtype)
 
 
 def small(value: torch.Tensor) -> tuple[torch.Tensor, float]:
@@ -187,7 +200,8 @@ def _largest(value: torch.Tensor) -> float:
 
 
 class ReplacedLarge(TorchDispatchMode):
-    """Operands of which a sum may overflow are replaced by one size, with their signs."""
+    """Operands of which a sum may overflow are replaced by one size, with their signs; factors that
+    may pass the smallest number by its reciprocal."""
 
     def __init__(self, size: float) -> None:
         super().__init__()
@@ -208,7 +222,7 @@ class ReplacedLarge(TorchDispatchMode):
         found = list(args)
         for at, is_large in zip(places, large([args[at] for at in places], degree), strict=True):
             if bool(is_large.any()):
-                found[at] = torch.where(is_large, torch.sign(args[at]) * self._size, args[at])
+                found[at] = torch.where(is_large, of_size(args[at], self._size), args[at])
         return found
 
 

@@ -233,6 +233,7 @@ def test_sums_that_may_overflow_are_not_judged_and_others_are():
 
 LARGE = torch.tensor([3e38, 3e38, -3e38, -3e38, 1.0, -1.0, 3e38, 3e38])
 ROWS = torch.stack([LARGE, LARGE.flip(0), LARGE / 2, torch.ones(8)])
+SMALL = torch.tensor([1e-30, 1e-30, 1e30, 1.0])  # whose product is 0 or 1e-30
 ONES, FIRST = torch.ones(8), torch.zeros(8, dtype=torch.int64)
 
 
@@ -276,6 +277,9 @@ SUMS = {
         ROWS[None], torch.ones(1, 4, 8), ROWS[None]
     ),
     "rfft": lambda: torch.fft.rfft(LARGE).abs(),
+    "cumprod of small": lambda: SMALL.cumprod(0),
+    "prod of small": lambda: SMALL.prod(),
+    "prod of small and an infinity": lambda: torch.tensor([1e-30, 1e-30, torch.inf]).prod(),
 }
 NO_SUMS = {
     **_joined("amax"),
@@ -285,6 +289,8 @@ NO_SUMS = {
     "amax": lambda: ROWS.amax(-1),
     "softmax": lambda: ROWS.softmax(-1),
     "relu": lambda: ROWS.relu(),
+    "prod": lambda: torch.randn(300, generator=torch.Generator().manual_seed(1)).prod(),
+    "prod of one small": lambda: SMALL[1:].prod(),
 }
 
 

@@ -23,6 +23,7 @@ from aotc.aot.capture.rounding_sensitivity import (
     MovedRoundings,
     large,
     moved,
+    of_size,
     overflowed,
     small,
 )
@@ -256,7 +257,7 @@ def _near_limits(
     names = [name for name in step.refs() if _is_float(values[name])]
     degree, replacement, found = ROWS[step.op].degree, mode.large, {}
     if replacement is not None:
-        return _replaced(names, values, degree, lambda value: torch.sign(value) * replacement)
+        return _replaced(names, values, degree, lambda value: of_size(value, replacement))
     if degree == SQUARES:
         for name in names:
             value = values[name]
