@@ -407,7 +407,8 @@ def order_rows(node: Node, traits: TargetTraits) -> Called:
 
 
 def scan(node: Node, traits: TargetTraits) -> Called:
-    """A program goes along rows, or blocks of columns, one after the other."""
+    """A program goes along rows, or blocks of columns, one after the other; on a GPU it has one row
+    of few elements."""
     (data,), _, how = operands_of(node)
     (outer, count, inner), dtype = data.shape, node.inputs[0].dtype
     kind = how["kind"]
@@ -421,16 +422,22 @@ def scan(node: Node, traits: TargetTraits) -> Called:
         "IS_REVERSED": how["is_reversed"],
         "ACCUMULATOR": f"tl.{_accumulator(kind, dtype)}",
     }
-    of_scan = partial(from_template, SCAN, num_stages=1, num_warps=1)
-    if inner == 1:
+    programs, warps = SCANNED_PROGRAMS, 1
+    if traits.is_gpu:
+        numbers["BLOCK"] = power_above(highest(count))
+        units = programs = outer
+        warps = max(1, numbers["BLOCK"] // SCANNED_BLOCK)
+    elif inner == 1:
         numbers["BLOCK"] = min(SCANNED_BLOCK, power_above(highest(count)))
         units = outer
     else:
         numbers["BLOCK"] = min(SCANNED_COLUMNS, power_above(highest(inner)))
         units = outer * -(-inner // numbers["BLOCK"])
-    blocks: list[tuple[Block, Grid]] = [({}, (smallest(units, SCANNED_PROGRAMS), 1, 1))]
+    blocks: list[tuple[Block, Grid]] = [({}, (smallest(units, programs), 1, 1))]
     function = "scan_rows" if inner == 1 else "scan_columns"
-    return of_scan(function, {"out": 0}, {"data": data}, numbers, blocks)
+    return from_template(
+        SCAN, function, {"out": 0}, {"data": data}, numbers, blocks, num_stages=1, num_warps=warps
+    )
 
 
 def _number(value: Scalar) -> str:

@@ -33,14 +33,19 @@ _MOVED = ("reshape", "permute", "slice")
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 
 
-def place_ops(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with the ops on memory `placed` that are so on every target, and how many there are;
+def place_ops(graph: Graph, later: Container[str] = _OF_TARGETS) -> tuple[Graph, int]:
+    """`graph` with the ops on memory `placed` but for those of `later`, and how many there are;
     attention is among them where its rows' sums are wanted too."""
     nodes = graph.nodes()
     summed = {(node.inputs, node.attrs) for node in nodes if node.op == "attention_log_sum_exp"}
     whole = {node for node in nodes if (node.inputs, node.attrs) in summed}
-    on_memory = {node for node in nodes if node.kind == "memory" and node.op not in _OF_TARGETS}
+    on_memory = {node for node in nodes if node.kind == "memory" and node.op not in later}
     return _placed(graph, on_memory | whole)
+
+
+def place_blocks(graph: Graph) -> tuple[Graph, int]:
+    """As `place_ops`, with the scans, which are of blocks of rows by then."""
+    return place_ops(graph, ())
 
 
 def place_all(graph: Graph) -> tuple[Graph, int]:

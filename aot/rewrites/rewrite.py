@@ -126,7 +126,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(MEMORY, function=order.rank_rows, wants=_gpus),
     Stage(MEMORY, function=order.rank_short_rows, wants=_cpus),
     Stage("attention-masks", function=attention_masks.known_masks),
-    Stage(MEMORY, function=memory.place_ops, wants=_gpus),
+    Stage(MEMORY, function=memory.place_blocks, wants=_gpus),
     Stage(MEMORY, function=memory.place_all, wants=_cpus),
     Stage("rows-in-place", function=memory.rows_in_place),
     Stage("row-pairs", function=memory.pair_rows),

@@ -1,8 +1,9 @@
-"""Scans without memory of a program's own: masked reductions of short blocks, in levels.
+"""Scans by many programs: of blocks of a row, in levels.
 
-An element's result is its block's reduction up to it, combined with the scan of the blocks before.
-The order of the sums is fixed, so every call gives the same bits. All of it fuses with what is
-around it. Targets whose programs go along rows in turn take short rows alone this way.
+An element's result is its block's scan up to it, combined with the scan of the blocks before. The
+order of the sums is fixed, so every call gives the same bits. A block of few elements is a masked
+reduction, which fuses with what is around it, a larger one is scanned by a program. Targets whose
+programs go along rows in turn take short rows alone this way.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from aotc.aot.ir.size import highest as highest_size
 from aotc.aot.ir.types import Scalar
 
 SHORT = 4  # elements whose reductions cost less than a kernel of its own
-BLOCK = 32  # elements whose reductions read each other
+FEW = 32  # elements whose reductions read each other
+BLOCK = 1024  # elements that a program scans together
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """An associative operation: as a reduction, between two values, and what changes nothing."""
+    """An associative operation: as a kind of `scan`, as a reduction, between two values, and what
+    changes nothing."""
 
+    name: str
     reduce: Callable[[Node, int], Node]  # over one axis, which stays
     combine: Callable[[Node, Node], Node]
     identity: Callable[[str], Scalar]
@@ -35,6 +39,7 @@ class Scan:
 def _running_reduction(name: str) -> Scan:
     row = REDUCTIONS[name]
     return Scan(
+        name,
         lambda data, axis: build.extreme(name, data, (axis,)),
         lambda left, right: build.pointwise(row.combine, left, right),
         row.identity,
@@ -68,7 +73,7 @@ def _log_add(left: Node, right: Node) -> Node:
     return peak + build.where(is_finite, rest, 0.0)
 
 
-LOG_SUM = Scan(_log_sum, _log_add, lowest)
+LOG_SUM = Scan("log_sum", _log_sum, _log_add, lowest)
 
 
 KINDS = {
@@ -83,7 +88,7 @@ KINDS = {
 
 
 def expand_scans(graph: Graph) -> tuple[Graph, int]:
-    """`graph` without `scan`, and how many there were."""
+    """`graph` with each `scan` as scans of blocks along the last axis, and how many there were."""
     return _expanded(graph, {node for node in graph.nodes() if node.op == "scan"})
 
 
@@ -107,7 +112,7 @@ def _expanded(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
 
 
 def _reductions(node: Node) -> Node:
-    """A `scan` as masked reductions; 16-bit floats in f32, as torch computes them."""
+    """A `scan` as scans of blocks; 16-bit floats in f32, as torch computes them."""
     (data,), kind, axis = node.inputs, node.attr("kind"), node.attr("axis")
     data = build.cast(data, "f32") if data.dtype in ("f16", "bf16") else data
 
@@ -149,11 +154,13 @@ def _scan(kind: Scan, data: Node) -> Node:
 def _in_levels(kind: Scan, data: Node, most: int) -> Node:
     """The scan of at most so many elements, which the ranges alone need not know."""
     lead, extent = data.shape[:-1], data.shape[-1]
-    if extent == 0 or most <= BLOCK:
+    if extent == 0 or most <= FEW:
         return _square(kind, data)
+    if most <= BLOCK:
+        return _block(kind, data)
     count = (extent + (BLOCK - 1)) // BLOCK
     padded = _pad_last(data, 0, count * BLOCK - extent, kind.identity(data.dtype))
-    inner = _square(kind, build.reshape(padded, (*lead, count, BLOCK)))
+    inner = _block(kind, build.reshape(padded, (*lead, count, BLOCK)))
     totals = build.slice_axis(inner, inner.type.rank - 1, BLOCK - 1, BLOCK)
     through = _in_levels(kind, build.reshape(totals, (*lead, count)), -(-most // BLOCK))
     later = _pad_last(through, 1, 0, kind.identity(data.dtype))
@@ -165,6 +172,11 @@ def _in_levels(kind: Scan, data: Node, most: int) -> Node:
 def _pad_last(data: Node, low: Extent, high: Extent, value: Scalar) -> Node:
     rest: list[Extent] = [0] * (data.type.rank - 1)
     return build.pad(data, [*rest, low], [*rest, high], value)
+
+
+def _block(kind: Scan, data: Node) -> Node:
+    how = {"kind": kind.name, "axis": data.type.rank - 1, "is_reversed": False}
+    return make("scan", (data,), how)
 
 
 def _square(kind: Scan, data: Node) -> Node:

@@ -5,7 +5,8 @@ stands at its end: for sums and products one value, of f32 in f64 as eager torch
 exponentials the largest and their sum relative to it, for extremes the value and its place.
 A row is one program's, so that results do not depend on the number of threads.
 
-A program goes over its elements in turn, so it is for processors whose programs are threads.
+A program goes over its elements in turn: on a processor, whose programs are threads, over whole
+rows, on a GPU over one block of a row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scans by masked reductions: the same as the op itself."""
+"""Scans of blocks: the same as the op itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.infer import SCANS
 from aotc.aot.ir.reference import interpret
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite
-from aotc.aot.rewrites.scan import BLOCK, SHORT, expand_scans, expand_short_scans
+from aotc.aot.rewrites.scan import BLOCK, FEW, SHORT, expand_scans, expand_short_scans
 from aotc.aot.traits import TargetTraits
 
-EXTENTS = (1, SHORT, BLOCK + 1, BLOCK * BLOCK + 5)
+EXTENTS = (1, SHORT, FEW + 1, BLOCK + 1, BLOCK * FEW + 5)
 
 
 def scan_of(kind, extent, axis=1, is_reversed=False):
@@ -36,13 +36,16 @@ def drawn(kind, shape):
 @pytest.mark.parametrize("is_reversed", [False, True])
 @pytest.mark.parametrize("kind", SCANS)
 @pytest.mark.parametrize("extent", EXTENTS)
-def test_masked_reductions_give_the_same(extent, kind, is_reversed):
+def test_scans_of_blocks_give_the_same(extent, kind, is_reversed):
     for axis in (0, 1):
         graph = scan_of(kind, extent, axis, is_reversed)
         x = drawn(kind, graph.inputs[0].shape)
         expanded, count = expand_scans(graph)
         assert count == 1
-        assert not any(node.op == "scan" for node in expanded.nodes())
+        left = [node for node in expanded.nodes() if node.op == "scan"]
+        assert all(node.attr("axis") == node.type.rank - 1 for node in left)
+        assert all(node.shape[-1] <= BLOCK for node in left)
+        assert bool(left) == (extent > FEW)
         (found,), (expected,) = interpret(expanded, [x]), interpret(graph, [x])
         if kind.endswith("_place"):
             numpy.testing.assert_array_equal(found, expected)
@@ -55,8 +58,9 @@ def test_short_ones_alone_are_expanded_everywhere():
 
 
 @pytest.mark.parametrize("skip", [(), (MEMORY,)])
-def test_only_targets_whose_programs_go_along_rows_keep_the_op(skip):
-    graph = scan_of("sum", 300)
+@pytest.mark.parametrize(("extent", "on_gpu"), [(20, 0), (300, 1), (3000, 1), (100_000, 2)])
+def test_programs_of_a_gpu_have_blocks_of_rows_those_of_a_processor_rows(extent, on_gpu, skip):
+    graph = scan_of("sum", extent)
     placed = [
         [node.attr("function") for node in found.nodes() if node.op == "placed"]
         for found in (
@@ -64,4 +68,4 @@ def test_only_targets_whose_programs_go_along_rows_keep_the_op(skip):
             for is_gpu in (False, True)
         )
     ]
-    assert placed == [["scan"], []]
+    assert placed == [["scan"], ["scan"] * on_gpu]

@@ -34,6 +34,7 @@ SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tens
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
 MOST_WORK = 512  # of a thread on a step's tiles: a compiler takes a minute for ten times that
+LEAST_DEPTH = 16  # of a tile
 SUREST = Tile(32, 32, 32, 4, 1)  # nothing is staged: it fits whatever its loads compute
 
 
@@ -44,6 +45,9 @@ def choices(
     machine = machine_of(traits)
     found = list(dict.fromkeys(_all(problem, machine)))
     least = min((choice.loading_work for choice in found), default=0)
+    if least > MOST_WORK:
+        found = [each for each in map(_shallow, found) if _is_legal(each, machine)]
+        least = min((choice.loading_work for choice in found), default=0)
     found = [each for each in found if each.loading_work <= max(least, MOST_WORK)]
     found.sort(key=lambda choice: nanoseconds(choice, machine))
     return tuple(found[:limit])
@@ -51,7 +55,7 @@ def choices(
 
 def surest(problem: Problem) -> Choice:
     """The choice that fits every device, whatever is fused into the loads of the operands."""
-    return Choice(STYLES["plain"], problem, _scaled(SUREST, problem, "plain"))
+    return _shallow(Choice(STYLES["plain"], problem, _scaled(SUREST, problem)))
 
 
 def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:
@@ -123,8 +127,7 @@ def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
         return
     columns = max(16, power_above(problem.rows))
     for row in (*SWAPPED_TILES, *(CODE_TILES if problem.chunk else ())):
-        tile = Tile(row.rows, columns, row.depth, row.warps, row.stages)
-        tile = _scaled(tile, problem, "swapped")
+        tile = _scaled(Tile(row.rows, columns, row.depth, row.warps, row.stages), problem)
         is_step = bool(problem.step) and tile.depth <= problem.step
         name = "swapped_codes" if is_step else "swapped"
         choice = Choice(STYLES[name], problem, tile)
@@ -137,7 +140,7 @@ def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
 
 def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
     for row in TILES:
-        tile = _scaled(row, problem, "plain")
+        tile = _scaled(row, problem)
         if not _fits(tile, problem):
             continue
         plain = Choice(STYLES["plain"], problem, tile)
@@ -181,20 +184,22 @@ def _may_map(problem: Problem, machine: Machine) -> bool:
     return machine.has_maps and is_known and _may_describe(problem, machine)
 
 
-def _scaled(tile: Tile, problem: Problem, style: str) -> Tile:
-    """The tile with as many bytes of depth for wider elements, no deeper than the problem, nor than
-    a thread may compute elements of operands for."""
-    depth = max(16, tile.depth * 2 // problem.itemsize_bytes)
+def _scaled(tile: Tile, problem: Problem) -> Tile:
+    """The tile with as many bytes of depth for wider elements, no deeper than the problem."""
+    depth = max(LEAST_DEPTH, tile.depth * 2 // problem.itemsize_bytes)
     if problem.dtype in ("f32", "f64") and problem.precision == "ieee":
-        depth = 16
-    depth = min(depth, max(16, power_above(problem.run or problem.depth)))
+        depth = LEAST_DEPTH
+    depth = min(depth, max(LEAST_DEPTH, power_above(problem.run or problem.depth)))
     if problem.run:
         depth = min(depth, problem.run & -problem.run)
-    scaled = replace(tile, depth=depth)
-    work = Choice(STYLES[style], problem, scaled).loading_work
-    while work > MOST_WORK and depth > 16:
-        work, depth = work // 2, depth // 2
-    return replace(scaled, depth=depth)
+    return replace(tile, depth=depth)
+
+
+def _shallow(choice: Choice) -> Choice:
+    """The choice no deeper than a thread may compute elements of the operands for."""
+    while choice.loading_work > MOST_WORK and choice.tile.depth > LEAST_DEPTH:
+        choice = replace(choice, tile=replace(choice.tile, depth=choice.tile.depth // 2))
+    return choice
 
 
 def _fits(tile: Tile, problem: Problem) -> bool:
