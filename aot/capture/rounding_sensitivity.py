@@ -375,15 +375,22 @@ def hidden_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Causal attention that never looks at hidden scores, as fused kernels do it; torch's plain
-    implementation adds -inf to them, which makes NaN of one that is infinite or NaN."""
+    """Attention that never looks at scores which are hidden, by a mask of flags or because they
+    are later, as fused kernels do it; torch's plain implementation adds -inf to them, which makes
+    NaN of one that is infinite or NaN."""
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
         key, value = (each.repeat_interleave(groups, -3) for each in (key, value))
     wide = torch.promote_types(query.dtype, torch.float32)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query.to(wide) @ key.to(wide).transpose(-2, -1)) * factor
-    is_seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    is_seen = torch.ones(scores.shape[-2:], dtype=torch.bool)
+    if is_causal:
+        is_seen = is_seen.tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        is_seen = is_seen & attn_mask
+    elif attn_mask is not None:
+        scores = scores + attn_mask
     scores = scores.masked_fill(~is_seen, -torch.inf)
     is_empty = (scores == -torch.inf).all(-1, keepdim=True)
     shares = scores.softmax(-1).masked_fill(is_empty, 0.0)
@@ -461,12 +468,19 @@ def _writes(function: Any, place: int) -> bool:
     return alias is not None and alias.is_write
 
 
+def _hides_scores(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, **_: Any
+) -> bool:  # fmt: skip
+    return is_causal or (attn_mask is not None and attn_mask.dtype == torch.bool)
+
+
 class MovedAttention(TorchFunctionMode):
     """Operands and result of attention moved, in their own type.
 
     Its plain implementation works in f32 where its operands are 16-bit floats; the fused ones round
-    the probabilities to 16 bits, as our kernels do. Where it `hides`, causal attention is that of
-    `hidden_attention`.
+    the probabilities to 16 bits, as our kernels do. Where it `hides`, attention with hidden scores
+    is that of `hidden_attention`.
     """
 
     def __init__(self, seed: int, units: float, hides: bool = False) -> None:
@@ -481,7 +495,7 @@ class MovedAttention(TorchFunctionMode):
         if function not in ATTENTION:
             return function(*args, **(kwargs or {}))
         args, kwargs = pytree.tree_map(self._one, (args, kwargs or {}))
-        hides = self._hides and ((*args, *(False,) * 6)[5] or kwargs.get("is_causal", False))
+        hides = self._hides and _hides_scores(*args, **kwargs)
         return self._one((hidden_attention if hides else function)(*args, **kwargs))
 
     def _one(self, value: Any) -> Any:

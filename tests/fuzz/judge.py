@@ -33,6 +33,7 @@ from fuzz.rows.table import ROWS
 from fuzz.run import (
     EAGER,
     EPSILON,
+    MIXTURES,
     NEAR_LIMITS,
     SQUARED,
     WIDE,
@@ -205,7 +206,10 @@ class Judge:
 
     def overflows(self) -> list[torch.Tensor]:
         """For each output, the elements that hang on sums which may pass the largest number."""
-        return [parts_near_limits(own) for own in zip(*self._near_limits(), strict=True)]
+        return [
+            parts_near_limits(own[:-MIXTURES]) | parts(torch.stack(own[-MIXTURES:]))
+            for own in zip(*self._near_limits(), strict=True)
+        ]
 
     def _near_limits(self) -> list[list[torch.Tensor]]:
         if self._overflows is None:

@@ -51,9 +51,10 @@ class Mode:
     perturbed are the ops that torch runs for the steps, on the way back too, rather than the steps;
     is_way_back: of these only the ops of the way back;
     large: what is put in place of operands whose sums or products may pass the largest number in
-    some order; overflowed: what elements of such sums come to; small: how operands whose squares
-    are no normal numbers are taken, as "zeros", or as numbers whose squares are ("squared"); turn:
-    by how much equal elements are turned before one of them is taken (`ties.py`);
+    some order; share, draw: of so many of them, drawn by that number; overflowed: what elements of
+    such sums come to; small: how operands whose squares are no normal numbers are taken, as
+    "zeros", or as numbers whose squares are ("squared");
+    turn: by how much equal elements are turned before one of them is taken (`ties.py`);
     bent: how functions that bend and their gradients are computed (`bent.py`).
     """
 
@@ -64,6 +65,8 @@ class Mode:
     is_by_op: bool = False
     is_way_back: bool = False
     large: float | None = None
+    share: float = 1.0
+    draw: int = 0
     overflowed: float | None = None
     small: str = ""
     turn: int | None = None
@@ -81,9 +84,11 @@ class Mode:
 
 
 EAGER, WIDE = Mode(), Mode(is_wide=True)
+MIXTURES = 8  # in which some sums or products pass the limits and others do not
 NEAR_LIMITS = (
     *(Mode(is_plain=True, large=each) for each in REPLACEMENTS),
     *(Mode(is_plain=True, overflowed=each) for each in (*OVERFLOWED, 0.0)),
+    *(Mode(is_plain=True, large=math.inf, share=0.5, draw=each) for each in range(MIXTURES)),
 )
 ZEROS, SQUARED = (Mode(small=each) for each in ("zeros", "squared"))
 SQUARES = 2.0
@@ -257,7 +262,9 @@ def _near_limits(
     names = [name for name in step.refs() if _is_float(values[name])]
     degree, replacement, found = ROWS[step.op].degree, mode.large, {}
     if replacement is not None:
-        return _replaced(names, values, degree, lambda value: of_size(value, replacement))
+        return _replaced(
+            names, values, degree, lambda value: _of_size(value, mode, replacement, generator)
+        )
     if degree == SQUARES:
         for name in names:
             value = values[name]
@@ -266,6 +273,16 @@ def _near_limits(
                 factor = factor if mode.small == "squared" else 0.0
                 found[name] = torch.where(is_small, value * factor, value)
     return found
+
+
+def _of_size(
+    value: torch.Tensor, mode: Mode, size: float, generator: torch.Generator
+) -> torch.Tensor:
+    """The numbers of a size in place of those of a tensor, of the mode's share of them."""
+    found = of_size(value, size)
+    if mode.share == 1.0:
+        return found
+    return torch.where(torch.rand(value.shape, generator=generator) < mode.share, found, value)
 
 
 def _replaced(
@@ -333,7 +350,7 @@ class Session:
         with torch.random.fork_rng(devices=[]):
             inputs = [self._typed(t) for t in program.values(self.environment, program.inputs)]
             states = [self._typed(t) for t in program.values(self.environment, program.states)]
-        generator = torch.Generator().manual_seed(self.mode.seed or 0)
+        generator = torch.Generator().manual_seed(self.mode.seed or self.mode.draw)
         found: Tensors = []
         is_all_moved = self.mode.is_by_op and not self.mode.is_way_back
         bending = Bent(self.mode.bent) if self.mode.bent else nullcontext()
