@@ -7,6 +7,10 @@ copied once, padding included and channels last, so that a whole row of a window
 A right operand of which neither rows nor columns lie together, the filters of a convolution that
 come as an argument, is copied row by row: each tile of rows would gather all of it again.
 
+On a GPU, a large left operand that is computed of elements which lie apart along both its rows and
+the depth is computed into rows: Triton shares loads out among lanes by what it can prove to lie
+together, and of `x // 17` and `x % 17` it proves nothing.
+
 On a GPU whose copy unit reads tiles by descriptors, an operand of a large product whose rows do not
 begin at multiples of 16 bytes is copied to rows that do: `x[8192, 50257]` to a pitch of 50304.
 
@@ -23,19 +27,28 @@ from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
-from aotc.aot.ir.size import Extent, typical
+from aotc.aot.ir.size import Extent, fixed, is_static, typical
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.schedule.domain import batch_index, contiguous_run, matmul_domain, operand_accesses
+from aotc.aot.schedule.domain import (
+    batch_index,
+    breaks,
+    contiguous_run,
+    matmul_domain,
+    operand_accesses,
+)
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
-from aotc.aot.schedule.trace import Access, accesses
+from aotc.aot.schedule.trace import Access, Tracer, accesses
 from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
 
 _MOVES = frozenset({"view", "pad", "window"})
+_COMPUTED = _MOVES | {"pointwise", "concat"}
 MOST_PARTS = 32  # of a concat that one kernel joins
 MATRIX_RANK = 2
 SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
 LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
+LARGE = 1 << 20  # elements of operands that are computed before the product
+TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
 
 
@@ -50,6 +63,8 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         if node.kind not in MATMULS:
             return node
         node = _with_columns(_with_copy(node, copies), copies)
+        if traits.is_gpu:
+            node = _with_rows(node, copies)
         return _with_pitch(node, pitched) if traits.has_tensor_copies else node
 
     found = graph.rebuilt(copied)
@@ -99,6 +114,38 @@ def _with_columns(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     copies[right] = build.stored(right)
     return root_op.on((root_op.inputs[0], copies[right]))
+
+
+def _with_rows(root_op: Node, copies: dict[Node, Node]) -> Node:
+    """The matmul on its left operand in memory, if that is computed of elements that lie apart."""
+    left = root_op.inputs[0]
+    if (
+        root_op.kind != "matmul"
+        or left.type.rank != MATRIX_RANK
+        or typical(left.type.numel) < LARGE
+    ):
+        return root_op
+    domain = matmul_domain(root_op)
+    assert domain.reduced is not None
+    need, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    if _behind_views(need)[0].node.kind not in ("pointwise", "concat"):
+        return root_op
+    tracer = Tracer(lambda node: node.kind not in _COMPUTED)
+    tracer.visit(need.node, need.index)
+    large = (each for each in tracer.accesses if typical(each.node.type.numel) >= LARGE)
+    if not any(_lies_apart(each, domain.rows, domain.reduced) for each in large):
+        return root_op
+    copies[left] = build.stored(left)
+    return root_op.on((copies[left], *root_op.inputs[1:]))
+
+
+def _lies_apart(need: Access, rows: Symbol, depth: Symbol) -> bool:
+    """Whether neither elements along the depth nor enough along the rows surely lie together."""
+    offset = ix.linear(need.index, need.node.shape)
+    if offset.stride(depth) in (0, 1) or offset.stride(rows) in (0, 1):
+        return False
+    runs = breaks(offset, rows)
+    return is_static(runs) and any(fixed(run) & -fixed(run) < TOGETHER for run in runs)
 
 
 def _with_pitch(root_op: Node, pitched: dict[Node, Node]) -> Node:
