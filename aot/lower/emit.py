@@ -241,6 +241,8 @@ def _bitcast(node: Node, operand: Value) -> str:
 CONVERSIONS: Mapping[str, Callable[[Node, Value], str]] = {"cast": _cast, "bitcast": _bitcast}
 
 
+DIVISIONS = frozenset({"floor_divide", "remainder"})
+
 Position = tuple[Index, ...]
 Guard = tuple[Bound, ...]
 
@@ -421,6 +423,8 @@ class Emitter:
             text = CONVERSIONS[node.op](node, operands[0])
             return self.body.bind(text, operands[0].symbols) if text else operands[0]
         row = OPS[node.op]
+        if self.is_of_gpu and node.op in DIVISIONS and node.type.kind == "int":
+            return self._write_division(node, *operands)
         is_approximate = (
             self.approximates and row.approximate and DTYPES[node.dtype].itemsize_bytes == 2
         )
@@ -442,6 +446,27 @@ class Emitter:
         ]
         expression = template.format(*texts, **dict(node.attrs))
         return self.body.bind(bare(expression), _joined(operands))
+
+    def _write_division(self, node: Node, data: Value, divisor: Value) -> Value:
+        """A quotient or remainder of integers, that has a divisor where a mask leaves elements out.
+
+        LLVM may take for granted that no integer is divided by 0, nor the least one by -1, and puts
+        elements of 8 bits together by that: what one of them comes to spoils its neighbour.
+        """
+        kind, symbols = node.dtype, _joined([data, divisor])
+        if data.is_literal:
+            data = self.body.bind(as_tensor(data.text, kind), data.symbols)
+        text, is_signed = divisor.text, not kind.startswith("u")
+        if divisor.is_literal and text not in ("0", "-1"):
+            return self.body.bind(bare(OPS[node.op].triton.format(data.text, text)), symbols)
+        if divisor.is_literal:
+            text = self.body.bind(as_tensor(text, kind), divisor.symbols).text
+        is_unfit = f"({text} == 0) | ({text} == -1)" if is_signed else f"{text} == 0"
+        fit = self.body.bind(f"tl.where({is_unfit}, 1, {text})", divisor.symbols)
+        found = self.body.bind(bare(OPS[node.op].triton.format(data.text, fit.text)), symbols)
+        if node.op == "remainder" or not is_signed:
+            return found
+        return self.body.bind(f"tl.where({text} == -1, -{data.text}, {found.text})", symbols)
 
     def _write_check(self, node: Node, index: Position, guard: Guard) -> Value:
         (need,) = accesses(node, index)
