@@ -269,8 +269,8 @@ def _mirrored(part: Node, count: int, is_odd: bool) -> Node:
         return part
     axis = part.type.rank - 1
     seen = build.slice_axis(part, axis, 1, count + 1)
-    turned = make("flip", (seen,), {"axes": (axis - 1, axis)})
-    return build.concat([part, -turned if is_odd else turned], axis)
+    mirrored = make("flip", (seen,), {"axes": (axis - 1, axis)})
+    return build.concat([part, -mirrored if is_odd else mirrored], axis)
 
 
 def _first(part: Node | None, keep: int) -> Node | None:

@@ -212,8 +212,8 @@ SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
 def precision_of(dtype: str, columns: Extent, depth: Extent, traits: TargetTraits) -> str:
     """The precision of a product as Triton calls it.
 
-    Products by a small matrix wait for memory in either form, and those of Fourier transforms are
-    such; multiply-adds are more exact where a sum has few terms.
+    Multiply-adds are more exact where a sum has few terms, as in Fourier transforms, whose smallest
+    results are differences of the largest.
     """
     found = traits.precision_of(dtype)
     is_small = typical(columns * depth) <= SMALL_MATRIX or typical(depth) <= FEW_TERMS
