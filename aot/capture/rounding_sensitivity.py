@@ -175,8 +175,10 @@ def large(operands: Sequence[torch.Tensor], degree: float) -> Iterator[torch.Ten
         yield is_large & value.isfinite()
 
 
-def of_size(value: torch.Tensor, size: float) -> torch.Tensor:
-    """Numbers of a size, with the signs of others; of the reciprocal where those are below 1."""
+def of_size(value: torch.Tensor, size: float, degree: float) -> torch.Tensor:
+    """Numbers of a size, with the signs of others; of factors below 1, of its reciprocal."""
+    if not math.isinf(degree):
+        return torch.sign(value) * size
     sizes = torch.where(value.detach().abs() < 1, 1 / size, size)
     return torch.sign(value) * sizes.to(value.dtype)
 
@@ -222,7 +224,7 @@ class ReplacedLarge(TorchDispatchMode):
         found = list(args)
         for at, is_large in zip(places, large([args[at] for at in places], degree), strict=True):
             if bool(is_large.any()):
-                found[at] = torch.where(is_large, of_size(args[at], self._size), args[at])
+                found[at] = torch.where(is_large, of_size(args[at], self._size, degree), args[at])
         return found
 
 

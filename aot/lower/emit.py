@@ -456,8 +456,8 @@ class Emitter:
         kind, symbols = node.dtype, _joined([data, divisor])
         if data.is_literal:
             data = self.body.bind(as_tensor(data.text, kind), data.symbols)
-        text, is_signed = divisor.text, not kind.startswith("u")
-        if divisor.is_literal and text not in ("0", "-1"):
+        text, is_signed, source = divisor.text, not kind.startswith("u"), node.inputs[1]
+        if source.op == "scalar" and source.attr("value") not in (0, -1):
             return self.body.bind(bare(OPS[node.op].triton.format(data.text, text)), symbols)
         if divisor.is_literal:
             text = self.body.bind(as_tensor(text, kind), divisor.symbols).text

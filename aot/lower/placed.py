@@ -60,6 +60,7 @@ ORDERED_BLOCK = 64  # keys that are compared at a time
 RANKED = 64  # elements that are put in order by comparing each with each
 SHORT_ROW, FEW = 256, 8  # elements of a row, and wanted ones, that are found one after the other
 SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they make
+SCANNED_AT_ONCE = 1024  # elements of a row by one program of a GPU
 SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
 # Groups of 16 elements for each that is wanted: then few are not above what bounds those.
 GROUPED_ELEMENTS, GROUPS_WANTED = 16, 2
@@ -407,8 +408,8 @@ def order_rows(node: Node, traits: TargetTraits) -> Called:
 
 
 def scan(node: Node, traits: TargetTraits) -> Called:
-    """A program goes along rows, or blocks of columns, one after the other; on a GPU it has one row
-    of few elements."""
+    """A program goes along rows, or blocks of columns, one after the other; on a GPU it has a row
+    alone, which is a block of a longer one."""
     (data,), _, how = operands_of(node)
     (outer, count, inner), dtype = data.shape, node.inputs[0].dtype
     kind = how["kind"]
@@ -424,7 +425,7 @@ def scan(node: Node, traits: TargetTraits) -> Called:
     }
     programs, warps = SCANNED_PROGRAMS, 1
     if traits.is_gpu:
-        numbers["BLOCK"] = power_above(highest(count))
+        numbers["BLOCK"] = min(SCANNED_AT_ONCE, power_above(highest(count)))
         units = programs = outer
         warps = max(1, numbers["BLOCK"] // SCANNED_BLOCK)
     elif inner == 1:

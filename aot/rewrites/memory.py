@@ -28,7 +28,7 @@ from aotc.aot.ir.viewed import (
 )
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
-_OF_TARGETS = ("order_rows", "scan")  # that have other kernels on GPUs
+_OF_TARGETS = ("order_rows", "scan")  # that GPUs take apart first
 _MOVED = ("reshape", "permute", "slice")
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 

@@ -156,17 +156,19 @@ def _in_levels(kind: Scan, data: Node, most: int) -> Node:
     lead, extent = data.shape[:-1], data.shape[-1]
     if extent == 0 or most <= FEW:
         return _square(kind, data)
-    if most <= BLOCK:
-        return _block(kind, data)
-    count = (extent + (BLOCK - 1)) // BLOCK
-    padded = _pad_last(data, 0, count * BLOCK - extent, kind.identity(data.dtype))
-    inner = _block(kind, build.reshape(padded, (*lead, count, BLOCK)))
-    totals = build.slice_axis(inner, inner.type.rank - 1, BLOCK - 1, BLOCK)
-    through = _in_levels(kind, build.reshape(totals, (*lead, count)), -(-most // BLOCK))
+    # A dynamic row may have one element: blocks of many would be written out for it.
+    block, scanned = (BLOCK, _block) if isinstance(extent, int) else (FEW, _square)
+    if most <= block:
+        return scanned(kind, data)
+    count = (extent + (block - 1)) // block
+    padded = _pad_last(data, 0, count * block - extent, kind.identity(data.dtype))
+    inner = scanned(kind, build.reshape(padded, (*lead, count, block)))
+    totals = build.slice_axis(inner, inner.type.rank - 1, block - 1, block)
+    through = _in_levels(kind, build.reshape(totals, (*lead, count)), -(-most // block))
     later = _pad_last(through, 1, 0, kind.identity(data.dtype))
     before = build.slice_axis(later, len(lead), 0, count)
     whole = kind.combine(build.reshape(before, (*lead, count, 1)), inner)
-    return build.slice_axis(build.reshape(whole, (*lead, count * BLOCK)), len(lead), 0, extent)
+    return build.slice_axis(build.reshape(whole, (*lead, count * block)), len(lead), 0, extent)
 
 
 def _pad_last(data: Node, low: Extent, high: Extent, value: Scalar) -> Node:

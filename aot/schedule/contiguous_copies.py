@@ -7,9 +7,9 @@ copied once, padding included and channels last, so that a whole row of a window
 A right operand of which neither rows nor columns lie together, the filters of a convolution that
 come as an argument, is copied row by row: each tile of rows would gather all of it again.
 
-On a GPU, a large left operand that is computed of elements which lie apart along both its rows and
-the depth is computed into rows: Triton shares loads out among lanes by what it can prove to lie
-together, and of `x // 17` and `x % 17` it proves nothing.
+On a GPU, a large left operand that is computed for one product, of elements which lie apart along
+both its rows and the depth, is computed into rows: Triton shares loads out among lanes by what it
+can prove to lie together, and of `x // 17` and `x % 17` it proves nothing.
 
 On a GPU whose copy unit reads tiles by descriptors, an operand of a large product whose rows do not
 begin at multiples of 16 bytes is copied to rows that do: `x[8192, 50257]` to a pitch of 50304.
@@ -57,15 +57,20 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
     copies: dict[Node, Node] = {}
     pitched: dict[Node, Node] = {}  # copies of wider rows, by what they are copies of
 
-    def copied(_: Node, node: Node) -> Node:
+    users, outputs = graph.users(), frozenset(graph.outputs)
+
+    def copied(given: Node, node: Node) -> Node:
         if node.kind == "concat" and len(node.inputs) > MOST_PARTS:
             node = _by_parts(node, copies)
         if node.kind not in MATMULS:
             return node
         node = _with_columns(_with_copy(node, copies), copies)
-        if traits.is_gpu:
+        node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
+        if traits.is_gpu and not any(
+            len(users[each]) > 1 or each in outputs for each in _on_the_way(given.inputs[0])
+        ):
             node = _with_rows(node, copies)
-        return _with_pitch(node, pitched) if traits.has_tensor_copies else node
+        return node
 
     found = graph.rebuilt(copied)
     asked = (node for node in found.nodes() if build.is_stored(node))
@@ -116,8 +121,17 @@ def _with_columns(root_op: Node, copies: dict[Node, Node]) -> Node:
     return root_op.on((root_op.inputs[0], copies[right]))
 
 
+def _on_the_way(operand: Node) -> list[Node]:
+    """An operand and what it views."""
+    found = [operand]
+    while found[-1].kind == "view":
+        found.append(found[-1].inputs[0])
+    return found
+
+
 def _with_rows(root_op: Node, copies: dict[Node, Node]) -> Node:
-    """The matmul on its left operand in memory, if that is computed of elements that lie apart."""
+    """The matmul on its left operand in memory, if that is computed for it alone, of elements that
+    lie apart."""
     left = root_op.inputs[0]
     if (
         root_op.kind != "matmul"

@@ -51,9 +51,9 @@ class Mode:
     perturbed are the ops that torch runs for the steps, on the way back too, rather than the steps;
     is_way_back: of these only the ops of the way back;
     large: what is put in place of operands whose sums or products may pass the largest number in
-    some order; share, draw: of so many of them, drawn by that number; overflowed: what elements of
-    such sums come to; small: how operands whose squares are no normal numbers are taken, as
-    "zeros", or as numbers whose squares are ("squared");
+    some order; share: of which part of their elements, drawn with the seed `draw`;
+    overflowed: what elements of such sums come to; small: how operands whose squares are no normal
+    numbers are taken, as "zeros", or as numbers whose squares are ("squared");
     turn: by how much equal elements are turned before one of them is taken (`ties.py`);
     bent: how functions that bend and their gradients are computed (`bent.py`).
     """
@@ -74,7 +74,7 @@ class Mode:
 
     @property
     def hides_scores(self) -> bool:
-        """Whether causal attention never looks at what it hides."""
+        """Whether attention never looks at scores that it hides."""
         return self.is_plain and self.seed is not None and self.seed % 4 == 0
 
     @property
@@ -263,7 +263,7 @@ def _near_limits(
     degree, replacement, found = ROWS[step.op].degree, mode.large, {}
     if replacement is not None:
         return _replaced(
-            names, values, degree, lambda value: _of_size(value, mode, replacement, generator)
+            names, values, degree, lambda value: _of_size(value, mode, degree, generator)
         )
     if degree == SQUARES:
         for name in names:
@@ -276,10 +276,11 @@ def _near_limits(
 
 
 def _of_size(
-    value: torch.Tensor, mode: Mode, size: float, generator: torch.Generator
+    value: torch.Tensor, mode: Mode, degree: float, generator: torch.Generator
 ) -> torch.Tensor:
-    """The numbers of a size in place of those of a tensor, of the mode's share of them."""
-    found = of_size(value, size)
+    """The mode's numbers in place of those of a tensor, or of its share of them."""
+    assert mode.large is not None
+    found = of_size(value, mode.large, degree)
     if mode.share == 1.0:
         return found
     return torch.where(torch.rand(value.shape, generator=generator) < mode.share, found, value)

@@ -45,6 +45,10 @@ def origins(name, text):
     return [line for each in NAME.findall(made) for line in origins(each, text)]
 
 
+def lines_of(sources):
+    return [line for source in sources for line in source.splitlines()]
+
+
 def parts(name, kind, divisor=None):
     """Quotients of rows of three beside others, of which a kernel leaves out one or the other."""
     first, second = (operand(each, 4, 3, dtype=kind) for each in "ab")
@@ -77,4 +81,16 @@ def test_numbers_are_divisors_as_they_are(name, number):
         spec.form(spec.candidates[0]).source for spec in lower(schedule(graph, TRAITS), TRAITS)
     ]
     assert sources
-    assert not any("== 0, 1," in source for source in sources)
+    assert not any("tl.where(" in line and "== 0" in line for line in lines_of(sources))
+
+
+@pytest.mark.parametrize("kind", ["i8", "i16", "i64"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_numbers_that_do_not_divide_are_guarded(number, kind):
+    divisor = op("scalar", value=number, dtype=kind)
+    graph = graph_of([parts("floor_divide", kind, divisor)])
+    sources = [
+        spec.form(spec.candidates[0]).source for spec in lower(schedule(graph, TRAITS), TRAITS)
+    ]
+    assert any("tl.where(" in line and "== 0" in line for line in lines_of(sources))
+    assert len(list(texts_of([parts("floor_divide", kind, divisor)]))) == len(sources)

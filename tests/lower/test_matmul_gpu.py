@@ -14,8 +14,8 @@ from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.matmul.choice import STYLES
-from aotc.aot.lower.matmul.gpu_candidates import MOST_WORK, choices
+from aotc.aot.lower.matmul.choice import STYLES, Problem
+from aotc.aot.lower.matmul.gpu_candidates import LEAST_DEPTH, MOST_WORK, choices, surest
 from aotc.aot.lower.matmul.gpu_source import problem_of
 from aotc.aot.lower.matmul.operands import product_of
 from aotc.aot.schedule import schedule
@@ -277,6 +277,31 @@ def test_what_a_thread_computes_of_operands_at_once_is_bounded(side):
     params = [(param.name, param.type) for param in spec.params_of(first)]
     binary = compile_kernel(form.source, form.function, params, first.config, "sm_90")
     assert binary.spill_bytes < 4096
+
+
+@pytest.mark.parametrize("work", [(0, 360), (360, 0), (100, 100), (3000, 0)])
+@pytest.mark.parametrize("rows", [1, 40, 5000])
+@pytest.mark.parametrize(
+    ("dtype", "precision"), [("f32", "tf32x3"), ("f32", "ieee"), ("f16", "ieee")]
+)
+def test_tiles_of_costly_operands_are_shallow(work, rows, dtype, precision):
+    """`fourier 202611279000198`: in each step 5,760 operations of a thread, 4.7 KB of spills."""
+    problem = Problem((1, rows, 257, 512), dtype, precision=precision, work=work, is_plain=False)
+    found = choices(problem, TRAITS, None)
+    assert found
+    assert len(set(found)) == len(found)
+    for choice in (*found, surest(problem)):
+        is_shallow = choice.tile.depth == LEAST_DEPTH or choice.style.is_flat
+        assert is_shallow or choice.loading_work <= MOST_WORK
+
+
+@pytest.mark.parametrize("work", [(40, 0), (100, 0), (1000, 0)])
+@pytest.mark.parametrize("rows", [1, 4, 40, 64])
+def test_tiles_of_codes_are_of_whole_chunks_whatever_the_other_operand_costs(work, rows):
+    problem = Problem((1, rows, 4096, 4096), "f16", work=work, chunk=32, step=128, code_bits=4)
+    for choice in choices(problem, TRAITS, None):
+        is_by_codes = choice.style.is_decoding or not choice.style.is_flat
+        assert not is_by_codes or choice.tile.depth % problem.chunk == 0
 
 
 @pytest.mark.parametrize(("kind", "times"), [("f32", 3), ("f64", 8)])

@@ -8,6 +8,7 @@ import pytest
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.infer import SCANS
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite
 from aotc.aot.rewrites.scan import BLOCK, FEW, SHORT, expand_scans, expand_short_scans
 from aotc.aot.traits import TargetTraits
@@ -50,6 +51,16 @@ def test_scans_of_blocks_give_the_same(extent, kind, is_reversed):
         if kind.endswith("_place"):
             numpy.testing.assert_array_equal(found, expected)
         numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_rows_of_open_length_fuse_with_what_is_around_them():
+    """A row of one element would be written out as 1,024."""
+    size = Dim("n", 1, 1 << 20, 64)
+    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (3, size_of(size))})
+    attrs = {"kind": "sum", "axis": 1, "is_reversed": False}
+    graph = Graph((x,), (make("scan", (x,), attrs),), ("x",), ("found",), {})
+    expanded, _ = expand_scans(graph)
+    assert not any(node.op == "scan" for node in expanded.nodes())
 
 
 def test_short_ones_alone_are_expanded_everywhere():

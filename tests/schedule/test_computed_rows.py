@@ -28,6 +28,16 @@ def product(inner: int, outer: int, is_computed: bool = True, is_last: bool = Fa
     return Graph((x, weight), (found,), ("x", "w"), ("y",), {})
 
 
+def test_rows_that_need_a_pitch_are_stored_once():
+    rows, depth, columns = 17 * (LARGE // (17 * 50) + 1), 50, 512
+    x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (rows // 17, depth, 17)})
+    weight = make("input", (), {"name": "w", "dtype": "bf16", "shape": (depth, columns)})
+    data = build.reshape(build.permute(x + x, (0, 2, 1)), (rows, depth))
+    found = make("matmul", (data, weight))
+    graph = Graph((x, weight), (found,), ("x", "w"), ("y",), {})
+    assert len(schedule(graph, GPUS[90]).groups) == 2
+
+
 def is_stored(graph: Graph, traits) -> bool:
     return bool(with_contiguous_copies(graph, traits)[1])
 
@@ -46,11 +56,23 @@ def test_rows_of_odd_runs_are_computed_before_the_product(inner):
     assert numpy.array_equal(one, other)
 
 
+def read_twice(is_output: bool) -> Graph:
+    """Rows that are stored anyway: read by a sum too, or given back."""
+    graph = product(17, LARGE // (17 * DEPTH) + 1)
+    (found,) = graph.outputs
+    computed = found.inputs[0].inputs[0].inputs[0]
+    assert computed.op == "add"
+    other = computed if is_output else build.reduce("sum", computed, (1,))
+    return Graph(graph.inputs, (found, other), graph.input_names, ("y", "z"), {})
+
+
 @pytest.mark.parametrize("graph", [
+    read_twice(True),
+    read_twice(False),
     product(48, LARGE // (48 * DEPTH) + 1),  # runs of 16
     product(17, LARGE // (17 * DEPTH)),  # fewer elements
     product(17, LARGE // (17 * DEPTH) + 1, is_computed=False),  # a view
     product(17, LARGE // (17 * DEPTH) + 1, is_last=True),  # the depth lies together
-], ids=["runs", "few", "view", "depth"])  # fmt: skip
+], ids=["output", "read", "runs", "few", "view", "depth"])  # fmt: skip
 def test_others_are_computed_in_the_product(graph):
     assert not is_stored(graph, GPUS[90])

@@ -213,7 +213,7 @@ def precision_of(dtype: str, columns: Extent, depth: Extent, traits: TargetTrait
     """The precision of a product as Triton calls it.
 
     Multiply-adds are more exact where a sum has few terms, as in Fourier transforms, whose smallest
-    results are differences of the largest.
+    results are differences of the largest. A small matrix has few for each element that is read.
     """
     found = traits.precision_of(dtype)
     is_small = typical(columns * depth) <= SMALL_MATRIX or typical(depth) <= FEW_TERMS

@@ -46,7 +46,8 @@ def choices(
     found = list(dict.fromkeys(_all(problem, machine)))
     least = min((choice.loading_work for choice in found), default=0)
     if least > MOST_WORK:
-        found = [each for each in map(_shallow, found) if _is_legal(each, machine)]
+        shallow = dict.fromkeys(map(_shallow, found))
+        found = [each for each in shallow if _is_legal(each, machine)]
         least = min((choice.loading_work for choice in found), default=0)
     found = [each for each in found if each.loading_work <= max(least, MOST_WORK)]
     found.sort(key=lambda choice: nanoseconds(choice, machine))
@@ -196,7 +197,12 @@ def _scaled(tile: Tile, problem: Problem) -> Tile:
 
 
 def _shallow(choice: Choice) -> Choice:
-    """The choice no deeper than a thread may compute elements of the operands for."""
+    """The choice no deeper than a thread may compute elements of the operands for.
+
+    The depth of flat tiles is bounded already, that of codes is of whole chunks for all lanes.
+    """
+    if choice.style.is_flat or choice.problem.chunk:
+        return choice
     while choice.loading_work > MOST_WORK and choice.tile.depth > LEAST_DEPTH:
         choice = replace(choice, tile=replace(choice.tile, depth=choice.tile.depth // 2))
     return choice
