@@ -16,6 +16,7 @@ import click
 
 from benchmarks.cores import groups
 from benchmarks.gpu.corpus.rows import CORPUS
+from benchmarks.gpu.corpus.slower import SLOWER
 from benchmarks.report import geometric_mean, table
 from benchmarks.suite import ROOT, Step, Suite
 
@@ -26,6 +27,7 @@ import sys
 
 sys.path.insert(0, {root!r})
 from benchmarks.gpu.corpus.rows import CORPUS
+from benchmarks.gpu.corpus.slower import SLOWER
 
 model, example_inputs = CORPUS[{name!r}].made({is_full})
 """
@@ -106,6 +108,7 @@ def render(facts: Mapping[str, str], rows: Mapping[str, dict[str, Any]]) -> str:
         "- " + "\n- ".join(f"{name}: {value}" for name, value in facts.items()),
         f"{len(built)} of {len(rows)} workloads built and ran.",
         _workloads(built),
+        *_slower(built),
         "## Slow kernels",
         "By the time that a call would gain at the limit: kernels of more than 3 % of a call that "
         "reach less than 25 % of their limit.",
@@ -131,6 +134,18 @@ def _workloads(rows: Mapping[str, dict[str, Any]]) -> str:
         lines.append(["geometric mean", "", *[""] * len(PEERS), mean, "", "", ""])
     heads = ["workload", "aotc ms", *(f"{name} ms" for name in PEERS.values())]
     return table([*heads, "best / aotc", "launches", "limit ms", "build s"], lines)
+
+
+def _slower(rows: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Why workloads are slower than the best of their peers."""
+    found = [name for name, row in rows.items() if _ratio(row) < 1.0]
+    if not found:
+        return []
+    names_by_reason: dict[str, list[str]] = {}
+    for name in found:
+        names_by_reason.setdefault(SLOWER.get(name, "Not explained."), []).append(name)
+    lines = (f"- {', '.join(names)}: {reason}" for reason, names in names_by_reason.items())
+    return ["## Slower than the best of the others", "\n".join(lines)]
 
 
 def _ratio(row: dict[str, Any]) -> float:

@@ -16,6 +16,7 @@ from aotc.aot.cli.program import run  # noqa: E402
 from benchmarks.gpu.cliffs import render, write_spec  # noqa: E402
 from benchmarks.gpu.cliffs_of import allowed, wider  # noqa: E402
 from benchmarks.gpu.corpus.rows import CORPUS  # noqa: E402
+from benchmarks.gpu.corpus.slower import SLOWER  # noqa: E402
 from benchmarks.gpu.forward import difference  # noqa: E402
 from benchmarks.suite import ROOT  # noqa: E402
 
@@ -55,6 +56,20 @@ def test_a_workload_is_built_profiled_and_timed(tmp_path):
     assert set(row["ms"]) == {"aotc", "eager"}
     assert row["launches"] > 0
     assert "| kan |" in render({"device": "a processor"}, {"kan": row})
+
+
+def test_the_page_says_why_workloads_are_slower():
+    assert set(SLOWER) <= set(CORPUS)
+    record = json.loads((ROOT / "docs" / "cliffs.json").read_text())
+    built = {name: row for name, row in record["workloads"].items() if not row["failed"]}
+    slower = {
+        name for name, row in built.items()
+        if min(ms for peer, ms in row["ms"].items() if peer != "aotc") < row["ms"]["aotc"]
+    }  # fmt: skip
+    assert slower == set(SLOWER)
+    page = render(record["facts"], built)
+    assert page.count("Not explained.") == 0
+    assert all(reason in page for reason in SLOWER.values())
 
 
 def test_the_page_names_what_is_slow_and_what_failed():

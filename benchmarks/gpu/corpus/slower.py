@@ -1,0 +1,32 @@
+"""Why a workload is slower than the best of its peers, and what would mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_OF_TF32 = (
+    "Eager's convolutions of f32 are products of TF32, cuDNN's default; ours are three each, and "
+    "as exact as f32 (precision.md). TF32 convolutions were built and taken out again: Triton cuts "
+    "operands off in place of rounding them. Producers that round what they store would reach it."
+)
+SLOWER: Mapping[str, str] = {
+    "spectrum": (
+        "A transform of 512 is two products with tables, 32 by 32 numbers, as multiply-adds of "
+        "f32: 234 of 309 us, where memory would take 34. Triton's multiply-adds reach about a "
+        "tenth of the device's rate; split into TF32 they are not as exact as eager's "
+        "(precision.md). A kernel of butterflies in registers, as cuFFT has them, would reach it."
+    ),
+    "sample": (
+        "The sort is 8 digits of 4 bits, 48 + 14 us each, 500 of 532 us; torch.sort takes 195 "
+        "(H200, 2026-11-27, dfd40d7d, `.sort(-1, descending=True)` of 32 x 50,257 in turn, 50 "
+        "calls). Of the kernel that orders, each thread has 96 registers, so that two programs "
+        "share a multiprocessor. Counting in rows of 32 elements takes 64; it is not timed yet."
+    ),
+    "lstm": (
+        "Of 256 launches of 2 us, 116 are the gates behind a product. In the product they would "
+        "be one launch with two results, which different steps read: the schedule grows a kernel "
+        "to one last result."
+    ),
+    "unet_f32": _OF_TF32,
+    "deeplab_f32": _OF_TF32,
+}
