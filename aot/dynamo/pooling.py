@@ -143,24 +143,56 @@ def _reaching(
 
 
 def _adaptive_average_pool(gradient: Tensor, data: Tensor) -> Tensor:
-    """Windows of one size are those of plain pooling; others, and those of sizes that vary, are
-    columns of a matrix an axis."""
+    """Each element takes its share of all windows that reach it, one axis after the other: the
+    windows i from floor(i E / W) up to ceil((i + 1) E / W), of W on E elements.
+
+    What is not finite stays with the elements of its window, so none is multiplied by 0.
+    """
     for axis in (-2, -1):
         extent, windows = data.shape[axis], gradient.shape[axis]
-        if isinstance(extent, int) and isinstance(windows, int) and extent % windows == 0:
-            kernel = extent // windows
-            gradient = gradient.repeat_interleave(kernel, axis) * (1 / kernel)
-            continue
+        if isinstance(extent, int) and isinstance(windows, int):
+            if extent % windows == 0:
+                kernel = extent // windows
+                gradient = gradient.repeat_interleave(kernel, axis) * (1 / kernel)
+                continue
+            most = max(_last(p, extent, windows) - p * windows // extent for p in range(extent))
+            if most < MOST_WINDOWS:
+                gradient = _adaptively_reaching(gradient, axis, extent, most + 1)
+                continue
         numbers = torch.arange(windows, device=data.device).unsqueeze(1)
         places = torch.arange(extent, device=data.device)
-        starts, ends = (
-            numbers * extent // windows,
-            ((numbers + 1) * extent + windows - 1) // windows,
-        )
-        share = (ends - starts).to(data.dtype).reciprocal()
-        matrix = torch.where((places >= starts) & (places < ends), share, 0)
-        gradient = (gradient.movedim(axis, -1) @ matrix).movedim(-1, axis)
+        starts, ends = numbers * extent // windows, _end(numbers, extent, windows)
+        shares = gradient * _along((ends - starts).to(data.dtype).reciprocal().flatten(), axis)
+        reaches = (places >= starts) & (places < ends)
+        terms = torch.where(reaches, shares.movedim(axis, -1).unsqueeze(-1), 0)
+        gradient = terms.sum(-2).movedim(-1, axis)
     return gradient
+
+
+def _adaptively_reaching(gradient: Tensor, axis: int, extent: int, most: int) -> Tensor:
+    """The sum over the windows that reach each element of an axis, at most so many of each."""
+    windows = gradient.shape[axis]
+    numbers = torch.arange(windows, device=gradient.device)
+    places = torch.arange(extent, device=gradient.device)
+    sizes = _end(numbers, extent, windows) - numbers * extent // windows
+    shares = gradient * _along(sizes.to(gradient.dtype).reciprocal(), axis)
+    first, last = places * windows // extent, _last(places, extent, windows)
+    terms = []
+    for more in range(most):
+        term = shares.index_select(axis, (first + more).clamp(max=windows - 1))
+        reaches = _along(first + more <= last, axis)
+        terms.append(torch.where(reaches, term, 0) if more else term)
+    return functools.reduce(torch.add, terms)
+
+
+def _end(number: Any, extent: Any, windows: Any) -> Any:
+    """Where a window ends."""
+    return ((number + 1) * extent + windows - 1) // windows
+
+
+def _last(place: Any, extent: int, windows: int) -> Any:
+    """The last window that reaches an element."""
+    return ((place + 1) * windows + extent - 1) // extent - 1
 
 
 def _replication_pad(gradient: Tensor, data: Tensor, padding: Sequence[int]) -> Tensor:

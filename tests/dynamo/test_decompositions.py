@@ -74,11 +74,15 @@ def test_gradients_of_average_pooling_of_three_dims():
     torch.testing.assert_close(decompositions()[op](gradient, data, *row), op(gradient, data, *row))
 
 
-@pytest.mark.parametrize("size", [(3, 4), (4, 8), (1, 1), (9, 3)])
-def test_gradients_of_adaptive_pooling(size):
-    data, gradient = torch.randn(2, 3, 9, 8), torch.randn(2, 3, *size)
+@pytest.mark.parametrize("planes", [(9, 8), (1, 2), (7, 13)])
+@pytest.mark.parametrize("size", [(3, 4), (4, 8), (1, 1), (9, 3), (20, 16), (5, 100)])
+def test_gradients_of_adaptive_pooling(size, planes):
+    data, gradient = torch.randn(2, 3, *planes), torch.randn(2, 3, *size)
     op = aten._adaptive_avg_pool2d_backward.default
     torch.testing.assert_close(decompositions()[op](gradient, data), op(gradient, data))
+    gradient[0, 0, size[0] // 2, 0], gradient[1, 1, 0, size[1] // 2] = torch.nan, torch.inf
+    found, expected = decompositions()[op](gradient, data), op(gradient, data)
+    torch.testing.assert_close(found, expected, equal_nan=True)  # no other element is spoilt
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (2, 3, 1, 2)])
