@@ -150,44 +150,41 @@ def _adaptive_average_pool(gradient: Tensor, data: Tensor) -> Tensor:
     """
     for axis in (-2, -1):
         extent, windows = data.shape[axis], gradient.shape[axis]
-        if isinstance(extent, int) and isinstance(windows, int):
-            if extent % windows == 0:
-                kernel = extent // windows
-                gradient = gradient.repeat_interleave(kernel, axis) * (1 / kernel)
-                continue
-            most = max(_last(p, extent, windows) - p * windows // extent for p in range(extent))
-            if most < MOST_WINDOWS:
-                gradient = _adaptively_reaching(gradient, axis, extent, most + 1)
-                continue
-        numbers = torch.arange(windows, device=data.device).unsqueeze(1)
+        are_known = isinstance(extent, int) and isinstance(windows, int)
+        if are_known and extent % windows == 0:
+            kernel = extent // windows
+            gradient = gradient.repeat_interleave(kernel, axis) * (1 / kernel)
+            continue
+        numbers = torch.arange(windows, device=data.device)
+        starts = numbers * extent // windows
+        ends = ((numbers + 1) * extent + windows - 1) // windows
+        shares = gradient * _along((ends - starts).to(data.dtype).reciprocal(), axis)
+        if are_known and _most_windows(extent, windows) <= MOST_WINDOWS:
+            gradient = _adaptively_reaching(shares, axis, extent)
+            continue
         places = torch.arange(extent, device=data.device)
-        starts, ends = numbers * extent // windows, _end(numbers, extent, windows)
-        shares = gradient * _along((ends - starts).to(data.dtype).reciprocal().flatten(), axis)
-        reaches = (places >= starts) & (places < ends)
+        reaches = (places >= starts.unsqueeze(1)) & (places < ends.unsqueeze(1))
         terms = torch.where(reaches, shares.movedim(axis, -1).unsqueeze(-1), 0)
         gradient = terms.sum(-2).movedim(-1, axis)
     return gradient
 
 
-def _adaptively_reaching(gradient: Tensor, axis: int, extent: int, most: int) -> Tensor:
-    """The sum over the windows that reach each element of an axis, at most so many of each."""
-    windows = gradient.shape[axis]
-    numbers = torch.arange(windows, device=gradient.device)
-    places = torch.arange(extent, device=gradient.device)
-    sizes = _end(numbers, extent, windows) - numbers * extent // windows
-    shares = gradient * _along(sizes.to(gradient.dtype).reciprocal(), axis)
+def _adaptively_reaching(shares: Tensor, axis: int, extent: int) -> Tensor:
+    """The sum over the windows that reach each element of an axis."""
+    windows = shares.shape[axis]
+    places = torch.arange(extent, device=shares.device)
     first, last = places * windows // extent, _last(places, extent, windows)
     terms = []
-    for more in range(most):
+    for more in range(_most_windows(extent, windows)):
         term = shares.index_select(axis, (first + more).clamp(max=windows - 1))
         reaches = _along(first + more <= last, axis)
         terms.append(torch.where(reaches, term, 0) if more else term)
     return functools.reduce(torch.add, terms)
 
 
-def _end(number: Any, extent: Any, windows: Any) -> Any:
-    """Where a window ends."""
-    return ((number + 1) * extent + windows - 1) // windows
+def _most_windows(extent: int, windows: int) -> int:
+    """How many windows reach one element, at most."""
+    return max(_last(at, extent, windows) - at * windows // extent for at in range(extent)) + 1
 
 
 def _last(place: Any, extent: int, windows: int) -> Any:

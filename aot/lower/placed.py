@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from aotc.aot.ir.call import CallArgument
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import Extent, highest, is_static, proves_at_most, smallest, typical
+from aotc.aot.ir.size import Extent, fixed, highest, is_static, proves_at_most, smallest, typical
 from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.ir.types import DTYPES, Scalar
 from aotc.aot.ir.viewed import runs
@@ -60,7 +60,6 @@ ORDERED_BLOCK = 64  # keys that are compared at a time
 RANKED = 64  # elements that are put in order by comparing each with each
 SHORT_ROW, FEW = 256, 8  # elements of a row, and wanted ones, that are found one after the other
 SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they make
-SCANNED_AT_ONCE = 1024  # elements of a row by one program of a GPU
 SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
 # Groups of 16 elements for each that is wanted: then few are not above what bounds those.
 GROUPED_ELEMENTS, GROUPS_WANTED = 16, 2
@@ -425,7 +424,7 @@ def scan(node: Node, traits: TargetTraits) -> Called:
     }
     programs, warps = SCANNED_PROGRAMS, 1
     if traits.is_gpu:
-        numbers["BLOCK"] = min(SCANNED_AT_ONCE, power_above(highest(count)))
+        numbers["BLOCK"] = power_above(fixed(count))  # of `rewrites/scan.py`
         units = programs = outer
         warps = max(1, numbers["BLOCK"] // SCANNED_BLOCK)
     elif inner == 1:
