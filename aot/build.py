@@ -274,7 +274,7 @@ def _contents(
     }
     if options.debug:
         extras |= contents.debug(clock.texts, parts)
-    precisions = [part.target.traits.dot_precision for part in parts]
+    precisions = [part.target.traits.least_precision for part in parts]
     return BundleContents(
         entries=tuple(
             own.entry(each.entry, each.structure) for own, each in zip(types, captured, strict=True)

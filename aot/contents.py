@@ -17,6 +17,7 @@ from aotc.aot.facts import graph_file
 from aotc.aot.ir.graph import Constant, Node, walk
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
+from aotc.aot.lower.matmul.choice import precision_of
 from aotc.aot.lower.matmul.gpu_cost import machine_of
 from aotc.aot.pack import BackendContents, Golden, TensorData
 from aotc.aot.printable import printable
@@ -41,6 +42,10 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 # orders of summation; integers must be equal.
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
+# Of products on a GPU, by Triton's name of their precision: tensor cores take half as many numbers
+# of TF32 as of bf16, those of f32 three times; multiply-adds are other units' work (data sheet of
+# the H200: 989, 495 and 67 TFLOP/s).
+PRODUCT_RATES: Mapping[str, float] = {"tf32": 1 / 2, "tf32x3": 1 / 6, "ieee": 1 / 15}
 FEMTOSECONDS = 1_000_000  # of a nanosecond
 SHOWN_LENGTH = 240  # of attributes: source texts of calls are no part of a graph's picture
 ROUNDING_FACTOR = 3  # roundings of a model and, twice as large, those of our code
@@ -135,6 +140,8 @@ def tolerances(
     limits = tolerances_of(dot_precision)
     widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
     own = captured.golden_roundings
+    if dot_precision == "tf32" and captured.tf32_roundings:
+        own = tuple(map(max, own, captured.tf32_roundings))
     rows = zip((*graph.returned, *graph.new_states), map(max, own, roundings or own), strict=True)
     return tuple(
         max(widest, ROUNDING_FACTOR * rounding) if node.type.dtype in TOLERANCES else 0.0
@@ -166,9 +173,23 @@ def _operations(group: Group) -> Iterator[str]:
             yield node.op
 
 
+def product_rate(group: Group, traits: TargetTraits) -> float:
+    """How fast the group's products can be, beside those of bf16, on the units that do them."""
+    root = group.root_op
+    if not traits.is_gpu or root is None or root.dtype not in ("f32", "f64"):
+        return 1.0
+    if group.kind == "attention":
+        return PRODUCT_RATES[traits.precision_of(root.dtype)]
+    if group.kind == "matmul":
+        columns, depth = root.shape[-1], root.inputs[0].shape[-1]
+        return PRODUCT_RATES[precision_of(root, columns, depth, traits)]
+    return 1.0
+
+
 def _target_facts(part: Part) -> dict[str, Any]:
     return {
         "dot_precision": part.target.traits.dot_precision,
+        "convolution_precision": part.target.traits.convolution_precision,
         "groups": [
             {
                 "name": spec.name,
@@ -176,6 +197,7 @@ def _target_facts(part: Part) -> dict[str, Any]:
                 "operations": " ".join(_operations(group)),
                 "bytes": group.bytes,
                 "arithmetic": group.operations,
+                "product_rate": product_rate(group, part.target.traits),
             }
             for spec, group in zip(part.sources.specs, part.groups, strict=True)
         ],

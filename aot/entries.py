@@ -185,7 +185,10 @@ def _with_more_results(captured: Captured, count: int, arrays: Sequence[Array]) 
 
     def undecided(asked: Undecided) -> Undecided:
         """What roundings decide, of outputs to which the unchanged states were added."""
-        return lambda results, limits: (*asked(results[:count], limits[:count]), *none)
+        return lambda found, limits, has_tf32=False: (
+            *asked(found[:count], limits[:count], has_tf32),
+            *none,
+        )
 
     def trial(each: Trial) -> Trial:
         return replace(
@@ -207,6 +210,7 @@ def _with_more_results(captured: Captured, count: int, arrays: Sequence[Array]) 
         captured,
         golden_outputs=(*captured.golden_outputs, *arrays),
         golden_roundings=(*captured.golden_roundings, *zeros),
+        tf32_roundings=(*captured.tf32_roundings, *(zeros if captured.tf32_roundings else ())),
         trials=tuple(map(trial, captured.trials)),
         probes=tuple(map(probe, captured.probes)),
         undecided=None if captured.undecided is None else undecided(captured.undecided),

@@ -47,17 +47,25 @@ def capture_and_rewrite(
     clock: Clock,
 ) -> RewrittenModel:
     """The stages capture and rewrite, while the workers load the compilers that they will need."""
-    families = {target.device: target.traits for target in targets}
-    to_warm = () if options.frozen else families  # a frozen build compiles nothing, or very little
+    devices = {target.device: None for target in targets}
+    to_warm = () if options.frozen else devices  # a frozen build compiles nothing, or very little
     warming = threading.Thread(target=_warm_up, args=(to_warm, executor, store))
     warming.start()
     try:
         captured = _capture(spec, options, store, clock)
+        precisions = captured[0].dot_precision, _convolution_precision(captured)
+        precise = [target.with_precision(*precisions) for target in targets]
+        families = {target.device: target.traits for target in precise}
         graphs = _rewrite([each.graph for each in captured], families, options, clock)
     finally:
         warming.join()
-    precise = [target.with_precision(captured[0].dot_precision) for target in targets]
     return RewrittenModel(captured, tuple((target, graphs[target.device]) for target in precise))
+
+
+def _convolution_precision(captured: Sequence[Captured]) -> str:
+    """That of the entries which have convolutions of f32."""
+    asked = {each.convolution_precision for each in captured}
+    return "tf32" if "tf32" in asked else "ieee"
 
 
 def _warm_up(devices: Iterable[str], executor: Executor, store: Store) -> None:

@@ -38,7 +38,13 @@ class TargetTraits:
     multiprocessors: int = 0  # of a GPU
     shared_bytes: int = 0  # shared memory that one program of a GPU may have
     dot_precision: str = "ieee"  # asked of products of f32: "ieee", or "tf32" on a GPU
+    convolution_precision: str = "ieee"  # the same of convolutions of f32
     has_tf32x3: bool = False  # three products of TF32 are faster than multiply-adds of f32
+
+    @property
+    def least_precision(self) -> str:
+        """The less exact one of `dot_precision` and `convolution_precision`."""
+        return "tf32" if "tf32" in (self.dot_precision, self.convolution_precision) else "ieee"
 
     def precision_of(self, dtype: str) -> str:
         """Triton's `input_precision` of products of this type, as exact as `dot_precision` asks.

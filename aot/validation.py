@@ -70,18 +70,20 @@ def validate(
     entry = entry or PlanEntry(states=own)
     numbers = tuple(map(entry.states.index, own))
     types = signature(captured.graph, captured.dims, captured.guards, entry.dims)
-    precision = target.traits.dot_precision
+    precision = target.traits.least_precision
+    has_tf32 = target.traits.convolution_precision == "tf32"
     limits = tolerances(captured, precision)
     golden = captured.golden_inputs, captured.golden_outputs
-    rows = [[_Row("", *golden, limits, captured.undecided)]]
+    rows = [[_Row("", *golden, limits, captured.undecided, has_tf32=has_tf32)]]
     rows[0] += [
-        _Row(f" ({each.name})", each.inputs, each.outputs, limits, each.undecided, each.spreads)
+        _Row(f" ({each.name})", each.inputs, each.outputs, limits, each.undecided, each.spreads,
+             has_tf32=has_tf32)
         for each in captured.trials
-    ]
+    ]  # fmt: skip
     for probe in captured.probes:
         limits = tolerances(captured, precision, probe.roundings)
         parts = (probe.inputs, probe.outputs, limits, probe.undecided)
-        rows.append([_Row(f" ({probe})", *parts, sizes=dict(probe.sizes))])
+        rows.append([_Row(f" ({probe})", *parts, sizes=dict(probe.sizes), has_tf32=has_tf32)])
     checks: list[Comparison] = []
     of_states = states([captured.graph], captured.dims)
     for calls in rows:
@@ -134,6 +136,7 @@ class _Row:
     undecided: Undecided | None
     spreads: Callable[[], tuple[float, ...]] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)  # of a probe
+    has_tf32: bool = False  # in convolutions of f32
 
 
 def _compared(
@@ -152,7 +155,7 @@ def _compared(
                   for each, limit in zip(checks, limits, strict=True)]  # fmt: skip
     masks: Sequence[Array | None] = (None,) * len(checks)
     if row.undecided is not None and not all(check.is_ok for check in checks):
-        masks = row.undecided(results, limits)
+        masks = row.undecided(results, limits, row.has_tf32)
     for index, (check, mask) in enumerate(zip(checks, masks, strict=True)):
         spec, own, expected = specs[index], results[index], row.expected[index]
         if mask is not None and mask.any():

@@ -42,7 +42,8 @@ GRAPH, FACTS = "graph.txt", "facts.json"
 # What an entry holds of a capture; one that has more than this is not cached.
 STORED = frozenset({
     "name", "graph", "golden_inputs", "golden_outputs", "structure", "golden_roundings",
-    "dot_precision", "held", "dims", "guards", "specialised", "probes", "is_strict", "entry",
+    "dot_precision", "convolution_precision", "held", "dims", "guards", "specialised", "probes",
+    "is_strict", "entry", "tf32_roundings",
 })  # fmt: skip
 
 ANEW = ("trials", "undecided")  # asked of the model itself, as an entry is read
@@ -75,6 +76,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
         return None
     facts = {
         "constants": rows,
+        "convolution_precision": captured.convolution_precision,
         "dims": [astuple(dim) for dim in captured.dims],
         "dot_precision": captured.dot_precision,
         "golden": golden,
@@ -89,6 +91,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
         "specialised": captured.specialised,
         "states": [(each.name, each.initial.name if each.initial else "") for each in graph.states],
         "structure": write(Structure, captured.structure),
+        "tf32_roundings": [float.hex(each) for each in captured.tf32_roundings],
     }
     return {**files, GRAPH: text.encode(), FACTS: json.dumps(facts, sort_keys=True).encode()}
 
@@ -122,6 +125,8 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
         structure=read(Structure, facts["structure"], spec.path),
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
+        convolution_precision=facts["convolution_precision"],
+        tf32_roundings=tuple(map(float.fromhex, facts["tf32_roundings"])),
         dims=dims,
         guards=tuple(_guard(row, dims) for row in facts["guards"]),
         specialised=tuple(facts["specialised"]),

@@ -28,6 +28,7 @@ from aotc.aot.capture.exported import (
 from aotc.aot.capture.exporting import Exported, exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
 from aotc.aot.capture.golden import (
+    apart,
     distances,
     golden_tensors,
     has_halves,
@@ -41,7 +42,7 @@ from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.lifted import Lifted, check_alone, lifted
 from aotc.aot.capture.other_sizes import Models, Probe, beyond, differing_at_one, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
-from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
+from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of, with_tf32
 from aotc.aot.capture.sizes import Sizes, sizes_of, spread
 from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
@@ -65,6 +66,7 @@ class Captured:
     structure: Structure  # how arguments and result nest
     golden_roundings: tuple[float, ...]  # max error of roundings, relative to max |output|
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
+    convolution_precision: str = "ieee"  # the same of convolutions, if there are any of f32
     dims: tuple[Dim, ...] = ()  # the dynamic sizes
     guards: tuple[Guard, ...] = ()  # what they must meet beside their ranges
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
@@ -76,6 +78,7 @@ class Captured:
     held: tuple[tuple[str, str], ...] = ()  # parameters and buffers, as `held_tensors` has them
     quantized: Mapping[str, object] | None = None  # what `--quantize` stored, and what it cost
     entry: str = MAIN  # the name of the entry point that it is
+    tf32_roundings: tuple[float, ...] = ()  # what roundings amount to in convolutions of TF32
 
 
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
@@ -120,12 +123,23 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     check(graph, "capture")
     others_drawn = _trials(spec, found, graph, golden.outputs, uses_rng, states)
     weights = held_tensors(decomposed)
-    is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    precision = "tf32" if is_tf32 else "ieee"
+    precisions = _precision(torch.backends.cuda.matmul), _of_convolutions(graph)
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
     known = (sizes.dims, guards, specialised, left, others, found.is_strict, others_drawn)
-    parts = (*numbers, precision, *known, golden.undecided)
-    return Captured(spec.name, graph, *parts, held=weights, entry=spec.entry)
+    parts = (*numbers, *precisions, *known, golden.undecided)
+    return Captured(spec.name, graph, *parts, held=weights, entry=spec.entry,
+                    tf32_roundings=golden.tf32_roundings)  # fmt: skip
+
+
+def _of_convolutions(graph: Graph) -> str:
+    """What torch's switch for convolutions says, where a graph has some of f32."""
+    has_any = any(node.op == "convolution" and node.dtype == "f32" for node in graph.nodes())
+    return _precision(torch.backends.cudnn.conv) if has_any else "ieee"
+
+
+def _precision(switch: Any) -> str:
+    """What one of torch's switches says of f32 on a GPU."""
+    return "tf32" if switch.fp32_precision == "tf32" else "ieee"
 
 
 def _shapes_of(spec: Spec) -> Any:
@@ -224,6 +238,7 @@ class _Golden:
     outputs: tuple[Array, ...]
     roundings: tuple[float, ...]  # how far they carry each output
     undecided: Undecided
+    tf32_roundings: tuple[float, ...] = ()
 
 
 def _imported(
@@ -276,7 +291,12 @@ def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Go
     if not state_names and not draws(decomposed):
         check_agreement(spec, outputs, whole_spreads, is_narrow)
     again = functional if state_names else module
-    return _Golden(inputs, found, spreads, undecided_of(lambda: run(spec, again), found))
+    coarse: tuple[float, ...] = ()
+    if _of_convolutions(graph) == "tf32":
+        others = golden_tensors(with_tf32(lambda: run(spec, again)))
+        coarse = tuple(without_jumps(apart(*pair)) for pair in zip(others, outputs, strict=True))
+    asked = undecided_of(lambda: run(spec, again), found)
+    return _Golden(inputs, found, spreads, asked, coarse)
 
 
 # -- the model's own numbers -----------------------------------------------------------------------

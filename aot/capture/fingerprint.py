@@ -33,6 +33,7 @@ SETTINGS: dict[str, Callable[[], Any]] = {
     "default dtype": torch.get_default_dtype,
     "default device": torch.get_default_device,
     "matmul precision": lambda: torch.backends.cuda.matmul.fp32_precision,
+    "convolution precision": lambda: torch.backends.cudnn.conv.fp32_precision,
     "deterministic": torch.are_deterministic_algorithms_enabled,
     "flash attention": torch.backends.cuda.flash_sdp_enabled,
     "plain attention": torch.backends.cuda.math_sdp_enabled,

@@ -27,7 +27,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -290,11 +291,68 @@ def answers_without_large(call: Callable[[], Any]) -> tuple[tuple[torch.Tensor, 
     return tuple(found)
 
 
+# -- convolutions of TF32 --------------------------------------------------------------------------
+
+
+CONVOLUTIONS = frozenset({
+    "convolution", "_convolution", "mkldnn_convolution", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+})  # fmt: skip
+LOST_BITS = 13  # of the 24 of f32
+
+
+class RoundedConvolutions(TorchDispatchMode):
+    """Operands of convolutions of f32 are rounded to TF32, as cuDNN rounds them: to the nearest, or
+    with a generator to either neighbour at random."""
+
+    def __init__(self, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if base_name(function) in CONVOLUTIONS:
+            args = (*map(self._rounded, args[:2]), *args[2:])
+        return function(*args, **(kwargs or {}))
+
+    def _rounded(self, value: torch.Tensor) -> torch.Tensor:
+        if value.dtype != torch.float32:
+            return value
+        whole = 1 << LOST_BITS
+        more: torch.Tensor | int = whole // 2
+        if self._generator is not None:
+            how = {"generator": self._generator, "dtype": torch.int32}
+            more = torch.randint(whole, value.shape, **how)
+        bits = (value.detach().contiguous().view(torch.int32) + more) & -whole
+        return torch.where(value.isnan(), value, bits.view(torch.float32))
+
+
+def with_tf32(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call with convolutions of TF32: of the nearest numbers at first, then of neighbours."""
+    turns = count()
+
+    def rounded() -> Any:
+        turn = next(turns)
+        generator = torch.Generator().manual_seed(turn) if turn else None
+        with RoundedConvolutions(generator):
+            return call()
+
+    return rounded
+
+
 # -- moved roundings -------------------------------------------------------------------------------
 
 
-# What was found, and how far each output may be apart → masks of the elements.
-Undecided = Callable[[Sequence[Array], Sequence[float]], tuple[Array, ...]]
+class Undecided(Protocol):
+    """What was found, and how far each output may be apart → masks of the elements."""
+
+    def __call__(
+        self, found: Sequence[Array], limits: Sequence[float], has_tf32: bool = False
+    ) -> tuple[Array, ...]:
+        """`has_tf32`: where convolutions of f32 are of TF32."""
+
+
 RUNS = 16
 LEAST_RUNS, MOVED_LIMIT = 4, 1 << 28  # elements: some seconds
 UNITS = (1.0, 4.0)  # in the last place; two runs of either in turn
@@ -553,9 +611,11 @@ def answers(call: Callable[[], Any], runs: int = RUNS) -> Iterator[tuple[torch.T
 def undecided_of(call: Callable[[], Any], expected: Sequence[Array]) -> Undecided:
     """`undecided` of a model's call, to be asked later: the settings are those of a capture."""
 
-    def asked(found: Sequence[Array], limits: Sequence[float]) -> tuple[Array, ...]:
+    def asked(
+        found: Sequence[Array], limits: Sequence[float], has_tf32: bool = False
+    ) -> tuple[Array, ...]:
         with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
-            return undecided(call, expected, found, limits)
+            return undecided(with_tf32(call) if has_tf32 else call, expected, found, limits)
 
     return asked
 

@@ -177,6 +177,7 @@ def _target(manifest: Manifest, name: str, plan: Plan, known: dict[str, Any]) ->
         "groups": known.get("groups", []),
         "tuning": known.get("tuning", []),
         "dot_precision": known.get("dot_precision"),
+        "convolution_precision": known.get("convolution_precision"),
     }
 
 

@@ -69,10 +69,11 @@ def command(
     """Time every launch of BUNDLE on its golden input.
 
     `share` is of the time of all launches, `each` the time of one. `limit` is the share of the
-    measured copy bandwidth or rate of products, whichever is nearer, that a kernel reaches; on a
-    CPU it is >100% where operands come from caches. What is not known has no column. Bytes
-    and operations are those of the example's sizes where sizes are dynamic. Below the table stand
-    the kernels that take more than 3% of the launches' time and reach less than 25% of their
+    measured copy bandwidth or rate of products, whichever is nearer, that a kernel reaches.
+    Products of f32 on a GPU have the part of that rate which their precision leaves them; on a CPU
+    it is >100% where operands come from caches. What is not known has no column. Bytes and
+    operations are those of the example's sizes where sizes are dynamic. Below the table stand the
+    kernels that take more than 3% of the launches' time and reach less than 25% of their
     limit, with the time they would take at the limit.
     """
     for path in (plot_file, trace_file):

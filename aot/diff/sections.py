@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from aotc.aot.facts.bundle_facts import BundleFacts, VariantPlan, as_map, variants
+from aotc.aot.facts.bundle_facts import PRECISIONS, BundleFacts, VariantPlan, as_map, variants
 from aotc.aot.facts.graph_file import GraphFile, Variant
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import Launch
@@ -67,8 +67,8 @@ def settings(facts: BundleFacts) -> Iterator[tuple[str, Value]]:
         if name != "targets":
             yield from _flat(name, value)
     for name in facts.plans:
-        precision = facts.build_facts(name).get("dot_precision")
-        yield f"target {name} precision of products", _value(precision)
+        for key, what in PRECISIONS:
+            yield f"target {name} precision of {what}", _value(facts.build_facts(name).get(key))
 
 
 def ops(facts: BundleFacts) -> Iterator[tuple[str, Value]]:

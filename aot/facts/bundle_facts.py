@@ -26,6 +26,10 @@ from aotc.runtime.verify import require_integrity
 PROVENANCE = "provenance.json"
 
 
+# What a target's facts say of the arithmetic of f32, and of which operations.
+PRECISIONS = (("dot_precision", "products"), ("convolution_precision", "convolutions"))
+
+
 @dataclass(frozen=True, slots=True)
 class BundleFacts:
     """What a bundle's files say. What was deleted from it, or was never written, is empty.

@@ -65,6 +65,13 @@ def pointwise(*kinds: str, result: str = "") -> Infer:
     return infer
 
 
+def round_tf32(types: Types, attrs: AttrMap) -> TensorType:
+    """f32 as it is."""
+    (data,) = types
+    require(data.dtype == "f32", f"`{data.dtype}` is not `f32`")
+    return data
+
+
 def where(types: Types, attrs: AttrMap) -> TensorType:
     """`where(bool, T, T) → T`."""
     require(types[0].dtype == "bool", f"condition is `{types[0].dtype}`, expected `bool`")
@@ -245,6 +252,12 @@ def matmul(types: Types, attrs: AttrMap) -> TensorType:
     require(left.shape[-1] == right.shape[-2], f"K is {left.shape[-1]} and {right.shape[-2]}")
     batch = broadcast_shape((left.shape[:-2], right.shape[:-2])) if left.rank > 2 else ()
     return TensorType(dtype, (*batch, left.shape[-2], right.shape[-1]))
+
+
+def matmul_tf32(types: Types, attrs: AttrMap) -> TensorType:
+    """As `matmul`, of f32."""
+    require(types[0].dtype == "f32", f"operands are `{types[0].dtype}`, expected `f32`")
+    return matmul(types, attrs)
 
 
 def matmul_packed(types: Types, attrs: AttrMap) -> TensorType:

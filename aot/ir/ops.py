@@ -118,6 +118,11 @@ _LEAVES: tuple[OpDef, ...] = (
 
 # Triton divides towards zero, torch towards minus infinity: they differ where this holds.
 _IS_ROUNDED_UP = "(({0} % {1} != 0) & (({0} < 0) != ({1} < 0)))"
+# Half of what the 13 lowest of 24 bits count, and these cut off; NaN may be all ones.
+_ROUND_TF32 = (
+    "tl.where({0} == {0}, (({0}.to(tl.int32, bitcast=True) + 4096) & -8192)"
+    ".to(tl.float32, bitcast=True), {0})"
+)
 KEEPS_NAN = "propagate_nan=tl.PropagateNan.ALL"
 _STEPS: Mapping[str, Any] = {"is_discontinuous": True}
 _CHOOSES: Mapping[str, Any] = {"is_choice": True}
@@ -177,6 +182,8 @@ _ARITHMETIC: tuple[OpDef, ...] = (
     _unary("ceil", FLOAT, "tl.ceil({0})", **_STEPS),
     _unary("round", FLOAT, "libdevice.rint({0})", numpy="rint", **_STEPS),
     _unary("trunc", FLOAT, "libdevice.trunc({0})", **_STEPS),
+    # To the nearest number of TF32, of 11 bits, halves away from zero: PTX's `cvt.rna.tf32.f32`.
+    _unary("round_tf32", FLOAT, _ROUND_TF32, 4.0, rule=infer.round_tf32, aten=(), **_STEPS),
 )
 
 _FUNCTIONS: tuple[OpDef, ...] = (
@@ -283,6 +290,8 @@ _MOVEMENT: tuple[OpDef, ...] = (
 _ATTENTION = ("scale", "causal", "offset", "is_safe")
 _CONTRACTIONS: tuple[OpDef, ...] = (
     OpDef("matmul", "matmul", 2, infer.matmul),
+    # Of numbers of TF32, which tensor cores of a GPU multiply exactly; sums are of f32.
+    OpDef("matmul_tf32", "matmul", 2, infer.matmul_tf32),
     OpDef("matmul_packed", "matmul_packed", 2, infer.matmul_packed, ("n",)),
     OpDef(
         "convolution",

@@ -79,6 +79,14 @@ def gelu_tanh(x: Array) -> Array:
     return numpy.asarray(0.5 * wide * (1 + numpy.tanh(inner))).astype(x.dtype)
 
 
+def round_tf32(x: Array) -> Array:
+    """The nearest number of 11 significant bits, of two equally near ones the larger in size."""
+    bits = numpy.asarray(x, numpy.float32).view(numpy.int32)
+    with numpy.errstate(over="ignore"):  # of NaN, which stays as it is
+        found = ((bits + numpy.int32(4096)) & numpy.int32(-8192)).view(numpy.float32)
+    return numpy.asarray(numpy.where(numpy.isnan(x), x, found))
+
+
 def sign(x: Array) -> Array:
     """-1, 0 or 1; 0 for NaN as in torch."""
     return numpy.asarray(numpy.subtract((x > 0).astype(x.dtype), (x < 0).astype(x.dtype)))
@@ -400,9 +408,10 @@ _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, count_digits,
         count_places, erf, erfc, extent, fma, gather, gelu, gelu_tanh, grouped_matmul, iota, matmul,
-        matmul_packed, order_by_digit, order_rows, pad, philox, scalar, scan, scatter_rows, sigmoid,
-        sign, sum_runs, take, window,
+        matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan,
+        scatter_rows, sigmoid, sign, sum_runs, take, window,
     )},
+    "matmul_tf32": matmul,
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
     "reciprocal": lambda x: (1 / x).astype(x.dtype),
     "relu": lambda x: numpy.where(x < 0, x.dtype.type(0), x),

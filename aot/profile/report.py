@@ -24,9 +24,11 @@ class Limits:
     operations_per_s: float
     products: str = "bf16 products"
 
-    def floor_us(self, nbytes: int, operations: int) -> float:
-        """Microseconds below which work of this size cannot be done here."""
-        return max(nbytes / self.bytes_per_s, operations / self.operations_per_s) * 1e6
+    def floor_us(self, nbytes: int, operations: int, product_rate: float = 1.0) -> float:
+        """Microseconds below which work of this size cannot be done here. `product_rate`: how fast
+        its products can be, beside those that were measured."""
+        operations_per_s = self.operations_per_s * product_rate
+        return max(nbytes / self.bytes_per_s, operations / operations_per_s) * 1e6
 
 
 SLOW_SHARE_OF_CALL, SLOW_SHARE_OF_LIMIT = 0.03, 0.25
@@ -64,6 +66,7 @@ class LaunchRow:
     time_us: float  # the median
     nbytes: int | None = None  # moved between memory and the kernel
     operations: int | None = None
+    product_rate: float = 1.0  # of its products, beside those that limits are measured of
     threads: int | None = None
     registers: int | None = None
     shared_bytes: int | None = None
@@ -96,7 +99,7 @@ class Profile:
         for row in rows:
             if row.nbytes is None or row.operations is None:
                 return None
-            floor_us += self.limits.floor_us(row.nbytes, row.operations)
+            floor_us += self.limits.floor_us(row.nbytes, row.operations, row.product_rate)
         return floor_us / max(sum(row.time_us for row in rows), 1e-9)
 
     def by_kernel(self) -> dict[str, list[LaunchRow]]:
@@ -172,6 +175,7 @@ def rows_of(
                 time_us,
                 group.get("bytes"),
                 group.get("arithmetic"),
+                _rate(group.get("product_rate")),
                 image.threads if image is not None else None,
                 code.get("registers") if image is not None else None,
                 image.shared_bytes if image is not None else None,
@@ -179,6 +183,11 @@ def rows_of(
             )
         )
     return tuple(rows)
+
+
+def _rate(value: object) -> float:
+    """A rate as the facts have it; bundles of before say none."""
+    return value if isinstance(value, float) and 0.0 < value <= 1.0 else 1.0
 
 
 def facts_of(bundle: Bundle, target: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from aotc.aot.charts.calls import call_pictures
 from aotc.aot.charts.markup import Markup, TooLong, joined, limited, tag, trusted
 from aotc.aot.charts.units import bytes_text, time_text
-from aotc.aot.facts.bundle_facts import BundleFacts, Tuned, as_map, as_rows, variants
+from aotc.aot.facts.bundle_facts import PRECISIONS, BundleFacts, Tuned, as_map, as_rows, variants
 from aotc.aot.facts.layouts import more_bytes
 from aotc.aot.report.parts import (
     Cell,
@@ -380,9 +380,9 @@ def _provenance(bundle: BundleFacts) -> Iterator[Markup]:
     ]
     for row in bundle.manifest.targets:
         rows.append((f"target {row.name} needs", code(", ".join((row.device, *row.needs)))))
-        precision = bundle.build_facts(row.name).get("dot_precision")
-        if precision:
-            rows.append((f"target {row.name} precision of products", code(str(precision))))
+        for key, what in PRECISIONS:
+            if precision := bundle.build_facts(row.name).get(key):
+                rows.append((f"target {row.name} precision of {what}", code(str(precision))))
     for each in bundle.manifest.backends:
         rows.append((f"native library {each.name}", code(f"{each.version} {each.sha256.hex()}")))
     yield table(("fact", "value"), rows, "provenance")

@@ -90,7 +90,7 @@ class _Folder:
         """`outputs` with their constant operands replaced, largest expressions first."""
         new: dict[Node, Node] = {}
         order = _needed(outputs, self)
-        kept = {node.inputs[1] for node in order if node.op == "matmul" and self.keeps_transposes}
+        kept = {node.inputs[1] for node in order if node.kind == "matmul" and self.keeps_transposes}
         filters = dict(pair for node in order for pair in _filters(node, self.context))
         for node in order:
             if node in filters:

@@ -27,6 +27,7 @@ from aotc.aot.rewrites import (
     scan,
     scatter,
     tables,
+    tf32,
     views,
     weights,
 )
@@ -52,6 +53,10 @@ def _cpus(traits: TargetTraits) -> bool:
 
 _gpus: Wants = attrgetter("is_gpu")
 _packers: Wants = attrgetter("packs_weights")
+
+
+def _rounders(traits: TargetTraits) -> bool:
+    return traits.convolution_precision == "tf32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,7 @@ _CLEANING = (*algebra.RULES, *views.RULES)
 _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
+    Stage("tf32", function=tf32.round_data, wants=_rounders),
     Stage(MEMORY, function=scatter.sum_few_places, wants=_gpus),
     Stage(MEMORY, function=memory.place_ops),
     Stage("algebra", _CLEANING),
@@ -133,6 +139,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("pack", (*weights.PACKING, *views.RULES), wants=_packers, is_storage=True),
     Stage("fold-weights", function=fold.fold, wants=_cpus, is_storage=True),
     Stage("orient", function=weights.orient_weights, wants=_gpus, is_storage=True),
+    Stage("tf32", function=tf32.multiply_rounded, wants=_rounders),
     Stage("fold-weights", function=fold.fold_all_but_transposes, wants=_gpus, is_storage=True),
     Stage("matrix-vector", matrix_vector.RULES, wants=_cpus),
     Stage("tidy", (*layout.RULES, *_CLEANING)),

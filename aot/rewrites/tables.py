@@ -100,7 +100,7 @@ def _products_ns(graph: Graph) -> float:
     return sum(
         2 * typical(node.type.numel * node.inputs[0].shape[-1]) * FIGURES.operation_ns
         for node in graph.nodes()
-        if node.op in ("matmul", "matmul_packed")
+        if node.kind in ("matmul", "matmul_packed")
     )
 
 

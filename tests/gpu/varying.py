@@ -104,8 +104,10 @@ def spec_text(name: str) -> str:
     return textwrap.dedent(f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import torch
         import varying
 
+        torch.backends.cudnn.allow_tf32 = False
         case = varying.CASES[{name!r}]
         model = case.model()
         example_inputs = case.inputs(case.example)

@@ -28,6 +28,7 @@ def profile_of(*rows, limits=LIMITS):
 def test_the_floor_is_the_nearer_of_both_limits():
     assert LIMITS.floor_us(4_000_000, 0) == pytest.approx(1.0)
     assert LIMITS.floor_us(4_000_000, 1_600_000_000) == pytest.approx(2.0)
+    assert LIMITS.floor_us(4_000_000, 1_600_000_000, 0.5) == pytest.approx(4.0)
 
 
 def test_shares_are_floors_over_times():

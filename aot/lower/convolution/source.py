@@ -192,12 +192,12 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         windows = windows_of(group)
     except UndecidedSize:  # kernel offsets and borders are tables of numbers
         return None
-    domain = group.domain
-    if windows is None or 1 in (domain.rows.extent, domain.lanes.extent):
+    domain, root_op = group.domain, group.root_op
+    if windows is None or root_op is None or 1 in (domain.rows.extent, domain.lanes.extent):
         return None  # not stored to a single row or column: matmul/gpu_source.py sums those up
     result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
     depth = windows.kernel_size * windows.run
-    precision = precision_of(windows.data.dtype, domain.lanes.extent, depth, traits)
+    precision = precision_of(root_op, domain.lanes.extent, depth, traits)
     shape = Shape(
         domain.outer.extent,
         domain.rows.extent,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent, highest, smallest, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.spec import Candidate, Scratch
@@ -209,13 +210,15 @@ SMALL_MATRIX, FEW_TERMS = 1024, 32
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
 
 
-def precision_of(dtype: str, columns: Extent, depth: Extent, traits: TargetTraits) -> str:
+def precision_of(root_op: Node, columns: Extent, depth: Extent, traits: TargetTraits) -> str:
     """The precision of a product as Triton calls it.
 
     Multiply-adds are more exact where a sum has few terms, as in Fourier transforms, whose smallest
     results are differences of the largest. A small matrix has few for each element that is read.
     """
-    found = traits.precision_of(dtype)
+    if root_op.op == "matmul_tf32":
+        return "tf32"
+    found = traits.precision_of(root_op.dtype)
     is_small = typical(columns * depth) <= SMALL_MATRIX or typical(depth) <= FEW_TERMS
     return "ieee" if found == "tf32x3" and is_small else found
 

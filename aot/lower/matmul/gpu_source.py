@@ -111,7 +111,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
 
 def _precision(product: Product, traits: TargetTraits) -> str:
     depth = product.walk.kernel_size * product.walk.block
-    return precision_of(product.root_op.dtype, product.columns.extent, depth, traits)
+    return precision_of(product.root_op, product.columns.extent, depth, traits)
 
 
 def _work(operand: Operand, product: Product) -> int:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from aotc.aot.contents import product_rate
 from aotc.aot.ir import build
 from aotc.aot.lower import lower
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import FAST_TF32, GPUS
+from aotc.aot.traits import TargetTraits
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "lower"))
 
@@ -64,6 +66,19 @@ def test_a_switch_asks_for_less_and_other_types_for_none(make):
     traits = replace(GPUS[90], dot_precision="tf32")
     assert precisions(make("f32"), traits)[0] == {"tf32"}
     assert precisions(make("f16"), traits)[0] <= {"ieee"}
+
+
+@pytest.mark.parametrize("make", [product, convolution, attention])
+def test_a_limit_is_that_of_the_precision(make):
+    def rates(dtype, traits):
+        return {
+            product_rate(each, traits) for each in schedule(graph_of([make(dtype)]), traits).groups
+        }
+
+    assert rates("f32", GPUS[90]) == {1 / 6}
+    assert rates("f32", replace(GPUS[90], dot_precision="tf32")) == {1 / 2}
+    assert rates("f32", GPUS[86]) == {1 / 15}
+    assert rates("bf16", GPUS[90]) == rates("f32", TargetTraits()) == {1.0}
 
 
 @pytest.mark.parametrize("make", [product, convolution, attention])
