@@ -50,7 +50,7 @@ RUN_BLOCK, RUN_LINES = (
     128,
     8,
 )  # elements of a program within an index, and rows that it adds at a time
-DIGITS_TILE = 1024  # elements whose digits a program looks at together
+DIGITS_TILE = 512  # elements whose digits a program looks at together
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
 ROWS_TILED, KEYS_TILED = 64, 256  # of a block that a processor's tiles multiply, at most
@@ -302,7 +302,7 @@ def _digits(node: Node, function: str) -> Called:
     blocks: list[tuple[Block, Grid]] = [({}, (parts, rows, 1))]
     reads = {"data": data, "order": order, **({"counts": counts[0]} if counts else {})}
     return from_template(
-        ORDER, function, {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=8
+        ORDER, function, {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=2
     )
 
 

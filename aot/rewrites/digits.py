@@ -14,7 +14,7 @@ from aotc.aot.ir.size import fixed, is_static, typical
 from aotc.aot.ir.types import DTYPES
 
 DIGIT = 4  # bits
-TILE = 1024  # elements that a program looks at together
+TILE = 512  # elements that a program looks at together
 MOST_PARTS = 256  # of a row, whose counts each program reads
 PROGRAMS = 2048  # that a GPU runs at once
 # Estimates. An H200 took 0.12 ns an element in `order_by_digit` (8 rows of 50,272), and 2.2 ns for

@@ -1,7 +1,7 @@
 # in0: *i32
 # in1: *i32
 # out0: *i32
-# num_stages=1 num_warps=8 grid 3×2×1
+# num_stages=1 num_warps=2 grid 3×2×1
 
 from __future__ import annotations
 import triton
@@ -26,5 +26,5 @@ def kernel(
         LENGTH=2048,
         SHIFT=8,
         IS_DESCENDING=True,
-        TILE=1024,
+        TILE=512,
     )

@@ -2,7 +2,7 @@
 # in1: *i32
 # in2: *i32
 # out0: *i32
-# num_stages=1 num_warps=8 grid 3×2×1
+# num_stages=1 num_warps=2 grid 3×2×1
 
 from __future__ import annotations
 import triton
@@ -29,5 +29,5 @@ def kernel(
         SPAN=4,
         SHIFT=8,
         IS_DESCENDING=True,
-        TILE=1024,
+        TILE=512,
     )
