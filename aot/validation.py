@@ -70,8 +70,8 @@ def validate(
     entry = entry or PlanEntry(states=own)
     numbers = tuple(map(entry.states.index, own))
     types = signature(captured.graph, captured.dims, captured.guards, entry.dims)
-    precision = target.traits.least_precision
-    has_tf32 = target.traits.convolution_precision == "tf32"
+    traits = target.traits
+    precision, has_tf32 = traits.least_precision, traits.convolution_precision == "tf32"
     limits = tolerances(captured, precision)
     golden = captured.golden_inputs, captured.golden_outputs
     rows = [[_Row("", *golden, limits, captured.undecided, has_tf32=has_tf32)]]
@@ -82,8 +82,8 @@ def validate(
     ]  # fmt: skip
     for probe in captured.probes:
         limits = tolerances(captured, precision, probe.roundings)
-        parts = (probe.inputs, probe.outputs, limits, probe.undecided)
-        rows.append([_Row(f" ({probe})", *parts, sizes=dict(probe.sizes), has_tf32=has_tf32)])
+        parts = (f" ({probe})", probe.inputs, probe.outputs, limits, probe.undecided)
+        rows.append([_Row(*parts, sizes=dict(probe.sizes), has_tf32=has_tf32)])
     checks: list[Comparison] = []
     of_states = states([captured.graph], captured.dims)
     for calls in rows:

@@ -42,10 +42,11 @@ from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.lifted import Lifted, check_alone, lifted
 from aotc.aot.capture.other_sizes import Models, Probe, beyond, differing_at_one, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
-from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of, with_tf32
+from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.sizes import Sizes, sizes_of, spread
 from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
+from aotc.aot.capture.tf32 import with_tf32
 from aotc.aot.errors import ExportDiffers, ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check

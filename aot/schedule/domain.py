@@ -75,9 +75,9 @@ def row_domains(root_op: Node) -> list[Domain]:
     return found
 
 
-def matmul_domain(root_op: Node, is_paired: bool = False) -> Domain:
-    """Batch z, rows x, columns y (or pairs of them) and the inner k of a matmul."""
-    return replace(Domain(*matmul_symbols(root_op)), lanes=column_symbol(root_op, is_paired))
+def matmul_domain(root_op: Node, joined: int = 1) -> Domain:
+    """Batch z, rows x, columns y (or so many of them together) and the inner k of a matmul."""
+    return replace(Domain(*matmul_symbols(root_op)), lanes=column_symbol(root_op, joined))
 
 
 def cheapest(

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.graph import Graph, Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import attention_index
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.trace import (
+    LEAVES,
+    STORED,
     Access,
     Tracer,
     inverse,
@@ -30,6 +32,8 @@ from aotc.aot.schedule.trace import (
 MATMULS = frozenset({"matmul", "matmul_packed"})
 CONTRACTIONS = MATMULS | {"attention"}  # each is the one of its kernel
 Position = tuple[Index, ...]
+JOINED = (2, 4)  # columns of a matmul that may meet
+MOST_TIPS = 4  # results of a product whose columns meet
 MOST_MEMBERS = 64  # nodes of a cluster, which are looked at again with each one that joins
 
 
@@ -42,8 +46,8 @@ class Cluster:
     tip: Node
     members: set[Node]
     index: dict[Node, Position] = field(default_factory=dict)
-    may_pair: bool = False  # the target's matmul kernels can bring neighbouring columns together
-    is_paired: bool = False  # they do: the columns are counted by pairs from there on
+    may_join: bool = False  # the target's matmul kernels can bring neighbouring columns together
+    joined: int = 1  # how many columns meet so, 2 or 4: they are counted by as many from there on
     tips: tuple[Node, ...] = ()  # what it stores, where that is not the tip alone
     is_parted: bool = False  # it stores values of whole rows only, so that programs share rows
 
@@ -55,7 +59,7 @@ class Cluster:
 
 def clusters(
     graph: Graph,
-    may_pair: bool = False,
+    may_join: bool = False,
     parted: Callable[[Cluster], Cluster] = lambda cluster: cluster,
 ) -> list[Cluster]:
     """One cluster for each matmul and each group of reductions over the same rows.
@@ -69,7 +73,7 @@ def clusters(
     for node in graph.nodes():
         if node in owned or not _is_stop(node):
             continue
-        start = replace(_start(node), may_pair=may_pair)
+        start = replace(_start(node), may_join=may_join)
         cluster = parted(_grown(start, outputs, users, successor, owned))
         owned |= cluster.members
         found.append(cluster)
@@ -157,7 +161,7 @@ def _grown(
     while cluster.tip not in outputs and cluster.tip in successor:
         target = successor[cluster.tip]
         between = _between(cluster, target, users, owned)
-        if between is None:
+        if between is None or _is_left(cluster, target, users, owned):
             break
         members = cluster.members | set(between)
         if len(members) > MOST_MEMBERS:
@@ -166,7 +170,105 @@ def _grown(
         if not (place(bigger, between) and is_consistent(bigger)):
             break
         cluster = bigger
+    if cluster.kind == "matmul" and cluster.may_join and cluster.tip not in outputs:
+        cluster = _with_shares(cluster, outputs, users, owned) or cluster
+    if cluster.tips:
+        return cluster
     return _with_rounded(_trimmed(_narrowed(cluster, outputs), outputs, users), users, owned)
+
+
+def _is_left(
+    cluster: Cluster,
+    target: Node,
+    users: Mapping[Node, tuple[Node, ...]],
+    owned: Collection[Node],
+) -> bool:
+    """Whether a sum of products, read by columns that meet, is left to one that comes later: it may
+    have more before it."""
+    if not (cluster.may_join and _is_read_by_shares(target, users)):
+        return False
+    waiting, seen = [target], {target}
+    for node in waiting:
+        if node.kind in MATMULS and node is not cluster.root_op and node not in owned:
+            return True
+        if node.kind in ("pointwise", "view"):
+            new = [each for each in node.inputs if each not in seen]
+            seen.update(new)
+            waiting += new
+    return False
+
+
+def _is_read_by_shares(node: Node, users: Mapping[Node, tuple[Node, ...]]) -> bool:
+    """Whether all readers are every second or fourth column."""
+    return bool(users[node]) and all(
+        user.op == "slice" and user.attr("step") in JOINED for user in users[node]
+    )
+
+
+def _with_shares(
+    cluster: Cluster,
+    outputs: Collection[Node],
+    users: Mapping[Node, tuple[Node, ...]],
+    owned: Collection[Node],
+) -> Cluster | None:
+    """A product and all that is computed of it and of what it was computed from, element by
+    element of columns that meet: the gates of a recurrent step, its state and its result.
+
+    What joins reads members, and else only constants and what the product is computed from: so no
+    two such kernels wait for each other.
+    """
+    if not _is_read_by_shares(cluster.tip, users):
+        return None
+    before = dict.fromkeys(walk((cluster.root_op,)), True)
+    found = replace(cluster, members=set(cluster.members), index=dict(cluster.index))
+    waiting = list(users[cluster.tip])
+    for node in waiting:
+        if node in found.members or not _is_free(found, node, owned):
+            continue
+        others = (each for each in node.inputs if each not in found.members)
+        if not all(_is_before(each, before) for each in others):
+            continue
+        if len(found.members) == MOST_MEMBERS:
+            return None
+        if not place(found, [node]):
+            continue
+        found.members.add(node)
+        waiting += users[node]
+    tips = _last(found, outputs, users)
+    while any(tip.kind == "view" for tip in tips):  # its readers move what they load
+        found.members.difference_update(tip for tip in tips if tip.kind == "view")
+        tips = _last(found, outputs, users)
+    if found.joined == 1 or cluster.tip in tips or not 0 < len(tips) <= MOST_TIPS:
+        return None
+    found = replace(found, tip=tips[-1], tips=tips)
+    return found if is_consistent(found) else None
+
+
+def _is_before(root: Node, before: dict[Node, bool]) -> bool:
+    """Whether a value is known before, or computed by elements of such; `before` is added to."""
+    waiting = [root]
+    while waiting:
+        node = waiting[-1]
+        unknown = [each for each in node.inputs if each not in before]
+        if node.kind in ("pointwise", "view") and node not in before and unknown:
+            waiting += unknown
+            continue
+        is_element = node.kind in ("pointwise", "view") or node.op in STORED | LEAVES
+        before.setdefault(node, is_element and all(before[each] for each in node.inputs))
+        waiting.pop()
+    return before[root]
+
+
+def _last(
+    cluster: Cluster, outputs: Collection[Node], users: Mapping[Node, tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """The members that something outside of the cluster reads."""
+    return tuple(
+        node
+        for node in cluster.index
+        if node in cluster.members
+        and (node in outputs or any(user not in cluster.members for user in users[node]))
+    )
 
 
 def _narrowed(cluster: Cluster, outputs: Collection[Node]) -> Cluster:
@@ -191,7 +293,7 @@ def _trimmed(
     for_matmul = all(user.kind in MATMULS for user in users[cluster.tip])
     if cluster.kind != "matmul" or cluster.tip in outputs or for_matmul:
         return cluster
-    columns = column_symbol(cluster.root_op, cluster.is_paired)
+    columns = column_symbol(cluster.root_op, cluster.joined)
     while cluster.tip.kind == "view" and cluster.tip.inputs[0] in cluster.members:
         offset = ix.linear(cluster.index[cluster.tip], cluster.tip.shape)
         if offset.stride(columns) == 1:
@@ -208,7 +310,7 @@ def _with_rounded(
     round each element for each of their tiles."""
     tip = cluster.tip
     rounded = [each for each in users[tip] if each.op == "round_tf32" and each not in owned]
-    if cluster.kind != "matmul" or cluster.is_paired or not rounded:
+    if cluster.kind != "matmul" or cluster.joined > 1 or cluster.tips or not rounded:
         return cluster
     index = {**cluster.index, **dict.fromkeys(rounded, cluster.index[tip])}
     members = cluster.members | set(rounded)
@@ -269,7 +371,7 @@ def _forward_index(cluster: Cluster, node: Node) -> Position | None:
             return None
         return tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(full))
     if node.kind == "view" and node.inputs[0] in known:
-        moved = _paired_index(cluster, node) or inverse(node, known[node.inputs[0]])
+        moved = _joined_index(cluster, node) or inverse(node, known[node.inputs[0]])
         if moved is not None:
             return moved
     for operand in node.inputs:
@@ -281,23 +383,24 @@ def _forward_index(cluster: Cluster, node: Node) -> Position | None:
     return None
 
 
-def _paired_index(cluster: Cluster, node: Node) -> Position | None:
-    """Index of the even or odd columns of a matmul's result, counted by pairs; None if no such."""
-    if not (cluster.may_pair and cluster.kind == "matmul" and node.op == "slice"):
+def _joined_index(cluster: Cluster, node: Node) -> Position | None:
+    """Index of every second or fourth column of a matmul's result, counted by as many; None if the
+    node is no such."""
+    if not (cluster.may_join and cluster.kind == "matmul" and node.op == "slice"):
         return None
-    (source,), axis = node.inputs, node.type.rank - 1
-    full, columns = cluster.index[source], column_symbol(cluster.root_op, False)
-    is_half = (node.attr("axis"), node.attr("step")) == (axis, 2) and node.attr("start") < 2
-    if not is_half or columns.extent != 2 * node.shape[-1] or full[-1] != ix.of(columns):
+    (source,), axis, step = node.inputs, node.type.rank - 1, node.attr("step")
+    full, columns = cluster.index[source], column_symbol(cluster.root_op, 1)
+    is_share = node.attr("axis") == axis and step in JOINED and node.attr("start") < step
+    if not is_share or columns.extent != step * node.shape[-1] or full[-1] != ix.of(columns):
         return None
-    cluster.is_paired = True
-    return (*full[:-1], ix.of(column_symbol(cluster.root_op, True)))
+    cluster.joined = step
+    return (*full[:-1], ix.of(column_symbol(cluster.root_op, step)))
 
 
-def column_symbol(root_op: Node, is_paired: bool) -> Symbol:
-    """The symbol that counts a matmul's columns, or pairs of them."""
+def column_symbol(root_op: Node, joined: int) -> Symbol:
+    """The symbol that counts a matmul's columns, or so many of them together."""
     columns = matmul_symbols(root_op)[2]
-    return Symbol(columns.name, columns.extent // 2) if is_paired else columns
+    return Symbol(columns.name, columns.extent // joined) if joined > 1 else columns
 
 
 def is_consistent(cluster: Cluster) -> bool:
@@ -313,8 +416,8 @@ def is_consistent(cluster: Cluster) -> bool:
     tracer = Tracer(lambda node: node not in cluster.members, contract)
     for root in cluster.roots:
         tracer.visit(root, cluster.index[root])
-    if cluster.is_paired:
-        return _is_pair(cluster, tracer)
+    if cluster.joined > 1:
+        return _meets_all(cluster, tracer)
     met = {node: index for node, index in tracer.visited if _is_stop(node)}
     count = sum(_is_stop(node) for node, _ in tracer.visited)
     wanted = {node for node in cluster.members if _is_stop(node)}
@@ -323,12 +426,12 @@ def is_consistent(cluster: Cluster) -> bool:
     return all(_expected_index(cluster, node) == index for node, index in met.items())
 
 
-def _is_pair(cluster: Cluster, tracer: Tracer) -> bool:
-    """Whether the tip needs the matmul at both columns of a pair and nowhere else."""
-    root_op, pair = cluster.root_op, ix.of(column_symbol(cluster.root_op, True))
-    base = cluster.index[root_op][:-1]
+def _meets_all(cluster: Cluster, tracer: Tracer) -> bool:
+    """Whether what is stored needs the matmul at all columns that meet and nowhere else."""
+    root_op, joined = cluster.root_op, cluster.joined
+    place, base = ix.of(column_symbol(root_op, joined)), cluster.index[root_op][:-1]
     met = {(node, index) for node, index in tracer.visited if _is_stop(node)}
-    return met == {(root_op, (*base, pair * 2 + odd)) for odd in (0, 1)}
+    return met == {(root_op, (*base, place * joined + number)) for number in range(joined)}
 
 
 def _is_stop(node: Node) -> bool:

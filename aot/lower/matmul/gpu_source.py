@@ -96,7 +96,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         is_right_along_depth=product.right.is_along_depth,
         has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
         work=(_work(product.left, product), 0 if decoding else _work(product.right, product)),
-        is_paired=product.pair is not None,
+        joined=product.joined,
         is_normed=any(node.kind == "reduce" for node in product.group.nodes),
         is_plain=product.left.strides is not None and product.right.strides is not None,
         result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
@@ -562,8 +562,8 @@ class _Epilogue(_Part):
                 self.tile, shape[axis] = f"single{axis}", "1"
                 with self.body.at(Moment.SUMS):
                     self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
-        if self.product.pair is not None:
-            self._write_pairs(*shape)
+        if self.product.share is not None:
+            self._write_shares(*shape)
         for letter, symbol in self._tile_symbols():
             if letter in self.choice.tails and symbol.extent != 1:
                 kernel_file.write_mask(self.body, symbol, self.masks)
@@ -574,21 +574,31 @@ class _Epilogue(_Part):
         """Tail letter and symbol of both axes of the stored tile."""
         product = self.product
         rows, columns = product.rows, product.columns
-        if product.pair is not None:
-            rows = product.pair if product.is_swapped else rows
-            columns = columns if product.is_swapped else product.pair
+        if product.share is not None:
+            rows = product.share if product.is_swapped else rows
+            columns = columns if product.is_swapped else product.share
         return ("m", rows), ("n", columns)
 
-    def _write_pairs(self, rows: str, columns: str) -> None:
-        """Even and odd columns of the tile apart, where an element of the result needs both."""
-        if self.product.is_swapped:
-            place = "xs // 2 + tl.arange(0, BM // 2)[:, None]"
-            pairs = f"tl.reshape({self.tile}, ({rows} // 2, 2, {columns}))"
-            lines = [f"pairs = {pairs}", "even, odd = tl.split(tl.permute(pairs, (0, 2, 1)))"]
+    def _write_shares(self, rows: str, columns: str) -> None:
+        """Columns of the tile that meet in one element of the result apart: every second one, or
+        every fourth, by halves of halves."""
+        joined, is_swapped = self.product.joined, self.product.is_swapped
+        if is_swapped:
+            place = f"xs // {joined} + tl.arange(0, BM // {joined})[:, None]"
+            whole, order = [f"{rows} // {joined}"], "(0, 2, 1)" if joined == 2 else "(0, 3, 1, 2)"
+            tile = (
+                f"tl.reshape({self.tile}, ({', '.join([*whole, *['2'] * (joined // 2), columns])}))"
+            )
+            tile = f"tl.permute({tile}, {order})"
         else:
-            place = "ys // 2 + tl.arange(0, BN // 2)[None, :]"
-            lines = [f"even, odd = tl.split(tl.reshape({self.tile}, ({rows}, {columns} // 2, 2)))"]
-        self.body.write(f"pair = {place}")
+            place = f"ys // {joined} + tl.arange(0, BN // {joined})[None, :]"
+            parts = [rows, f"{columns} // {joined}", *["2"] * (joined // 2)]
+            tile = f"tl.reshape({self.tile}, ({', '.join(parts)}))"
+        lines = [f"column0, column1 = tl.split({tile})"]
+        if joined == 4:  # the last digit of a column's number is split off first
+            lines = [f"even, odd = tl.split({tile})", "column0, column2 = tl.split(even)",
+                     "column1, column3 = tl.split(odd)"]  # fmt: skip
+        self.body.write(f"share = {place}")
         with self.body.at(Moment.SUMS):
             for line in lines:
                 self.body.write(line)
@@ -598,12 +608,12 @@ class _Epilogue(_Part):
             return None
         tile = [symbol for _, symbol in self._tile_symbols()]
         symbols = frozenset(item for item in (self.product.batch, *tile) if item.extent != 1)
-        pair = self.product.pair
-        if pair is None:
+        share, joined = self.product.share, self.product.joined
+        if share is None:
             return Value(self.tile, symbols)
-        for name, at in (("even", ix.of(pair) * 2), ("odd", ix.of(pair) * 2 + 1)):
-            if index[-1] == at:
-                return Value(name, symbols)
+        for number in range(joined):
+            if index[-1] == ix.of(share) * joined + number:
+                return Value(f"column{number}", symbols)
         raise InternalError(stage="lower", detail=f"`{node!r}` is read at column {index[-1]}")
 
 

@@ -14,6 +14,7 @@ from aotc.aot.lower.emit import Body
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
 from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.grow import JOINED
 from aotc.aot.schedule.trace import Access, accesses
 from aotc.aot.traits import DESCRIPTOR_BYTES
 
@@ -130,8 +131,9 @@ class View:
 class Product:
     """One matmul as a kernel sees it: [rows, k] · [k, columns], possibly the transposed one.
 
-    `pair`: where neighbouring columns of the matmul meet in one element of the result, the symbol
-    that counts such pairs; the roots are indexed by it, and `columns` counts those of the matmul.
+    `share`: where neighbouring columns of the matmul, 2 or 4, meet in one element of the result,
+    the symbol that counts as many as one; the roots are indexed by it, and `columns` counts those
+    of the matmul.
     """
 
     group: Group
@@ -143,8 +145,14 @@ class Product:
     left: Operand
     right: Operand
     roots: tuple[Root, ...]
-    pair: Symbol | None
+    share: Symbol | None
     is_swapped: bool = False
+
+    @property
+    def joined(self) -> int:
+        """Columns of the matmul that meet in one element of the result."""
+        share, columns = self.share, self.root_op.shape[-1]
+        return next((each for each in JOINED if share and share.extent * each == columns), 1)
 
     @property
     def itemsize_bytes(self) -> int:
@@ -188,10 +196,10 @@ def product_of(group: Group) -> Product:
     run = contiguous_run(root_op, inner, lambda node: node in reads)
     left, right = operand_accesses(root_op, inner, batch_index(root_op, inner))
     walk = walk_of(domain.reduced.extent, run)
-    pair, roots = None, group.roots
+    share, roots = None, group.roots
     if domain.lanes.extent != columns.extent:
-        pair = Symbol("pair", domain.lanes.extent)
-        roots = _renamed(roots, {domain.lanes: ix.of(pair)})
+        share = Symbol("share", domain.lanes.extent)
+        roots = _renamed(roots, {domain.lanes: ix.of(share)})
     symbols = (domain.outer, domain.reduced)
     return Product(
         group=group,
@@ -203,7 +211,7 @@ def product_of(group: Group) -> Product:
         left=_operand(left, domain.rows, symbols, reads),
         right=_operand(right, columns, symbols, reads),
         roots=roots,
-        pair=pair,
+        share=share,
     )
 
 

@@ -24,9 +24,9 @@ def kernel(
     kb = start + tl.arange(0, BK)[None, None, :]
     kb_mask = kb < 64
     b = tl.load(in1 + y*64 + kb, mask=kb_mask, other=0.0)
-    pair = ys // 2 + tl.arange(0, BN // 2)[None, :]
-    ev0 = tl.load(in2 + pair*2).to(tl.float32)
-    ev4 = tl.load(in2 + pair*2 + 1).to(tl.float32)
+    share = ys // 2 + tl.arange(0, BN // 2)[None, :]
+    ev0 = tl.load(in2 + share*2).to(tl.float32)
+    ev4 = tl.load(in2 + share*2 + 1).to(tl.float32)
     wait_for_kernels()
     for place in tl.range(0, 64, BK, num_stages=STAGES):
         start = place
@@ -39,11 +39,11 @@ def kernel(
         kb_mask = kb < 64
         b = tl.load(in1 + y*64 + kb, mask=kb_mask, other=0.0)
     acc = tl.sum(products, axis=2)
-    even, odd = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
-    ev1 = even + ev0
+    column0, column1 = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
+    ev1 = column0 + ev0
     ev2 = ev1.to(tl.bfloat16).to(tl.float32)
     ev3 = ev2 * tl.sigmoid(ev2)
-    ev5 = odd + ev4
+    ev5 = column1 + ev4
     ev6 = ev5.to(tl.bfloat16).to(tl.float32)
     ev7 = ev3 * ev6
-    tl.store(out0 + x2*40 + pair, ev7)
+    tl.store(out0 + x2*40 + share, ev7)

@@ -29,16 +29,16 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         b = tl.load(in1 + yb*64 + kb)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
-    pair = ys // 2 + tl.arange(0, BN // 2)[None, :]
-    even, odd = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
+    share = ys // 2 + tl.arange(0, BN // 2)[None, :]
+    column0, column1 = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
     x_mask = x < 8
-    pair_mask = pair < 40
-    v0 = tl.load(in2 + pair*2, mask=pair_mask).to(tl.float32)
-    v1 = even + v0
+    share_mask = share < 40
+    v0 = tl.load(in2 + share*2, mask=share_mask).to(tl.float32)
+    v1 = column0 + v0
     v2 = v1.to(tl.bfloat16).to(tl.float32)
     v3 = v2 * tl.sigmoid(v2)
-    v4 = tl.load(in2 + pair*2 + 1, mask=pair_mask).to(tl.float32)
-    v5 = odd + v4
+    v4 = tl.load(in2 + share*2 + 1, mask=share_mask).to(tl.float32)
+    v5 = column1 + v4
     v6 = v5.to(tl.bfloat16).to(tl.float32)
     v7 = v3 * v6
-    tl.store(out0 + x*40 + pair, v7, mask=x_mask & pair_mask)
+    tl.store(out0 + x*40 + share, v7, mask=x_mask & share_mask)

@@ -29,17 +29,16 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         b = tl.load(in0 + yb*64 + kb)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
-    pair = xs // 2 + tl.arange(0, BM // 2)[:, None]
-    pairs = tl.reshape(acc, (BM // 2, 2, BN))
-    even, odd = tl.split(tl.permute(pairs, (0, 2, 1)))
-    pair_mask = pair < 40
+    share = xs // 2 + tl.arange(0, BM // 2)[:, None]
+    column0, column1 = tl.split(tl.permute(tl.reshape(acc, (BM // 2, 2, BN)), (0, 2, 1)))
+    share_mask = share < 40
     y_mask = y < 8
-    v0 = tl.load(in2 + pair*2, mask=pair_mask).to(tl.float32)
-    v1 = even + v0
+    v0 = tl.load(in2 + share*2, mask=share_mask).to(tl.float32)
+    v1 = column0 + v0
     v2 = v1.to(tl.bfloat16).to(tl.float32)
     v3 = v2 * tl.sigmoid(v2)
-    v4 = tl.load(in2 + pair*2 + 1, mask=pair_mask).to(tl.float32)
-    v5 = odd + v4
+    v4 = tl.load(in2 + share*2 + 1, mask=share_mask).to(tl.float32)
+    v5 = column1 + v4
     v6 = v5.to(tl.bfloat16).to(tl.float32)
     v7 = v3 * v6
-    tl.store(out0 + y*40 + pair, v7, mask=pair_mask & y_mask)
+    tl.store(out0 + y*40 + share, v7, mask=share_mask & y_mask)
