@@ -140,8 +140,8 @@ def tolerances(
     limits = tolerances_of(dot_precision)
     widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
     own = captured.golden_roundings
-    if dot_precision == "tf32" and captured.tf32_roundings:
-        own = tuple(map(max, own, captured.tf32_roundings))
+    if dot_precision == "tf32" and captured.convolution_precision == "tf32":
+        own = tuple(map(max, own, captured.tf32_roundings()))
     rows = zip((*graph.returned, *graph.new_states), map(max, own, roundings or own), strict=True)
     return tuple(
         max(widest, ROUNDING_FACTOR * rounding) if node.type.dtype in TOLERANCES else 0.0

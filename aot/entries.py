@@ -210,7 +210,7 @@ def _with_more_results(captured: Captured, count: int, arrays: Sequence[Array]) 
         captured,
         golden_outputs=(*captured.golden_outputs, *arrays),
         golden_roundings=(*captured.golden_roundings, *zeros),
-        tf32_roundings=(*captured.tf32_roundings, *(zeros if captured.tf32_roundings else ())),
+        tf32_roundings=lambda: (*captured.tf32_roundings(), *zeros),
         trials=tuple(map(trial, captured.trials)),
         probes=tuple(map(probe, captured.probes)),
         undecided=None if captured.undecided is None else undecided(captured.undecided),

@@ -32,6 +32,7 @@ from aotc.runtime.programs.fallback import Fallback
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.capture import Captured
+    from aotc.aot.capture.random_inputs import Trial
     from aotc.aot.capture.rounding_sensitivity import Undecided
 
 
@@ -75,11 +76,7 @@ def validate(
     limits = tolerances(captured, precision)
     golden = captured.golden_inputs, captured.golden_outputs
     rows = [[_Row("", *golden, limits, captured.undecided, has_tf32=has_tf32)]]
-    rows[0] += [
-        _Row(f" ({each.name})", each.inputs, each.outputs, limits, each.undecided, each.spreads,
-             has_tf32=has_tf32)
-        for each in captured.trials
-    ]  # fmt: skip
+    rows[0] += [_row_of(each, limits, has_tf32) for each in captured.trials]
     for probe in captured.probes:
         limits = tolerances(captured, precision, probe.roundings)
         parts = (f" ({probe})", probe.inputs, probe.outputs, limits, probe.undecided)
@@ -137,6 +134,11 @@ class _Row:
     spreads: Callable[[], tuple[float, ...]] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)  # of a probe
     has_tf32: bool = False  # in convolutions of f32
+
+
+def _row_of(trial: Trial, limits: tuple[float, ...], has_tf32: bool) -> _Row:
+    numbers = trial.inputs, trial.outputs, limits, trial.undecided, trial.spreads
+    return _Row(f" ({trial.name})", *numbers, has_tf32=has_tf32)
 
 
 def _compared(

@@ -28,6 +28,7 @@ from aotc.aot.capture.other_sizes import Models, Probe, probe_again
 from aotc.aot.capture.own_model import OwnModel, own_model
 from aotc.aot.capture.rounding_sensitivity import undecided_of
 from aotc.aot.capture.spec import Spec, with_distinct_inputs
+from aotc.aot.capture.tf32 import tf32_roundings_of
 from aotc.aot.ir.graph import Constant, Graph, State
 from aotc.aot.ir.size import Dim, Guard, Size
 from aotc.aot.ir.storage import Array
@@ -43,10 +44,10 @@ GRAPH, FACTS = "graph.txt", "facts.json"
 STORED = frozenset({
     "name", "graph", "golden_inputs", "golden_outputs", "structure", "golden_roundings",
     "dot_precision", "convolution_precision", "held", "dims", "guards", "specialised", "probes",
-    "is_strict", "entry", "tf32_roundings",
+    "is_strict", "entry",
 })  # fmt: skip
 
-ANEW = ("trials", "undecided")  # asked of the model itself, as an entry is read
+ANEW = ("trials", "undecided", "tf32_roundings")  # asked of the model itself, as an entry is read
 
 
 def to_files(captured: Captured, spec: Spec) -> Files | None:
@@ -91,7 +92,6 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
         "specialised": captured.specialised,
         "states": [(each.name, each.initial.name if each.initial else "") for each in graph.states],
         "structure": write(Structure, captured.structure),
-        "tf32_roundings": [float.hex(each) for each in captured.tf32_roundings],
     }
     return {**files, GRAPH: text.encode(), FACTS: json.dumps(facts, sort_keys=True).encode()}
 
@@ -126,7 +126,7 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
         convolution_precision=facts["convolution_precision"],
-        tf32_roundings=tuple(map(float.fromhex, facts["tf32_roundings"])),
+        tf32_roundings=tf32_roundings_of(lambda: run(spec, again)),
         dims=dims,
         guards=tuple(_guard(row, dims) for row in facts["guards"]),
         specialised=tuple(facts["specialised"]),

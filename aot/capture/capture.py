@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy
@@ -28,7 +29,6 @@ from aotc.aot.capture.exported import (
 from aotc.aot.capture.exporting import Exported, exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
 from aotc.aot.capture.golden import (
-    apart,
     distances,
     golden_tensors,
     has_halves,
@@ -46,7 +46,7 @@ from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.sizes import Sizes, sizes_of, spread
 from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
-from aotc.aot.capture.tf32 import with_tf32
+from aotc.aot.capture.tf32 import tf32_roundings_of
 from aotc.aot.errors import ExportDiffers, ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
@@ -79,7 +79,8 @@ class Captured:
     held: tuple[tuple[str, str], ...] = ()  # parameters and buffers, as `held_tensors` has them
     quantized: Mapping[str, object] | None = None  # what `--quantize` stored, and what it cost
     entry: str = MAIN  # the name of the entry point that it is
-    tf32_roundings: tuple[float, ...] = ()  # what roundings amount to in convolutions of TF32
+    # How far each output moves where convolutions are of TF32, as `golden_roundings`.
+    tf32_roundings: Callable[[], tuple[float, ...]] = tuple
 
 
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
@@ -239,7 +240,7 @@ class _Golden:
     outputs: tuple[Array, ...]
     roundings: tuple[float, ...]  # how far they carry each output
     undecided: Undecided
-    tf32_roundings: tuple[float, ...] = ()
+    tf32_roundings: Callable[[], tuple[float, ...]]
 
 
 def _imported(
@@ -292,12 +293,8 @@ def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Go
     if not state_names and not draws(decomposed):
         check_agreement(spec, outputs, whole_spreads, is_narrow)
     again = functional if state_names else module
-    coarse: tuple[float, ...] = ()
-    if _of_convolutions(graph) == "tf32":
-        others = golden_tensors(with_tf32(lambda: run(spec, again)))
-        coarse = tuple(without_jumps(apart(*pair)) for pair in zip(others, outputs, strict=True))
-    asked = undecided_of(lambda: run(spec, again), found)
-    return _Golden(inputs, found, spreads, asked, coarse)
+    call = partial(run, spec, again)
+    return _Golden(inputs, found, spreads, undecided_of(call, found), tf32_roundings_of(call))
 
 
 # -- the model's own numbers -----------------------------------------------------------------------

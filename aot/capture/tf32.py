@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.custom_ops import base_name
+from aotc.aot.capture.golden import apart, golden_tensors, quiet_settings, without_jumps
+from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
 
 CONVOLUTIONS = frozenset({
     "convolution", "_convolution", "mkldnn_convolution", "conv1d", "conv2d", "conv3d",
@@ -56,3 +59,18 @@ def with_tf32(call: Callable[[], Any]) -> Callable[[], Any]:
             return call()
 
     return rounded
+
+
+def tf32_roundings_of(call: Callable[[], Any]) -> Callable[[], tuple[float, ...]]:
+    """How far a model's outputs move by it, relative to the largest of each; measured when asked.
+
+    call: gives the model's tensors, each time anew.
+    """
+
+    @cache
+    def asked() -> tuple[float, ...]:
+        with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
+            pairs = zip(golden_tensors(with_tf32(call)), golden_tensors(call), strict=True)
+            return tuple(without_jumps(apart(*pair)) for pair in pairs)
+
+    return asked
