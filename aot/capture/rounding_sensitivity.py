@@ -243,7 +243,10 @@ class OverflowedSums(TorchDispatchMode):
         result = function(*args, **kwargs)
         if _degree(function, args, kwargs) != 1.0 or function._schema.is_mutable:
             return result
-        return overflowed(result, self._value, args, lambda own: function(*own, **kwargs))
+        # The sum of a mean is divided after it may have overflowed.
+        is_mean = base_name(function) == "mean" and _is_float(result)
+        count = args[0].numel() // result.numel() if is_mean else 1
+        return overflowed(result, self._value, args, lambda own: count * function(*own, **kwargs))
 
 
 def overflowed(

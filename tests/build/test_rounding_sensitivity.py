@@ -312,6 +312,14 @@ def _hangs_on_large(call):
     return any(bool(parts(torch.stack(each)).any()) for each in zip(*rows, strict=True))
 
 
+def test_a_mean_overflows_where_its_sum_does():
+    """Its absolute terms are 3e38 in the mean, which f32 holds, and 1.2e39 before."""
+    rows = torch.tensor([[3e38, 3e38, -3e38, -3e38], [1.0, 2.0, 3.0, 4.0]])
+    with rounding_sensitivity.OverflowedSums(torch.inf):
+        assert rows.mean(-1).tolist() == [torch.inf, 2.5]
+        assert rows.mean().item() == torch.inf
+
+
 def test_an_order_of_terms_that_overflows_decides_and_infinite_terms_do_not():
     """-3e38 and -3e38 are -inf unless 4e38 in two terms stands between them."""
     rows = torch.tensor([[-3e38, -3e38, 2e38, 2e38], [-torch.inf, 1.0, 2.0, 3.0]])

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -137,6 +137,8 @@ def _overflowed(step: Step, value: Any, code: CodeType, given: dict[str, Any], i
     makes 0 of a norm.
     """
     names, degree = list(step.refs()), ROWS[step.op].degree
+    if ROWS[step.op].sum_text:
+        code = _compiled(replace(step, text=ROWS[step.op].sum_text).expression(), False)
 
     def summed(operands: Sequence[Any]) -> Any:
         return eval(code, {**NAMESPACE, **given, **dict(zip(names, operands, strict=True))})
@@ -229,11 +231,10 @@ def _with_moved_slopes(
         )
     beside = eval(code, {**NAMESPACE, **given, **changed})
     away = (value - beside).detach()
-    if not bool(away.isfinite().all()):
-        return value
     if ROWS[step.op].slope_cancels:
         beside.register_hook(incoming.append)
-    return beside + away
+    # Slopes of what is not finite are as they are.
+    return torch.where(away.isfinite(), beside + away, value)
 
 
 def _in_another_order(

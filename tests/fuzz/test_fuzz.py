@@ -339,6 +339,36 @@ def test_slopes_near_0_round_at_the_size_of_their_terms(name, zero):
     assert judge.verdict([value + 1e-3, slope]).wrong
 
 
+def test_slopes_round_beside_elements_that_are_not_finite():
+    text = "torch.cat([torch.linspace(-3.6, -3.5, 64), torch.tensor([torch.nan, torch.inf])])"
+    given = Input("x0", "f32", (66,), text, 1)
+    step = Step("v0", "gelu by tanh", ROWS["gelu by tanh"].text, {"x": Ref("x0")})
+    judge = Judge(Program("", (given,), (), (step,), ("v0",), has_gradients=True), 0)
+    value, slope = judge.eager
+    flows = slope != 0
+    assert not judge.verdict([value, slope + 1e-7 * flows]).wrong  # eager's own are so far off
+    assert judge.verdict([value, slope + 1e-5 * flows]).wrong > 30
+
+
+@pytest.mark.parametrize("name", ["mean", "centred"])
+def test_a_mean_whose_sum_may_overflow_is_not_judged(name):
+    """Summed in one order it is infinite, in others no number or 0."""
+    given = Input("x0", "f32", (5, 2), "torch.tensor([[3e38, 1.0], [3e38, 2.0], [-3e38, 3.0], "
+                  "[-3e38, 4.0], [0.0, 5.0]])", 1)  # fmt: skip
+    more = {"axes": (0,)} if name == "mean" else {"axis": 0}
+    arguments = {"x": Ref("x0"), "keep": True, **more}
+    judge = Judge(
+        Program("", (given,), (), (Step("v0", name, ROWS[name].text, arguments),), ("v0",)), 0
+    )
+    (eager,) = judge.eager
+    for value in (torch.inf, -torch.inf, torch.nan):
+        other = eager.clone()
+        other[-1, 0] = value
+        assert not judge.verdict([other]).wrong
+        other[-1, 1] = value
+        assert judge.verdict([other]).wrong == 1
+
+
 def _program(name, texts, more, has_gradients=False):
     names = [each for each in re.findall(r"{(\w+)}", ROWS[name].text) if each not in more]
     inputs = tuple(Input(f"x{at}", "f32", (), text, 1) for at, text in enumerate(texts))

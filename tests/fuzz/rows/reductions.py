@@ -93,7 +93,8 @@ def _batch_norm(d: Draw) -> Arguments:
 REDUCTIONS = (
     _reduction("sum", "{x}.sum({axes}, keepdim={keep})", ANY, level="integers", accumulates=True,
                weight=3),
-    _reduction("mean", "{x}.mean({axes}, keepdim={keep})", FLOATS, accumulates=True, weight=2),
+    _reduction("mean", "{x}.mean({axes}, keepdim={keep})", FLOATS, accumulates=True, weight=2,
+               sum_text="{x}.sum({axes}, keepdim={keep})"),
     _reduction("amax", "{x}.amax({axes}, keepdim={keep})", ANY, level="values", weight=2),
     _reduction("amin", "{x}.amin({axes}, keepdim={keep})", ANY, level="values"),
     _reduction("logsumexp", "torch.logsumexp({x}, {axes}, keepdim={keep})", FLOATS,
@@ -131,7 +132,7 @@ NORMS = (
     _along("normalize", "F.normalize({x}, dim={axis})", FLOATS, family="norms", accumulates=True,
            degree=2.0),
     _along("centred", "{x} - {x}.mean({axis}, keepdim=True)", FLOATS, family="norms",
-           accumulates=True),
+           accumulates=True, sum_text="{x}.sum({axis}, keepdim=True).expand_as({x})"),
     _along("scaled by its largest", "{x} / ({x}.abs().amax({axis}, keepdim=True) + 0.1)", FLOATS,
            family="norms"),
     _along("glu", "F.glu(torch.cat([{x}, {x}], {axis}), {axis})", FLOATS, family="norms",

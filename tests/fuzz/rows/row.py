@@ -24,6 +24,7 @@ class Op:
     level: Level = ""
     accumulates: bool = False  # sums rounded operands: its error grows with them
     degree: float = 1.0  # of its sums' terms in an operand: 2 where it squares, 0 if none overflows
+    sum_text: str = ""  # the sum that it takes on its way, where its value is none
     cancels: bool = False  # rounds on its way at the size of its operand, or of 1
     slope_cancels: bool = False  # its slope is a difference of terms as large as 1
     is_of_norm: bool = False  # rounds every element at the size of the largest one
