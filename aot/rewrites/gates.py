@@ -22,24 +22,31 @@ def interleave_gates(graph: Graph) -> tuple[Graph, int]:
     """x·w + y, read by fourths of its columns → columns of x·w' + y', of which every fourth is one
     of such a part: w' and y' have them in that order."""
     users, order, outputs = graph.users(), _Order(Context()), frozenset(graph.outputs)
+    parts = {
+        node: found
+        for node in graph.nodes()
+        if (found := _parts(node, users)) and node not in outputs and order.of(node)
+    }
+    while True:
+        moved = {each for node in parts for each in order.behind(node)}
+        ends = {part for found in parts.values() for part in found.values()}
+        torn = {node for node in moved if node in outputs or not {*users[node]} <= moved | ends}
+        left = {node: row for node, row in parts.items() if torn.isdisjoint(order.behind(node))}
+        if len(left) == len(parts):
+            break
+        parts = left  # what others read too would be computed twice
+    if not any(node.op == "matmul" for node in moved):
+        return graph, 0
     replaced: dict[Node, Node] = {}
-    has_product = False
-    for node in graph.nodes():
-        starts = _starts(node, users)
-        if starts is None or node in outputs:
-            continue
-        moved = order.of(node)
-        if moved is None:
-            return graph, 0  # the others would compute what they share twice
-        has_product |= any(each.op == "matmul" for each in order.own(node))
+    for node, found in parts.items():
         axis, width = node.type.rank - 1, node.shape[-1]
-        for start, part in starts.items():
-            attrs = {"axis": axis, "start": start, "stop": width, "step": GATES}
-            replaced[part] = make("slice", (moved,), attrs, part.source)
-    return (graph.replaced(replaced), len(replaced)) if has_product else (graph, 0)
+        for number, part in found.items():
+            attrs = {"axis": axis, "start": number, "stop": width, "step": GATES}
+            replaced[part] = make("slice", (order.moved(node),), attrs, part.source)
+    return graph.replaced(replaced), len(replaced)
 
 
-def _starts(node: Node, users: Users) -> dict[int, Node] | None:
+def _parts(node: Node, users: Users) -> dict[int, Node] | None:
     """The slices that are all readers of a node, by which fourth of its columns they are."""
     is_static = bool(node.shape) and isinstance(node.shape[-1], int)
     if node.kind not in CHANGED or len(users[node]) != GATES or not is_static:
@@ -66,41 +73,45 @@ class _Order:
         self._context = context
         self._found: dict[Node, Node | None] = {}
 
+    def moved(self, node: Node) -> Node:
+        """The value with its columns in the other order, which it can be in."""
+        found = self.of(node)
+        assert found is not None
+        return found
+
     def of(self, node: Node) -> Node | None:
-        """The value with its columns in the other order; None where a part cannot be so."""
+        """The same; None where a part of it cannot."""
         if node not in self._found:
             self._found[node] = self._made(node)
         return self._found[node]
 
-    def own(self, root: Node) -> list[Node]:
-        """What of a value was made anew."""
+    def behind(self, root: Node) -> list[Node]:
+        """The value and what of its operands, constants left out, is in the other order, too."""
         waiting, seen = [root], {root}
         for node in waiting:
-            new = [each for each in node.inputs if each in self._found and each not in seen]
-            seen.update(new)
-            waiting += new
+            for each in node.inputs[1:] if node.op == "matmul" else node.inputs:
+                if each not in seen and each in self._found and not self._context.is_constant(each):
+                    seen.add(each)
+                    waiting.append(each)
         return waiting
 
     def _made(self, node: Node) -> Node | None:
-        width, axis = node.shape[-1], node.type.rank - 1
-        if width == 1:
+        if node.shape[-1:] in ((), (1,)):
             return node
+        width, axis = node.shape[-1], node.type.rank - 1
         if self._context.is_constant(node):
             shape = (*node.shape[:-1], GATES, width // GATES)
             dims = (*range(axis), axis + 1, axis)
             return build.reshape(build.permute(build.reshape(node, shape), dims), node.shape)
         if node.op == "matmul":
-            if not self._context.is_constant(node.inputs[1]):
-                return None
-            return self._on(node, (node.inputs[0],), node.inputs[1:])
+            left, right = node.inputs
+            is_constant = self._context.is_constant(right)
+            return node.on((left, self.moved(right))) if is_constant else None
         keeps = node.op == "slice" and node.attr("axis") != axis
         keeps |= node.op == "reshape" and node.inputs[0].shape[-1:] == (width,)
         keeps |= node.op == "permute" and node.attr("dims")[-1] == axis
         keeps |= node.op == "flip" and axis not in node.attr("axes")
-        keeps |= node.op in ("add", "cast")
-        return self._on(node, (), node.inputs) if keeps else None
-
-    def _on(self, node: Node, kept: tuple[Node, ...], operands: tuple[Node, ...]) -> Node | None:
-        moved = tuple(map(self.of, operands))
-        found = tuple(each for each in moved if each is not None)
-        return node.on((*kept, *found)) if len(found) == len(moved) else None
+        if not (keeps or node.op in ("add", "cast")):
+            return None
+        found = [each for operand in node.inputs if (each := self.of(operand)) is not None]
+        return node.on(tuple(found)) if len(found) == len(node.inputs) else None

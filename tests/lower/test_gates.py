@@ -163,3 +163,31 @@ def test_parts_that_others_read_whole_keep_their_order():
     expected = interpret(found.graph, list(found.golden_inputs))
     for own, other in zip(interpret(graph, list(found.golden_inputs)), expected, strict=True):
         numpy.testing.assert_allclose(own.reshape(other.shape), other, atol=1e-6)
+
+
+class Beside(Peephole):
+    """A recurrence beside parts of something else, and beside a product that others read, too."""
+
+    def forward(self, x):
+        h = c = x.new_zeros(x.shape[0], 32)
+        shown = []
+        for step in x.unbind(1):
+            given = self.given(step)
+            shown.append(given.sum(-1))
+            o, i, g, f = (given + self.own(h)).chunk(4, -1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * g.tanh()
+            h = torch.sigmoid(o) * c.tanh()
+        first, second, third, fourth = (x.softmax(-1) + 1).chunk(4, -1)
+        return h, torch.stack(shown), first * second + third * fourth
+
+
+def test_only_what_nothing_else_reads_is_put_in_another_order():
+    torch.manual_seed(0)
+    found = capture(spec_of(Beside().eval(), (torch.randn(4, STEPS, 24),)))
+    graph = rewrite(found.graph, traits=TRAITS)[0]
+    products = sum(node.op == "matmul" for node in graph.nodes())
+    plain = rewrite(found.graph, TRAITS, frozenset({"gates"}))[0]
+    assert products == sum(node.op == "matmul" for node in plain.nodes())
+    expected = interpret(found.graph, list(found.golden_inputs))
+    for own, other in zip(interpret(graph, list(found.golden_inputs)), expected, strict=True):
+        numpy.testing.assert_allclose(own.reshape(other.shape), other, atol=1e-5)
