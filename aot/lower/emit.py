@@ -520,7 +520,10 @@ class Emitter:
         if condition not in self.conditions:
             text = str(condition)
             text = text if "&" in text else text[1:-1]
-            found = self.body.bind(text, self.varies_with(condition.index), "inside")
+            # Of indices that are not loaded: values of every moment share it.
+            is_loaded = any(symbol in self.loaded for symbol in condition.index.symbols())
+            with self.body.at(self.body.moment if is_loaded else Moment.START):
+                found = self.body.bind(text, self.varies_with(condition.index), "inside")
             self.conditions[condition] = found.text
         return self.conditions[condition]
 

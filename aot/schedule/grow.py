@@ -391,6 +391,7 @@ def _joined_index(cluster: Cluster, node: Node) -> Position | None:
     (source,), axis, step = node.inputs, node.type.rank - 1, node.attr("step")
     full, columns = cluster.index[source], column_symbol(cluster.root_op, 1)
     is_share = node.attr("axis") == axis and step in JOINED and node.attr("start") < step
+    is_share = is_share and node.shape[-1] != 1  # a tile has the columns of several, or of none
     if not is_share or columns.extent != step * node.shape[-1] or full[-1] != ix.of(columns):
         return None
     cluster.joined = step

@@ -70,6 +70,8 @@ CASES = {
     "plain": (lambda: lstm(24, 32, 8), True),
     "one row": (lambda: lstm(24, 32, 1), True),
     "odd": (lambda: lstm(7, 21, 3), True),
+    "one unit": (lambda: lstm(5, 1, 17), False),
+    "two units": (lambda: lstm(5, 2, 3), True),
     "many rows": (lambda: lstm(24, 32, 70), True),
     "bf16": (lambda: lstm(32, 64, 8, torch.bfloat16), True),
     "f16": (lambda: lstm(32, 64, 16, torch.float16), True),
@@ -79,6 +81,9 @@ CASES = {
     "peephole": (lambda: (Peephole(), torch.randn(4, STEPS, 24)), True),
     "gru": (lambda: (Outputs(torch.nn.GRU(24, 32, batch_first=True)), torch.randn(4, STEPS, 24)),
             False),
+    # Conditions of values that are loaded at different moments of a kernel.
+    "rnn": (lambda: (Outputs(torch.nn.RNN(3, 8, num_layers=2, bidirectional=True, bias=False,
+                                          batch_first=True)), torch.randn(2, STEPS, 3)), False),
 }  # fmt: skip
 
 
