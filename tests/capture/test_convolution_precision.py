@@ -32,9 +32,9 @@ SWITCH = "torch.backends.cudnn.allow_tf32 = {}"
 @pytest.fixture(autouse=True)
 def switches():
     """Torch's, as they were."""
-    before = torch.backends.cudnn.allow_tf32
+    before = torch.backends.cudnn.conv.fp32_precision  # `allow_tf32` may not be asked for any more
     yield
-    torch.backends.cudnn.allow_tf32 = before
+    torch.backends.cudnn.allow_tf32 = before == "tf32"
 
 
 def written(folder, allows, model=CONVOLUTION):
