@@ -75,9 +75,9 @@ def row_domains(root_op: Node) -> list[Domain]:
     return found
 
 
-def matmul_domain(root_op: Node, joined: int = 1) -> Domain:
+def matmul_domain(root_op: Node, column_group: int = 1) -> Domain:
     """Batch z, rows x, columns y (or so many of them together) and the inner k of a matmul."""
-    return replace(Domain(*matmul_symbols(root_op)), lanes=column_symbol(root_op, joined))
+    return replace(Domain(*matmul_symbols(root_op)), lanes=column_symbol(root_op, column_group))
 
 
 def cheapest(

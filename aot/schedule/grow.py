@@ -32,7 +32,7 @@ from aotc.aot.schedule.trace import (
 MATMULS = frozenset({"matmul", "matmul_packed"})
 CONTRACTIONS = MATMULS | {"attention"}  # each is the one of its kernel
 Position = tuple[Index, ...]
-JOINED = (2, 4)  # columns of a matmul that may meet
+COLUMN_GROUPS = (2, 4)  # columns of a matmul that may meet
 MOST_TIPS = 4  # results of a product whose columns meet
 MOST_MEMBERS = 64  # nodes of a cluster, which are looked at again with each one that joins
 
@@ -46,8 +46,8 @@ class Cluster:
     tip: Node
     members: set[Node]
     index: dict[Node, Position] = field(default_factory=dict)
-    may_join: bool = False  # the target's matmul kernels can bring neighbouring columns together
-    joined: int = 1  # how many columns meet so, 2 or 4: they are counted by as many from there on
+    may_group_columns: bool = False  # the target's matmul kernels split neighbouring ones
+    column_group: int = 1  # how many meet, 2 or 4: columns are counted by as many from there on
     tips: tuple[Node, ...] = ()  # what it stores, where that is not the tip alone
     is_parted: bool = False  # it stores values of whole rows only, so that programs share rows
 
@@ -59,7 +59,7 @@ class Cluster:
 
 def clusters(
     graph: Graph,
-    may_join: bool = False,
+    may_group_columns: bool = False,
     parted: Callable[[Cluster], Cluster] = lambda cluster: cluster,
 ) -> list[Cluster]:
     """One cluster for each matmul and each group of reductions over the same rows.
@@ -73,7 +73,7 @@ def clusters(
     for node in graph.nodes():
         if node in owned or not _is_stop(node):
             continue
-        start = replace(_start(node), may_join=may_join)
+        start = replace(_start(node), may_group_columns=may_group_columns)
         cluster = parted(_grown(start, outputs, users, successor, owned))
         owned |= cluster.members
         found.append(cluster)
@@ -170,7 +170,7 @@ def _grown(
         if not (place(bigger, between) and is_consistent(bigger)):
             break
         cluster = bigger
-    if cluster.kind == "matmul" and cluster.may_join and cluster.tip not in outputs:
+    if cluster.kind == "matmul" and cluster.may_group_columns and cluster.tip not in outputs:
         cluster = _with_shares(cluster, outputs, users, owned) or cluster
     if cluster.tips:
         return cluster
@@ -185,7 +185,7 @@ def _is_left(
 ) -> bool:
     """Whether a sum of products, read by columns that meet, is left to one that comes later: it may
     have more before it."""
-    if not (cluster.may_join and _is_read_by_shares(target, users)):
+    if not (cluster.may_group_columns and _is_read_by_shares(target, users)):
         return False
     waiting, seen = [target], {target}
     for node in waiting:
@@ -201,7 +201,7 @@ def _is_left(
 def _is_read_by_shares(node: Node, users: Mapping[Node, tuple[Node, ...]]) -> bool:
     """Whether all readers are every second or fourth column."""
     return bool(users[node]) and all(
-        user.op == "slice" and user.attr("step") in JOINED for user in users[node]
+        user.op == "slice" and user.attr("step") in COLUMN_GROUPS for user in users[node]
     )
 
 
@@ -214,8 +214,8 @@ def _with_shares(
     """A product and all that is computed of it and of what it was computed from, element by
     element of columns that meet: the gates of a recurrent step, its state and its result.
 
-    What joins reads members, and else only constants and what the product is computed from: so no
-    two such kernels wait for each other.
+    What joins reads members, and else only what the product is computed from, constants, inputs
+    and elements computed of these: so no two such kernels wait for each other.
     """
     if not _is_read_by_shares(cluster.tip, users):
         return None
@@ -238,7 +238,7 @@ def _with_shares(
     while any(tip.kind == "view" for tip in tips):  # its readers move what they load
         found.members.difference_update(tip for tip in tips if tip.kind == "view")
         tips = _last(found, outputs, users)
-    if found.joined == 1 or cluster.tip in tips or not 0 < len(tips) <= MOST_TIPS:
+    if found.column_group == 1 or cluster.tip in tips or not 0 < len(tips) <= MOST_TIPS:
         return None
     found = replace(found, tip=tips[-1], tips=tips)
     return found if is_consistent(found) else None
@@ -293,7 +293,7 @@ def _trimmed(
     for_matmul = all(user.kind in MATMULS for user in users[cluster.tip])
     if cluster.kind != "matmul" or cluster.tip in outputs or for_matmul:
         return cluster
-    columns = column_symbol(cluster.root_op, cluster.joined)
+    columns = column_symbol(cluster.root_op, cluster.column_group)
     while cluster.tip.kind == "view" and cluster.tip.inputs[0] in cluster.members:
         offset = ix.linear(cluster.index[cluster.tip], cluster.tip.shape)
         if offset.stride(columns) == 1:
@@ -310,7 +310,7 @@ def _with_rounded(
     round each element for each of their tiles."""
     tip = cluster.tip
     rounded = [each for each in users[tip] if each.op == "round_tf32" and each not in owned]
-    if cluster.kind != "matmul" or cluster.joined > 1 or cluster.tips or not rounded:
+    if cluster.kind != "matmul" or cluster.column_group > 1 or cluster.tips or not rounded:
         return cluster
     index = {**cluster.index, **dict.fromkeys(rounded, cluster.index[tip])}
     members = cluster.members | set(rounded)
@@ -371,7 +371,7 @@ def _forward_index(cluster: Cluster, node: Node) -> Position | None:
             return None
         return tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(full))
     if node.kind == "view" and node.inputs[0] in known:
-        moved = _joined_index(cluster, node) or inverse(node, known[node.inputs[0]])
+        moved = _grouped_index(cluster, node) or inverse(node, known[node.inputs[0]])
         if moved is not None:
             return moved
     for operand in node.inputs:
@@ -383,25 +383,25 @@ def _forward_index(cluster: Cluster, node: Node) -> Position | None:
     return None
 
 
-def _joined_index(cluster: Cluster, node: Node) -> Position | None:
+def _grouped_index(cluster: Cluster, node: Node) -> Position | None:
     """Index of every second or fourth column of a matmul's result, counted by as many; None if the
     node is no such."""
-    if not (cluster.may_join and cluster.kind == "matmul" and node.op == "slice"):
+    if not (cluster.may_group_columns and cluster.kind == "matmul" and node.op == "slice"):
         return None
     (source,), axis, step = node.inputs, node.type.rank - 1, node.attr("step")
     full, columns = cluster.index[source], column_symbol(cluster.root_op, 1)
-    is_share = node.attr("axis") == axis and step in JOINED and node.attr("start") < step
+    is_share = node.attr("axis") == axis and step in COLUMN_GROUPS and node.attr("start") < step
     is_share = is_share and node.shape[-1] != 1  # a tile has the columns of several, or of none
     if not is_share or columns.extent != step * node.shape[-1] or full[-1] != ix.of(columns):
         return None
-    cluster.joined = step
+    cluster.column_group = step
     return (*full[:-1], ix.of(column_symbol(cluster.root_op, step)))
 
 
-def column_symbol(root_op: Node, joined: int) -> Symbol:
+def column_symbol(root_op: Node, column_group: int) -> Symbol:
     """The symbol that counts a matmul's columns, or so many of them together."""
     columns = matmul_symbols(root_op)[2]
-    return Symbol(columns.name, columns.extent // joined) if joined > 1 else columns
+    return Symbol(columns.name, columns.extent // column_group) if column_group > 1 else columns
 
 
 def is_consistent(cluster: Cluster) -> bool:
@@ -417,7 +417,7 @@ def is_consistent(cluster: Cluster) -> bool:
     tracer = Tracer(lambda node: node not in cluster.members, contract)
     for root in cluster.roots:
         tracer.visit(root, cluster.index[root])
-    if cluster.joined > 1:
+    if cluster.column_group > 1:
         return _meets_all(cluster, tracer)
     met = {node: index for node, index in tracer.visited if _is_stop(node)}
     count = sum(_is_stop(node) for node, _ in tracer.visited)
@@ -429,10 +429,12 @@ def is_consistent(cluster: Cluster) -> bool:
 
 def _meets_all(cluster: Cluster, tracer: Tracer) -> bool:
     """Whether what is stored needs the matmul at all columns that meet and nowhere else."""
-    root_op, joined = cluster.root_op, cluster.joined
-    place, base = ix.of(column_symbol(root_op, joined)), cluster.index[root_op][:-1]
+    root_op, column_group = cluster.root_op, cluster.column_group
+    place, base = ix.of(column_symbol(root_op, column_group)), cluster.index[root_op][:-1]
     met = {(node, index) for node, index in tracer.visited if _is_stop(node)}
-    return met == {(root_op, (*base, place * joined + number)) for number in range(joined)}
+    return met == {
+        (root_op, (*base, place * column_group + number)) for number in range(column_group)
+    }
 
 
 def _is_stop(node: Node) -> bool:

@@ -187,7 +187,7 @@ def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Doma
     elif kernel.kind == "row":
         options = loops.row_domains(kernel.cluster.root_op)
     else:
-        options = [loops.matmul_domain(kernel.cluster.root_op, kernel.cluster.joined)]
+        options = [loops.matmul_domain(kernel.cluster.root_op, kernel.cluster.column_group)]
     return loops.cheapest(options, trace, stores, traits)
 
 

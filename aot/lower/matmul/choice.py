@@ -237,7 +237,7 @@ class Problem:
     has_descriptors: bool = False
     is_plain: bool = True  # both operands are memory as it lies, nothing is computed in the loads
     work: tuple[int, int] = (0, 0)  # operations that load an element of either operand
-    joined: int = 1  # columns that meet in one element of the result
+    column_group: int = 1  # columns that meet in one element of the result
     is_normed: bool = False  # each program norms the row of A by itself
     code_bits: int = 0  # of an element of the right operand, where that is of codes
     has_float_codes: bool = False

@@ -92,7 +92,7 @@ def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
     if highest(problem.extents[1]) > ROW_BLOCKS * rows:
         return
     for columns, chunks, warps, stages in DECODING:
-        columns = max(columns, problem.joined)
+        columns = max(columns, problem.column_group)
         chunks = min(chunks, max(LANES, power_above(ceil(problem.depth / problem.chunk))))
         if chunks < LANES * warps:  # threads would exchange what they have of A
             continue
@@ -108,7 +108,7 @@ def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
 def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
     along_depth = problem.is_right_along_depth
     for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
-        columns = max(columns, problem.joined)
+        columns = max(columns, problem.column_group)
         depth = min(depth, power_above(problem.depth))
         tile = Tile(rows, columns, depth, warps, stages)
         work = Choice(STYLES[style], problem, tile).loading_work

@@ -96,7 +96,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         is_right_along_depth=product.right.is_along_depth,
         has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
         work=(_work(product.left, product), 0 if decoding else _work(product.right, product)),
-        joined=product.joined,
+        column_group=product.column_group,
         is_normed=any(node.kind == "reduce" for node in product.group.nodes),
         is_plain=product.left.strides is not None and product.right.strides is not None,
         result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
@@ -582,20 +582,20 @@ class _Epilogue(_Part):
     def _write_shares(self, rows: str, columns: str) -> None:
         """Columns of the tile that meet in one element of the result apart: every second one, or
         every fourth, by halves of halves."""
-        joined, is_swapped = self.product.joined, self.product.is_swapped
+        group, is_swapped = self.product.column_group, self.product.is_swapped
         if is_swapped:
-            place = f"xs // {joined} + tl.arange(0, BM // {joined})[:, None]"
-            whole, order = [f"{rows} // {joined}"], "(0, 2, 1)" if joined == 2 else "(0, 3, 1, 2)"
+            place = f"xs // {group} + tl.arange(0, BM // {group})[:, None]"
+            whole, order = [f"{rows} // {group}"], "(0, 2, 1)" if group == 2 else "(0, 3, 1, 2)"
             tile = (
-                f"tl.reshape({self.tile}, ({', '.join([*whole, *['2'] * (joined // 2), columns])}))"
+                f"tl.reshape({self.tile}, ({', '.join([*whole, *['2'] * (group // 2), columns])}))"
             )
             tile = f"tl.permute({tile}, {order})"
         else:
-            place = f"ys // {joined} + tl.arange(0, BN // {joined})[None, :]"
-            parts = [rows, f"{columns} // {joined}", *["2"] * (joined // 2)]
+            place = f"ys // {group} + tl.arange(0, BN // {group})[None, :]"
+            parts = [rows, f"{columns} // {group}", *["2"] * (group // 2)]
             tile = f"tl.reshape({self.tile}, ({', '.join(parts)}))"
         lines = [f"column0, column1 = tl.split({tile})"]
-        if joined == 4:  # the last digit of a column's number is split off first
+        if group == 4:  # the last digit of a column's number is split off first
             lines = [f"even, odd = tl.split({tile})", "column0, column2 = tl.split(even)",
                      "column1, column3 = tl.split(odd)"]  # fmt: skip
         self.body.write(f"share = {place}")
@@ -608,11 +608,11 @@ class _Epilogue(_Part):
             return None
         tile = [symbol for _, symbol in self._tile_symbols()]
         symbols = frozenset(item for item in (self.product.batch, *tile) if item.extent != 1)
-        share, joined = self.product.share, self.product.joined
+        share, group = self.product.share, self.product.column_group
         if share is None:
             return Value(self.tile, symbols)
-        for number in range(joined):
-            if index[-1] == ix.of(share) * joined + number:
+        for number in range(group):
+            if index[-1] == ix.of(share) * group + number:
                 return Value(f"column{number}", symbols)
         raise InternalError(stage="lower", detail=f"`{node!r}` is read at column {index[-1]}")
 

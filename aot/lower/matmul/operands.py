@@ -14,7 +14,7 @@ from aotc.aot.lower.emit import Body
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
 from aotc.aot.schedule.group import Group, Root
-from aotc.aot.schedule.grow import JOINED
+from aotc.aot.schedule.grow import COLUMN_GROUPS
 from aotc.aot.schedule.trace import Access, accesses
 from aotc.aot.traits import DESCRIPTOR_BYTES
 
@@ -149,10 +149,10 @@ class Product:
     is_swapped: bool = False
 
     @property
-    def joined(self) -> int:
+    def column_group(self) -> int:
         """Columns of the matmul that meet in one element of the result."""
         share, columns = self.share, self.root_op.shape[-1]
-        return next((each for each in JOINED if share and share.extent * each == columns), 1)
+        return next((each for each in COLUMN_GROUPS if share and share.extent * each == columns), 1)
 
     @property
     def itemsize_bytes(self) -> int:
