@@ -60,7 +60,9 @@ def database() -> dict[str, Any]:
     sys.modules.setdefault("expecttest", stand_in)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.testing._internal.common_methods_invocations import op_db
+        # It also has torch refuse assignments to the switches of its back ends in this process.
+        with getattr(torch.backends, "__allow_nonbracketed_mutation")():
+            from torch.testing._internal.common_methods_invocations import op_db
     return {_name_of(record): record for record in op_db}
 
 

@@ -12,10 +12,15 @@ from benchmarks.operators import jobs
 from benchmarks.operators.drive import BROKEN, REFUSED, RIGHT, Outcome, drive, interpreted
 from benchmarks.operators.jobs import Piece, Setting, outcomes_of, shares
 from benchmarks.operators.journal import Journal
-from benchmarks.operators.samples import Sample, samples_of
+from benchmarks.operators.samples import Sample, database, samples_of
 
 HEAD = {"commit": "abc", "samples": "the first 3"}
 FOUND = [Outcome("add", "f32", 0, RIGHT), Outcome("nonzero", "f32", 1, REFUSED, "it depends")]
+
+
+def test_the_records_of_torch_leave_its_switches_open_to_assignment():
+    assert database()
+    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32
 
 
 def test_a_run_that_was_ended_drives_no_piece_again(tmp_path):
