@@ -279,7 +279,8 @@ class Importer:
         """A number that depends on sizes: a size, or arithmetic on values of rank 0."""
         value = node.meta["val"]
         is_float = isinstance(value, torch.SymFloat)
-        operands = [self._imported(each) for each in _flatten(list(node.args))]
+        given = [each for each in _flatten(list(node.args)) if each is not None]
+        operands = [self._imported(each) for each in given]
         if any(each is None for each in operands):
             return  # an operand was refused, and is listed, or a condition on sizes alone
         try:

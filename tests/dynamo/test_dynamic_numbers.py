@@ -72,6 +72,18 @@ def test_numbers_made_of_sizes_are_as_exact_as_pythons(fresh):
             torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13, msg=name)
 
 
+def test_rounded_sizes(fresh):
+    """torch 2.13 traces `round(x)` as `round(x, None)`: that None is no missing operand."""
+
+    def model(x, count):
+        return x[: round(count / 2 + 1)] + round(count / 2)
+
+    compiled = torch.compile(model, backend="aotc", dynamic=True, options={"fallback": "error"})
+    x = torch.zeros(5, dtype=torch.int32)
+    for count in range(1, 6):
+        assert torch.equal(compiled(x, count), model(x, count))
+
+
 POOLS = {
     "adaptive_max_pool1d": (F.adaptive_max_pool1d, (2, 16)),
     "adaptive_max_pool2d": (F.adaptive_max_pool2d, (2, 4, 4)),
