@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
-import re
 import signal
 import unittest
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import torch
 import torch._dynamo
 
 from benchmarks.inductor_source import load_tests
+from benchmarks.machine import without_directories
 
 OURS = "aotc"
 NEAR = "near"  # ours, judged by the scale of f64's results
@@ -26,7 +26,6 @@ NEAR_LIMIT = 1e-6
 SHOWN = 240  # characters of a message
 GRACE_S = 20  # after a test's own limit, where it does not hear the alarm
 START_S = 300
-DIRECTORIES = re.compile(r"(?<![\w/:.])/(?:[\w.+@~-]+/)+")
 WRONG = ("are not close", "are not equal", "not equal")
 
 
@@ -47,7 +46,7 @@ class _Slow(Exception):
 def said(text: str) -> str:
     """A message in one line, without what belongs to this machine: its directories."""
     text = text.split("To execute this test")[0]
-    return " ".join(DIRECTORIES.sub("", text).split())[:SHOWN]
+    return " ".join(without_directories(text).split())[:SHOWN]
 
 
 class Swapped:

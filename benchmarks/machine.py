@@ -6,8 +6,16 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
+
+_DIRECTORIES = re.compile(r"(?<![\w/:.])/(?:[\w.+@~-]+/)+")
+
+
+def without_directories(text: str) -> str:
+    """A text without what belongs to this machine alone: files are named without directories."""
+    return _DIRECTORIES.sub("", text)
 
 
 def facts() -> dict[str, str]:

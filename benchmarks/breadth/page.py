@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from benchmarks.breadth.judge import COUNTED, RIGHT, Outcome
+from benchmarks.machine import without_directories
 
 ORDER = ("wrong", "broken", "refused", "not exported", "not run", "not made", "right")
 EXPLAINED = """A model is **right** where its largest difference from its own numbers in f64 is at
@@ -25,7 +26,7 @@ def render(library: str, found: Sequence[Outcome], facts: Mapping[str, str], tot
     lines = [
         f"# Architectures of {library}",
         "",
-        *(f"- {name}: {value}" for name, value in facts.items()),
+        *(f"- {name}: {without_directories(value)}" for name, value in facts.items()),
         f"- tried: {len(found)} of {total}",
         f"- **{verdicts[RIGHT]} of {counted} that torch.export takes build and are right:"
         f" {share:.1f} %**",
@@ -37,7 +38,7 @@ def render(library: str, found: Sequence[Outcome], facts: Mapping[str, str], tot
         "|---|---|---|---:|---:|---:|---|",
     ]
     for row in sorted(found, key=lambda each: (ORDER.index(each.verdict), each.name)):
-        reason = row.reason.replace("|", "\\|")[:240]
+        reason = without_directories(row.reason).replace("|", "\\|")[:240]
         lines.append(
             f"| {row.name} | {row.kind} | {row.verdict} | {row.difference:.1e} | {row.eager:.1e}"
             f" | {row.seconds:.0f} | {reason} |"

@@ -51,6 +51,9 @@ def test_a_difference_is_of_the_scale_and_nan_is_not_right():
 
 def test_the_page_counts_what_export_takes():
     found = [Outcome(name, "", name) for name in (RIGHT, WRONG, BROKEN, NOT_EXPORTED)]
-    text = page.render("it", found, {}, 9)
+    found.append(Outcome("far", "", NOT_EXPORTED, reason="no /home/me/lib/it.py, https://a.b/c"))
+    text = page.render("it", found, {"command": "it -o /tmp/it.md"}, 9)
     assert "**1 of 3 that torch.export takes build and are right: 33.3 %**" in text
-    assert "tried: 4 of 9" in text
+    assert "tried: 5 of 9" in text
+    assert "| no it.py, https://a.b/c |" in text
+    assert "- command: it -o it.md" in text
