@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 AttrValue = Any  # hashable: bool, int, float, str, a Size or a tuple of these
 Attrs = tuple[tuple[str, AttrValue], ...]
+Identity = tuple[str, tuple[Size, ...]]  # of attributes: their text, and the sizes that it names
 Number = Scalar | Extent
 
 
@@ -52,11 +53,12 @@ class Node:
     number takes the element type of the node beside it. `==` asks whether nodes are the same.
     """
 
-    __slots__ = ("__weakref__", "attrs", "inputs", "op", "source", "type")
+    __slots__ = ("__weakref__", "attrs", "identity", "inputs", "op", "source", "type")
 
     op: str
     inputs: tuple[Node, ...]
     attrs: Attrs
+    identity: Identity  # of the attributes
     type: TensorType
     source: str | None  # `model.py:31 in forward`; no part of the identity
 
@@ -84,7 +86,9 @@ class Node:
 
     def on(self, operands: tuple[Node, ...]) -> Node:
         """The same op of other operands."""
-        return self if operands == self.inputs else make(self.op, operands, self.attrs, self.source)
+        if operands == self.inputs:
+            return self
+        return _interned(self.op, operands, self.attrs, self.identity, self.source)
 
     def result(self, number: int) -> Node:
         """Another result of the same call."""
@@ -92,7 +96,7 @@ class Node:
 
     def sizes(self) -> tuple[Size, ...]:
         """The dynamic sizes in its shape and attributes."""
-        return sizes_in((self.type.shape, self.attrs))
+        return sizes_in(self.type.shape) + self.identity[1]
 
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("sub"), _reflected("sub")
@@ -250,23 +254,20 @@ def walk(outputs: tuple[Node, ...], known: Container[Node] = ()) -> Iterator[Nod
     """Every node that `outputs` need, operands before their users, each once; but for those that
     are known, and what these alone need."""
     seen: set[Node] = set()
-    for output in outputs:
-        stack: list[tuple[Node, bool]] = [(output, False)]
-        while stack:
-            node, is_expanded = stack.pop()
-            if is_expanded:
-                yield node
-                continue
-            if node in seen or node in known:
-                continue
+    stack: list[Node | None] = [*reversed(outputs)]
+    while stack:
+        node = stack.pop()
+        if node is None:  # what stands below it has all its operands now
+            done = stack.pop()
+            assert done is not None
+            yield done
+        elif node not in seen and node not in known:
             seen.add(node)
-            if not node.inputs:
+            if node.inputs:
+                stack += (node, None)
+                stack += [each for each in reversed(node.inputs) if each not in seen]
+            else:
                 yield node
-                continue
-            stack.append((node, True))
-            for operand in reversed(node.inputs):
-                if operand not in seen:
-                    stack.append((operand, False))
 
 
 def fixed_constants(constants: Mapping[str, Constant]) -> dict[str, Constant]:
@@ -304,14 +305,24 @@ _SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
 _MADE: ContextVar[set[int] | None] = ContextVar("made", default=None)  # nodes of a build, by id
 
 
-@contextmanager
-def made_for(source: str | None) -> Iterator[None]:
+def made_for(source: str | None) -> _MadeFor:
     """Nodes made inside the block without a source of their own get `source`."""
-    token = _SOURCE.set(source)
-    try:
-        yield
-    finally:
-        _SOURCE.reset(token)
+    return _MadeFor(source)
+
+
+class _MadeFor:
+    """Of little cost: rewriting enters one a node."""
+
+    __slots__ = ("_source", "_token")
+
+    def __init__(self, source: str | None) -> None:
+        self._source = source
+
+    def __enter__(self) -> None:
+        self._token = _SOURCE.set(self._source)
+
+    def __exit__(self, *_: object) -> None:
+        _SOURCE.reset(self._token)
 
 
 @contextmanager
@@ -336,19 +347,31 @@ def make(
     Raises `IllegalNodeError` for an unknown op, a wrong attribute or operands the row refuses,
     `UndecidedSize` where their dynamic sizes decide whether they are legal.
     """
-    operand_types = tuple(node.type for node in inputs)
     definition = OPS.get(op)
     if definition is None:
-        raise IllegalNodeError(op, operand_types, "there is no such op")
+        raise IllegalNodeError(op, tuple(node.type for node in inputs), "there is no such op")
     try:
-        given = definition.normalize(dict(attrs))
-        frozen: Attrs = tuple(sorted(given.items()))
-        # repr keeps 0.0, -0.0, 0 and False apart and makes nan equal to itself. The type follows.
-        key = (op, inputs, repr(frozen), sizes_in(frozen))
-        known = _INTERNED.get(key)
-        if known is not None:
-            return _with_source(known, source)
-        result = definition.infer(operand_types, given)
+        frozen: Attrs = tuple(sorted(definition.normalize(dict(attrs)).items()))
+    except UndecidedSize:  # legal at some calls
+        raise
+    except TypeRuleError as error:
+        types = tuple(node.type for node in inputs)
+        raise IllegalNodeError(op, types, str(error)) from None
+    # repr keeps 0.0, -0.0, 0 and False apart and makes nan equal to itself.
+    return _interned(op, inputs, frozen, (repr(frozen), sizes_in(frozen)), source)
+
+
+def _interned(
+    op: str, inputs: tuple[Node, ...], attrs: Attrs, identity: Identity, source: str | None
+) -> Node:
+    """The one node of these parts; its type, which follows from them, is inferred once."""
+    key = (op, inputs, identity)
+    known = _INTERNED.get(key)
+    if known is not None:
+        return _with_source(known, source)
+    operand_types = tuple(node.type for node in inputs)
+    try:
+        result = OPS[op].infer(operand_types, dict(attrs))
     except UndecidedSize:  # legal at some calls
         raise
     except TypeRuleError as error:
@@ -356,7 +379,7 @@ def make(
     with _INTERN_LOCK:
         node = _INTERNED.get(key)
         if node is None:
-            node = Node(op, inputs, frozen, result, source or _SOURCE.get())
+            node = Node(op, inputs, attrs, identity, result, source or _SOURCE.get())
             _INTERNED[key] = node
         return _with_source(node, source)
 

@@ -81,6 +81,10 @@ class Index:
     def __add__(self, other: Index | Extent) -> Index:
         if not isinstance(other, Index):
             return Index(self.terms, self.constant + other)
+        if not other.terms:
+            return Index(self.terms, self.constant + other.constant)
+        if not self.terms:
+            return Index(other.terms, self.constant + other.constant)
         coefficients = dict(self.terms)
         for atom, coefficient in other.terms:
             coefficients[atom] = coefficients.get(atom, 0) + coefficient
@@ -92,6 +96,8 @@ class Index:
     def __mul__(self, factor: Extent) -> Index:
         if factor == 0:
             return ZERO
+        if factor == 1:
+            return self
         terms = {atom: coefficient * factor for atom, coefficient in self.terms}
         return Index(_sorted_terms(terms), self.constant * factor)
 
@@ -218,6 +224,8 @@ def _without(coefficients: dict[Atom, Extent], taken: set[Atom]) -> Index:
 
 
 def _sorted_terms(coefficients: Mapping[Atom, Extent]) -> tuple[tuple[Atom, Extent], ...]:
+    if len(coefficients) < 2:
+        return tuple(coefficients.items())
     return tuple(
         sorted(coefficients.items(), key=lambda term: (-typical(term[1]), _atom_text(term[0])))
     )

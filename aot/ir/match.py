@@ -127,7 +127,17 @@ def root_ops(pattern: Pattern) -> frozenset[str]:
 
 def match(pattern: Pattern, node: Node) -> Bindings | None:
     """What the names of `pattern` are bound to in `node`, or None when it does not match."""
+    if isinstance(pattern, Call) and not _has_ops(pattern, node):
+        return None
     return next(_matches(pattern, node, {}), None)
+
+
+def _has_ops(pattern: Call, node: Node) -> bool:
+    """Whether the node and its operands are of the pattern's ops, which most are not."""
+    if node.op != pattern.op or len(node.inputs) != len(pattern.operands):
+        return False
+    pairs = zip(pattern.operands, node.inputs, strict=True)
+    return all(operand.op == each.op for each, operand in pairs if isinstance(each, Call))
 
 
 def _matches(pattern: Pattern, node: Node, bound: Bindings) -> Iterator[Bindings]:

@@ -67,9 +67,9 @@ class Context:
     use_counts: Counter[Node] = field(default_factory=Counter)
     # What holds of a node for good, in every pass:
     constancy: dict[Node, bool] = field(default_factory=dict)
-    # By `id` of a rule and a node that it left as it was: what it asked about uses to say so. A
-    # rule sees the node, what that is made of, and those answers: it says the same while they hold.
-    settled: dict[tuple[int, Node], Answers] = field(default_factory=dict)
+    # By node and `id` of a rule that left it as it was: what it asked about uses to say so. A rule
+    # sees the node, what that is made of, and those answers: it says the same while they hold.
+    settled: dict[Node, dict[int, Answers]] = field(default_factory=dict)
     asked: list[tuple[Node, bool]] = field(default_factory=list)
 
     def is_used_once(self, node: Node) -> bool:
@@ -78,16 +78,9 @@ class Context:
         self.asked.append((node, answer))
         return answer
 
-    def is_settled(self, rule: Rule, node: Node) -> bool:
-        """Whether the rule is known to leave the node as it is."""
-        answers = self.settled.get((id(rule), node))
-        if answers is None:
-            return False
+    def holds(self, answers: Answers) -> bool:
+        """Whether what was asked about uses has the same answers now."""
         return all((self.use_counts[other] <= 1) is answer for other, answer in answers)
-
-    def settle(self, rule: Rule, node: Node) -> None:
-        """The rule has left the node as it is, after what was `asked`."""
-        self.settled[id(rule), node] = tuple(self.asked)
 
     def is_shared(self, root: Node, inner: Collection[Node]) -> bool:
         """Whether a 16-bit value among `inner`, which `root` is made of, has readers outside.
@@ -194,13 +187,15 @@ def _one_pass(
 
 
 def _rewrite_node(node: Node, rules: Sequence[Rule], context: Context, applied: Applied) -> Node:
+    settled = context.settled.setdefault(node, {})
     for rule in rules:
-        if context.is_settled(rule, node):
+        answers = settled.get(id(rule))
+        if answers is not None and (not answers or context.holds(answers)):
             continue
         context.asked.clear()
         replacement = _replacement(rule, node, context)
         if replacement is None or replacement is node:
-            context.settle(rule, node)
+            settled[id(rule)] = tuple(context.asked)
             continue
         if replacement.type != node.type:
             applied.refused[rule.name] += 1
@@ -251,7 +246,7 @@ def behind(root: Node, ends: Container[Node]) -> set[Node]:
 
 
 def _call(function: Callable[..., Any], known: dict[str, Any]) -> Any:
-    return function(*(known[name] for name in _parameters(function)))
+    return function(*[known[name] for name in _parameters(function)])
 
 
 @functools.lru_cache(maxsize=1024)

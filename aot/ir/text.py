@@ -19,6 +19,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from aotc.aot.ir.graph import Constant, Graph, Node, make
@@ -28,7 +29,7 @@ from aotc.aot.ir.types import TensorType
 _NODE = re.compile(r"%(\w+) = (\w+)\((.*)\) : (\w+\[[^\[\]]*\])(?:\s+# (.*))?$")
 _VALUE = re.compile(r"%(\w+)")
 _DECLARED = ("input", "constant")
-_PREFIX = "value_"
+_OPERAND = "operand"  # in place of each, so that equal attributes are equal text
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -89,6 +90,7 @@ def parse_extent(text: str, dims: Sequence[Dim]) -> Extent:
     return extent
 
 
+@lru_cache(4096)  # types and attributes repeat
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
@@ -146,15 +148,13 @@ def _parse_node(
 def _parse_items(
     items: str, values: Mapping[str, Node], dims: Dims
 ) -> tuple[tuple[Node, ...], dict[str, Any]]:
-    arguments = _VALUE.sub(rf"{_PREFIX}\1", items)
-    call = _parsed(f"f({arguments})")
+    call = _parsed(f"f({_VALUE.sub(_OPERAND, items)})")
     assert isinstance(call, ast.Call)
-    operands = []
-    for item in call.args:
-        if not isinstance(item, ast.Name):
-            raise ValueError("operands are values")
-        operands.append(values[item.id.removeprefix(_PREFIX)])
-    return tuple(operands), {str(item.arg): _literal(item.value, dims) for item in call.keywords}
+    names = _VALUE.findall(items)
+    if [getattr(item, "id", "") for item in call.args] != [_OPERAND] * len(names):
+        raise ValueError("operands are values")
+    operands = tuple(values[name] for name in names)
+    return operands, {str(item.arg): _literal(item.value, dims) for item in call.keywords}
 
 
 def _literal(expression: ast.expr, dims: Dims) -> Any:

@@ -127,13 +127,16 @@ def assemble(group: Group, draft: Draft, candidate: Candidate, sizes: Sequence[D
     return f"{head}\n{textwrap.indent(text, INDENT)}\n"
 
 
+_CALL = re.compile(r"(?<!def )\b(\w+)\(")
+
+
 def _called(text: str) -> list[str]:
     """The functions that a text calls, and those that they call."""
     found, size = set[str](), -1
     while len(found) != size:
         size = len(found)
         whole = "\n".join((text, *(called_functions()[name] for name in found)))
-        found = {name for name in called_functions() if re.search(rf"(?<!def )\b{name}\(", whole)}
+        found = called_functions().keys() & set(_CALL.findall(whole))
     return [code for name, code in called_functions().items() if name in found]
 
 
@@ -243,14 +246,13 @@ def fill(
     constant to its text; `before_loop` goes before the first loop. Assignments that nothing reads
     are dropped.
     """
-    text = template.text()
     function = next(
         node
-        for node in ast.parse(text).body
+        for node in template.tree().body
         if isinstance(node, ast.FunctionDef) and node.name == template.function
     )
     lines: list[str] = []
-    source = text.splitlines()
+    source = template.text().splitlines()
     waiting = list(before_loop)
     for statement in function.body:
         if isinstance(statement, ast.For):

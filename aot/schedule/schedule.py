@@ -21,7 +21,15 @@ from aotc.aot.schedule.group import Domain, Group, Root, Schedule, label
 from aotc.aot.schedule.grow import row_symbols
 from aotc.aot.schedule.materialize import Kernel, compared, kernels
 from aotc.aot.schedule.states import states_last, with_states
-from aotc.aot.schedule.trace import LEAVES, STORED, Access, Boundary, Tracer
+from aotc.aot.schedule.trace import (
+    LEAVES,
+    STORED,
+    Access,
+    Boundary,
+    Structure,
+    Tracer,
+    structure,
+)
 from aotc.aot.schedule.written_rows import (
     rows_root,
     updates_of,
@@ -34,6 +42,7 @@ from aotc.aot.traits import TargetTraits
 MOVABLE_KINDS = frozenset({"pointwise", "row", "matmul"})
 
 LARGEST_NUMEL = 2**31 - 1
+Domains = dict[Structure, Domain]  # of equal kernels: layers repeat
 STACK_FRAMES = 10_000  # a kernel is traced by calls within calls, as deep as it is
 
 
@@ -61,7 +70,8 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)
-    groups = [_group(kernel, roots, movable, several, traits) for kernel in found]
+    known: Domains = {}
+    groups = [_group(kernel, roots, movable, several, traits, known) for kernel in found]
     return Schedule(graph, states_last(_ordered(groups), graph), stored)
 
 
@@ -108,6 +118,7 @@ def _group(
     movable: Collection[Node],
     several: frozenset[Node],
     traits: TargetTraits,
+    known: Domains,
 ) -> Group:
     if kernel.kind in MEMORY_KINDS:
         return call_group(kernel.roots)
@@ -116,7 +127,7 @@ def _group(
     def is_boundary(node: Node) -> bool:
         return node in roots and node not in own
 
-    domain = _domain(kernel, is_boundary, traits)
+    domain = _domain(kernel, is_boundary, traits, known)
     placed = _placed(kernel, domain)
     tracer = _traced(kernel, domain, placed, is_boundary)
     nodes = tuple(dict.fromkeys(node for node, _ in tracer.visited))
@@ -173,7 +184,16 @@ def _touched(tracer: Tracer, domain: Domain) -> dict[Node, int]:
     return counts
 
 
-def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Domain:
+def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits, known: Domains) -> Domain:
+    if kernel.cluster is not None or kernel.elements is not None:
+        return _cheapest_domain(kernel, is_boundary, traits)
+    equal = structure(kernel.roots, is_boundary)
+    if equal not in known:
+        known[equal] = _cheapest_domain(kernel, is_boundary, traits)
+    return known[equal]
+
+
+def _cheapest_domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Domain:
     def trace(domain: Domain) -> Tracer:
         return _traced(kernel, domain, _placed(kernel, domain), is_boundary)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
@@ -173,6 +174,28 @@ class Tracer:
         if is_unrolled(node):
             return [Access(node.inputs[0], unrolled_index(node, index))]
         return self.contract(node, index) if self.contract else []
+
+
+Structure = tuple[tuple[Any, ...], ...]
+
+
+def structure(roots: Sequence[Node], boundary: Boundary) -> Structure:
+    """What the roots compute of the boundary's nodes, of which the types alone count: equal for
+    those whose accesses are equal but for the nodes that they name."""
+    numbers: dict[Node, int] = {}
+    rows: list[tuple[Any, ...]] = []
+
+    def number(node: Node) -> int:
+        if node not in numbers:
+            if node.op in STORED or boundary(node):
+                row: tuple[Any, ...] = ("", node.type)
+            else:
+                row = (node.op, node.identity, *map(number, node.inputs))
+            numbers[node] = len(rows)
+            rows.append(row)
+        return numbers[node]
+
+    return (tuple(map(number, roots)), *rows)
 
 
 def unrolled_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:

@@ -26,7 +26,21 @@ class Template:
 
     def text(self) -> str:
         """The source of the template."""
-        return (Path(__file__).parent / self.file).read_text(encoding="utf-8")
+        return _text(self.file)
+
+    def tree(self) -> ast.Module:
+        """The source of the template, parsed; not to be changed."""
+        return _tree(self.file)
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return (Path(__file__).parent / file).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _tree(file: str) -> ast.Module:
+    return ast.parse(_text(file))
 
 
 APPROXIMATE = "approximate_math.py"
@@ -41,7 +55,7 @@ SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN = WHOLE
 @functools.cache
 def kernel_text(name: str) -> str:
     """Imports and functions of one of these kernels' files."""
-    text = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    text = _text(f"{name}.py")
     return text[text.index("from __future__") :]
 
 
@@ -50,9 +64,8 @@ def called_functions(*files: str) -> dict[str, str]:
     """Name → source of the functions in these of FUNCTIONS (all, where none is named)."""
     sources: dict[str, str] = {}
     for file in files or FUNCTIONS:
-        text = (Path(__file__).parent / file).read_text(encoding="utf-8")
-        lines = text.splitlines()
-        for node in ast.parse(text).body:
+        lines = _text(file).splitlines()
+        for node in _tree(file).body:
             if isinstance(node, ast.FunctionDef):
                 start = node.decorator_list[0].lineno - 1
                 sources[node.name] = "\n".join(lines[start : node.end_lineno])

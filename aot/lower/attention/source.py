@@ -479,9 +479,8 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
 
 def overlapped_source(attention: Attention, template: Template, function: str) -> str:
     """The template as it stands, but for its holes and the kernel itself."""
-    text = template.text()
-    lines = text.splitlines()
-    body = ast.parse(text).body
+    lines = template.text().splitlines()
+    body = template.tree().body
     title = textwrap.fill(f'"""{attention.group}."""', 96, subsequent_indent=INDENT)
     parts = [title]
     matrices = _matrices(attention)
