@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._higher_order_ops.effects import with_effects
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_symbols
 
 from aotc.aot.dynamo.errors import GraphRefused
 from aotc.aot.dynamo.programs import counting
@@ -43,6 +44,8 @@ def leave(
         fallback = "eager"  # Inductor calls the very same kernels
     if fallback == "inductor" and _draws(module):
         fallback = "eager"  # Inductor's generator gives other numbers
+    if fallback == "inductor" and _asserts_of_other_sizes(module):
+        fallback = "eager"  # Inductor's code names sizes that the graph is not given
     known = list(dict.fromkeys(reasons))
     more = f"; and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
     count = _calls(module)
@@ -55,6 +58,21 @@ def leave(
 def _draws(module: GraphModule) -> bool:
     """Whether a graph asks torch's generator."""
     return any(map(draws, module.graph.nodes))
+
+
+def _asserts_of_other_sizes(module: GraphModule) -> bool:
+    """Whether torch asserts something of a number that the graph makes and of a size that none of
+    its arguments has: Inductor writes the assertion where the number is made."""
+    known: set[Any] = set()
+    asserts: list[Any] = []
+    for node in module.graph.nodes:
+        value, is_made = node.meta.get("val"), bool(node.meta.get("unbacked_bindings"))
+        if node.op == "placeholder" or is_made:
+            known |= free_symbols(value)
+        if is_made and isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            deferred = value.node.shape_env.deferred_runtime_asserts
+            asserts += [each for symbol in free_symbols(value) for each in deferred.get(symbol, ())]
+    return any(not each.expr.free_symbols <= known for each in asserts)
 
 
 def _is_attention(module: GraphModule) -> bool:

@@ -54,13 +54,17 @@ def _program_elements(
 
 
 def pointwise_candidates(
-    rows: Extent, lanes: Extent, element_bytes: float, traits: TargetTraits
+    rows: Extent,
+    lanes: Extent,
+    element_bytes: float,
+    traits: TargetTraits,
+    most_lanes: int | None = None,
 ) -> tuple[Candidate, ...]:
     """Configs XBLOCK, YBLOCK; grid is (row blocks, lane blocks, 1)."""
     pick = _program_elements(typical(rows * lanes), element_bytes, traits.cache_bytes // 4, traits)
     found = []
     for elements in (pick, pick * 2, max(1, pick // 2)):
-        lanes_block = min(power_above(typical(lanes)), elements)
+        lanes_block = min(power_above(typical(lanes)), elements, most_lanes or elements)
         rows_block = min(power_above(typical(rows)), max(1, elements // lanes_block))
         grid = (blocks(rows, rows_block), blocks(lanes, lanes_block), 1)
         found.append(Candidate((("XBLOCK", rows_block), ("YBLOCK", lanes_block)), grid))

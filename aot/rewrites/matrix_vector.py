@@ -10,6 +10,9 @@ from __future__ import annotations
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.rules import Rule, rule_for
+from aotc.aot.ir.size import divides
+
+VECTOR = 16  # elements of rows that a product reads without a mask
 
 
 def _column_sum(root: Node) -> Node | None:
@@ -29,9 +32,13 @@ def _column_transpose(root: Node) -> Node | None:
 
 
 def _row_sum(root: Node) -> Node | None:
-    """a · B → sum over k of a[k] · B[k, n] for a row a and a matrix B that lies column by column"""
+    """a · B → sum over k of a[k] · B[k, n] for a row a and a matrix B that lies column by column
+
+    or whose rows begin anywhere: a product reads these with a mask."""
     row, matrix = root.inputs
-    if root.shape[-2] != 1 or root.shape[-1] == 1 or not _lies_by_columns(matrix):
+    if root.shape[-2] != 1 or root.shape[-1] == 1:
+        return None
+    if not _lies_by_columns(matrix) and divides(VECTOR, root.shape[-1]):
         return None
     return _summed(root, build.transpose(row), matrix, root.type.rank - 2)
 
@@ -62,7 +69,7 @@ def _lies_by_columns(matrix: Node) -> bool:
 
 # A · b → Σ A[m, k] · b[k]
 # A · b → (bᵀ · Aᵀ)ᵀ, A a view of its columns
-# a · B → Σ a[k] · B[k, n], B a view of its columns
+# a · B → Σ a[k] · B[k, n], B a view of its columns or of rows that begin anywhere
 RULES: tuple[Rule, ...] = (
     rule_for(("matmul",), "column-sum", _column_sum, is_exact=False),
     rule_for(("matmul",), "column-transpose", _column_transpose, is_exact=False),

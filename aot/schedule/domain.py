@@ -30,7 +30,12 @@ SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, RUNS_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 1.25, 4.0, 8.0
-_PRICES: dict[Extent | None, float] = {None: SCATTERED_PRICE, 0: BROADCAST_PRICE, 1: 1.0}
+_PRICES: dict[Extent | None, float] = {
+    None: SCATTERED_PRICE,
+    0: BROADCAST_PRICE,
+    1: 1.0,
+    -1: RUNS_PRICE,
+}
 
 
 def kept_index(domain: Domain) -> Index:

@@ -230,3 +230,21 @@ def test_attention_takes_arguments_as_they_lie_and_gives_what_was_traced(order, 
     torch.testing.assert_close(result, attention(*traced)[0])
     assert result.stride() == first.meta["val"].stride()
     assert len(copies) == (1 if order[-1] == 3 else 4)
+
+
+def test_what_torch_asserts_of_numbers_and_other_sizes_is_not_left_to_inductor(caplog):
+    """Inductor writes what is known of a number where that is made: `u0 + u1 == s77`, in code that
+    is given no tensor of this size."""
+
+    def model(counts, x):
+        first, second = counts.tolist()
+        return torch.split(x, [first, second])[1].sort()
+
+    caplog.set_level("WARNING", "aotc")
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(model, backend=aotc, dynamic=True)
+        for first, count in ((3, 10), (7, 12)):
+            x, counts = torch.randn(count), torch.tensor([first, count - first])
+            for found, expected in zip(compiled(counts, x), model(counts, x), strict=True):
+                assert torch.equal(found, expected)
+    assert "go to eager" in caplog.text

@@ -103,3 +103,53 @@ def test_whole_vectors_need_no_mask_where_masks_are_slow(row, is_cut):
     stores = [line for line in lines if line.startswith("store <")]
     assert len(stores) == is_cut
     assert sum("@llvm.masked.store" in line or ".maskstore." in line for line in lines) == 1
+
+
+TURNED = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(a, out, n):
+    x = tl.program_id(0) * 64 + tl.arange(0, 64)
+    tl.store(out + x, tl.load(a + (n - 1 - x), mask=x < n), mask=x < n)
+"""
+
+
+@pytest.mark.parametrize("pointer", ["*fp32", "*fp64", "*i8", "*i64"])
+@pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
+def test_elements_from_the_last_on_are_read_together(row, pointer):
+    kernel = toolchain.load_kernel(TURNED, "kernel")
+    ttir = toolchain.ttir_text(kernel, [("a", pointer), ("out", pointer), ("n", "i32")], {})
+    text = lower(ttir, ISAS[row], no_alias=True).llvm_ir
+    calls = [line for line in text.splitlines() if " call " in line or " load " in line]
+    assert not any("gather" in line for line in calls)
+    assert any("load <" in line or "masked.load" in line or ".maskload" in line for line in calls)
+
+
+@triton.jit
+def turned(a, other, out, last, LOW: tl.constexpr, HIGH: tl.constexpr, SIZE: tl.constexpr):
+    x = tl.arange(0, SIZE)
+    inside = (x >= LOW) & (x < HIGH)
+    tl.store(out + x, tl.load(a + last - x, mask=inside, other=tl.load(other + x)))
+    tl.store(out + SIZE + x, tl.load(a + last - x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8, torch.int64])
+@pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("size", [4, 16, 64])
+def test_elements_from_the_last_on_have_their_own_masks(row, dtype, size, monkeypatch):
+    if not ISA_FEATURES[row] <= features():
+        pytest.skip(f"this processor has no {row}")
+    monkeypatch.setattr(driver, "_isa", lambda: row)
+    turned.device_caches.clear()
+    a, other = torch.arange(size).to(dtype), torch.arange(size).neg().to(dtype)
+    x = torch.arange(size)
+    for low, high in [(0, size), (0, 1), (size - 1, size), (size // 2 - 1, size // 2 + 1), (3, 3)]:
+        out = torch.full((2 * size,), -99, dtype=dtype)
+        with kernels.on_cpu():
+            turned[(1,)](a, other, out, size - 1, low, high, size)
+        expected = torch.where((x >= low) & (x < high), a.flip(0), other)
+        assert torch.equal(out[:size], expected), (low, high)
+        assert torch.equal(out[size:], a.flip(0)), (low, high)
+    turned.device_caches.clear()

@@ -55,7 +55,8 @@ def _candidates(group: Group, traits: TargetTraits) -> tuple[Candidate, ...]:
     rows, lanes = group.domain.rows, group.domain.lanes
     element_bytes = group.bytes / max(1, typical(rows.extent * lanes.extent))
     if not traits.is_gpu:
-        return pointwise_candidates(rows.extent, lanes.extent, element_bytes, traits)
+        most = TRANSPOSED_LANES if _is_transposed(group) else None
+        return pointwise_candidates(rows.extent, lanes.extent, element_bytes, traits, most)
     shape = PointwiseShape(
         rows.extent,
         lanes.extent,
@@ -91,6 +92,9 @@ def _is_contiguous(offset: Index, symbol: Symbol) -> bool:
 
 SMALLEST_PROGRAM = 256  # elements
 LARGEST_PROGRAM = 4096  # elements of a pointwise tile: more only cost registers
+# Of a CPU: a cache line of an operand that lies along the rows is read again for each row that it
+# has elements of, and so many lines stay in the first cache.
+TRANSPOSED_LANES = 128
 TRANSPOSED_TILE = 64  # side of a square tile that changes the order of elements in shared memory
 WIDE = 8  # tiles along the lanes from which a partial tile does not matter
 FEWEST_WAVES = 2  # programs for each multiprocessor that a small kernel is cut into

@@ -32,7 +32,7 @@ from aotc.aot.targets.cpu.linear import (
 from aotc.aot.targets.cpu.ttir import Dense, Operation
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 
-CONTIGUOUS = Linear((), 1)
+CONTIGUOUS, REVERSED = Linear((), 1), Linear((), -1)
 Index: TypeAlias = tuple[Int, ...]
 
 
@@ -114,6 +114,15 @@ def is_contiguous(pointer: Lane) -> bool:
     )
 
 
+def _is_reversed(pointer: Lane) -> bool:
+    """Neighbouring lanes point at neighbouring elements, the last lane at the first of these."""
+    return (
+        isinstance(pointer, Pointer)
+        and pointer.offset.stride == REVERSED
+        and not pointer.offset.base.is_vector
+    )
+
+
 def load(kernel: Code, operation: Operation, operands: Sequence[Lane]) -> Lane:
     """`tt.load(pointer, mask?, other?)` at the current lanes."""
     sizes = operation.integers("operandSegmentSizes") or [1, 0, 0]
@@ -163,12 +172,29 @@ def read(
     name = f"v{lanes.width}{type_suffix(kind)}"
     if is_contiguous(pointer):
         return _read_masked(kernel, address, element, test, filler, min_depth)
+    if isinstance(pointer, Pointer) and _is_reversed(pointer):
+        found = read(kernel, _from_last(pointer, lanes.width), element,
+                     mask and _reversed(kernel, mask), other and _reversed(kernel, other),
+                     min_depth)  # fmt: skip
+        return _reversed(kernel, found)
     address = lanes.splat(address)
     text = (
         f"call {vector} @llvm.masked.gather.{name}.v{lanes.width}p0"
         f"({address}, i32 {align}, {test}, {filler})"
     )
     return writer.load(text, vector, [address, test, filler], min_depth)
+
+
+def _from_last(pointer: Pointer, width: int) -> Pointer:
+    """The same elements from the last lane's on."""
+    base = pointer.offset.base.plus(Linear((), width - 1), -1)
+    return pointer._replace(offset=pointer.offset._replace(base=base, stride=CONTIGUOUS))
+
+
+def _reversed(kernel: Code, value: Operand) -> Operand:
+    if not is_vector(value) or kernel.lanes.uniform_source(value) is not None:
+        return value
+    return shuffled(kernel.writer, [value], range(kernel.lanes.width - 1, -1, -1))
 
 
 def _read_masked(
