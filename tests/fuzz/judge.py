@@ -28,6 +28,7 @@ from aotc.aot.capture.rounding_sensitivity import (
 )
 from fuzz import bent
 from fuzz.generate import levels
+from fuzz.overflows import Overflows
 from fuzz.program import DTYPES, NAMES, Program
 from fuzz.rows.table import ROWS
 from fuzz.run import (
@@ -104,6 +105,7 @@ class Judge:
         self._taken: list[list[torch.Tensor]] | None = None
         self._back: list[list[torch.Tensor]] | None = None
         self._bent: list[list[torch.Tensor]] | None = None
+        self._half_way: bool | None = None
 
     def verdict(self, found: Sequence[torch.Tensor]) -> Verdict:
         """The verdict on all outputs."""
@@ -162,6 +164,9 @@ class Judge:
                 wrong, undecided = wrong & ~is_open, undecided | is_open
         if bool(wrong.any()) and self._taken and place >= len(self.program.outputs):
             is_open = self._may_be_dealt(place, found, wrong)
+            wrong, undecided = wrong & ~is_open, undecided | is_open
+        if bool(wrong.any()) and place >= len(self.program.outputs):
+            is_open = self._may_overflow_half_way(found) & wrong
             wrong, undecided = wrong & ~is_open, undecided | is_open
         if bool(wrong.any()) and place >= len(self.program.outputs):
             is_open = wrong & _is_noise(found, expected, self._references[0][place], wrong)
@@ -289,6 +294,15 @@ class Judge:
         rows = torch.stack([expected, *(each[place] for each in self._back)]).double()
         wrong, is_open = _floats(found.double(), rows, NAMES[expected.dtype])
         return ~wrong & ~is_open
+
+    def _may_overflow_half_way(self, found: torch.Tensor) -> torch.Tensor:
+        """Elements of a gradient that are no numbers, where eager's 16-bit floats pass the largest
+        number on the way: what becomes of that infinity hangs on how later ops are written."""
+        if self._half_way is None:
+            with Overflows() as seen:
+                Session(self.program, self.environment, EAGER).outputs()
+            self._half_way = seen.found
+        return ~found.isfinite() & self._half_way
 
     def _may_be_dealt(self, place: int, found: torch.Tensor, wrong: torch.Tensor) -> torch.Tensor:
         """Those of the wrong elements of a gradient that are what an equal element of its input

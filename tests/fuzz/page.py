@@ -34,8 +34,9 @@ Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
   have 0 within their span may come out either way), which hang on squares that are no normal
   numbers of f64, or on sums that pass the largest number in some order, or where torch's
   implementations of attention part (rows whose every score is not a number, hidden scores that are
-  not finite); or eager raises of data in an op of which only the shape is read, which torch.export
-  leaves out; or the judge's own runs of eager take more than 240 s.
+  not finite), or which are gradients that are no numbers where eager's own 16-bit floats pass the
+  largest number on the way; or eager raises of data in an op of which only the shape is read, which
+  torch.export leaves out; or the judge's own runs of eager take more than 240 s.
 - **refused**: a typed error names what is not supported, or torch itself cannot trace the program,
   or traces it as of another shape than it gives.
 - **torch dies**: eager torch ends the process that draws the program, or runs what torch.export

@@ -142,3 +142,22 @@ def test_noise_of_gradients_in_16_bits_is_of_few_elements_and_no_larger_than_eag
     assert not _is_noise(near.float(), eager.float(), exact, wrong).any()
     assert not _is_noise(near, found, exact, wrong).any()
     assert not _is_noise(near, eager, exact, exact > 0.9).any()
+
+
+@pytest.mark.parametrize(("high", "overflows"), [(1.0, True), (0.25, False)])
+def test_gradients_whose_terms_pass_the_largest_number_may_be_none(high, overflows):
+    """`scans 202611287000017`: 4 · v³ is infinite in f16, and what eager leaves of it half of the
+    gradient."""
+    values = f"torch.rand({{shape}}, generator={{generator}}).mul({high}).half()"
+    given = Input("x0", "f16", (1, 14, 4), values, 5079)
+    steps = [("logcumsumexp", {"axis": -1}), ("cumsum", {"axis": -2}), ("pow", {"n": 4})]
+    steps = [Step(f"v{at}", name, ROWS[name].text, {"x": Ref(f"v{at - 1}" if at else "x0"), **more})
+             for at, (name, more) in enumerate(steps)]  # fmt: skip
+    if not overflows:
+        steps = steps[:1]
+    output = steps[-1].name
+    judge = Judge(Program("", (given,), (), tuple(steps), (output,), has_gradients=True), 0)
+    value, slope = judge.eager
+    infinite = torch.full_like(slope, math.inf)
+    verdict = judge.verdict([value, infinite])
+    assert bool(verdict.wrong) != overflows
