@@ -8,7 +8,7 @@ import pytest
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.reference import interpret
-from aotc.aot.rewrites.parted import part_reductions
+from aotc.aot.rewrites.reductions import part_reductions
 
 # Shape, reduced axes, those that are reduced first (none: it stays as it is).
 CASES = [
