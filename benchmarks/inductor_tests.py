@@ -7,7 +7,7 @@ written, but that what it compiles goes to the back end, and that its checks of 
 counters and code are taken out (`benchmarks/inductor_source.py`). A test that fails with
 `aot_eager` too is none of compilers' (it belongs to another version of torch, or to another device)
 and does not apply, nor does one that gives the back end no graph. A region that our back end left
-to Inductor is counted.
+to Inductor is counted. `--dynamic` takes all sizes to vary from the first call on.
 """
 
 from __future__ import annotations
@@ -74,18 +74,19 @@ def judge(name: str, ask: Ask, dropped_checks: int = 0) -> Result:
     return result(ours.kind)
 
 
-def page(results: list[Result], source: str) -> str:
+def page(results: list[Result], source: str, is_dynamic: bool = False) -> str:
     """The page of all results, in Markdown."""
+    title, option = (", with sizes that vary", " --dynamic") if is_dynamic else ("", "")
     counts = Counter(row.outcome for row in results)
     good = sum(counts[name] for name in ("passed", "left", "sums"))
     applies = good + sum(counts[name] for name in ("wrong", "failed", "slow"))
     regions = sum(row.regions_left for row in results)
     cleared = sum(row.dropped_checks > 0 for row in results)
     lines = [
-        "# Inductor's own tests",
+        f"# Inductor's own tests{title}",
         "",
-        f"Written on {datetime.date.today()} by `python -m benchmarks.inductor_tests`; torch"
-        f" {torch.__version__}, {source}.",
+        f"Written on {datetime.date.today()} by `python -m benchmarks.inductor_tests{option}`;"
+        f" torch {torch.__version__}, {source}.",
         "",
         f"Of {len(results)} tests {applies} apply; {good} of these passed"
         f" ({100 * good / max(applies, 1):.1f} %),"
@@ -116,10 +117,10 @@ def _line(row: Result) -> str:
 class Jobs:
     """Processes that share the tests: each job has one for our back end and one for the control."""
 
-    def __init__(self, path: Path, jobs: int, limit_s: int) -> None:
+    def __init__(self, path: Path, jobs: int, limit_s: int, is_dynamic: bool = False) -> None:
         self._limit_s = limit_s
         self._jobs = jobs
-        self._pairs = [(Worker(path), Worker(path)) for _ in range(jobs)]
+        self._pairs = [(Worker(path, is_dynamic), Worker(path, is_dynamic)) for _ in range(jobs)]
         first = self._pairs[0][0]
         first.start()
         self.names, self._dropped = first.names, first.dropped_checks
@@ -183,8 +184,9 @@ def main() -> None:
     parser.add_argument(
         "--source", default="its own test file", help="what the file is, for the page"
     )
+    parser.add_argument("--dynamic", action="store_true", help="all sizes are taken to vary")
     given = parser.parse_args()
-    jobs = Jobs(given.path, given.jobs, given.seconds)
+    jobs = Jobs(given.path, given.jobs, given.seconds, given.dynamic)
     parts = given.only.split(",")
     names = [name for name in jobs.names if any(part in name for part in parts)]
     known = _known(given.journal)
@@ -200,7 +202,8 @@ def main() -> None:
         jobs.judge_all([name for name in names if name not in known], take)
     finally:
         jobs.close()
-    given.output.write_text(page([known[name] for name in names if name in known], given.source))
+    results = [known[name] for name in names if name in known]
+    given.output.write_text(page(results, given.source, given.dynamic))
 
 
 if __name__ == "__main__":

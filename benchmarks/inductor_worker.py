@@ -225,9 +225,10 @@ def _check_near(found: Any, expected: Any, eager: Any = None) -> None:
         assert (one.double() - wide).abs().max() <= limit
 
 
-def _serve(path: Path, link: Connection) -> None:
+def _serve(path: Path, is_dynamic: bool, link: Connection) -> None:
     """Run the tests that are asked for, until the other side closes."""
     tests = load_tests(path)
+    torch._dynamo.config.assume_static_by_default = not is_dynamic
     case = case_of(tests)
     case.setUpClass()
     link.send(
@@ -240,10 +241,13 @@ def _serve(path: Path, link: Connection) -> None:
 
 
 class Worker:
-    """A process that runs tests one after the other; one that does not answer is replaced."""
+    """A process that runs tests one after the other; one that does not answer is replaced.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    is_dynamic: all sizes are taken to vary, from the first call on.
+    """
+
+    def __init__(self, path: Path, is_dynamic: bool = False) -> None:
+        self._path, self._is_dynamic = path, is_dynamic
         self.names: list[str] = []
         self.dropped_checks: dict[str, int] = {}
         self._process: Any = None
@@ -254,7 +258,8 @@ class Worker:
             return
         context = multiprocessing.get_context("spawn")
         self._link, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(self._path, theirs), daemon=False)
+        given = (self._path, self._is_dynamic, theirs)
+        self._process = context.Process(target=_serve, args=given, daemon=False)
         self._process.start()
         theirs.close()
         if not self._link.poll(START_S):

@@ -18,7 +18,13 @@ CODE = ("aot/", "runtime/", "cache/", "kernels/")
 EVERYWHERE = ("",)
 THIS = "tests/test_words.py"
 # What other programs said: results on record and what the fuzzer found.
-RECORDS = ("docs/fuzz.md", "docs/inductor-tests.md", "docs/many-machines.md", "docs/robustness.md")
+RECORDS = (
+    "docs/fuzz.md",
+    "docs/inductor-tests.md",
+    "docs/inductor-tests-dynamic.md",
+    "docs/many-machines.md",
+    "docs/robustness.md",
+)
 
 
 class Word(NamedTuple):

@@ -173,3 +173,10 @@ def test_messages_name_no_directories():
     assert said(message) == expected
     assert said("it failed\n\nTo execute this test, run python /a/b.py") == "it failed"
     assert "site-packages" not in page([Result("test_it", "failed", message)], "a file")
+
+
+def test_the_page_says_whether_sizes_vary():
+    assert page([], "a file").startswith("# Inductor's own tests\n")
+    text = page([], "a file", is_dynamic=True)
+    assert text.startswith("# Inductor's own tests, with sizes that vary\n")
+    assert "`python -m benchmarks.inductor_tests --dynamic`" in text
