@@ -94,12 +94,6 @@ SUMS_OF_PRODUCTS = ("addcmul", "lerp")
 # Ops whose decompositions of some release of torch give other numbers than eager: -0 for 0.
 OTHERWISE_DECOMPOSED = ("frac", "softshrink")
 
-# Ops whose decompositions look places up that follow each other.
-MOVED_WHOLE = (
-    "roll",
-    *(f"{mode}_pad{rank}d" for mode in ("reflection", "replication") for rank in (1, 2, 3)),
-)
-
 # Composite ops that the table imports whole: arithmetic of ours in place of torch's decomposition.
 NOT_DECOMPOSED = (
     "adaptive_avg_pool1d",
@@ -112,7 +106,6 @@ NOT_DECOMPOSED = (
     "log_softmax",
     "matmul",
     "max_pool2d",
-    *MOVED_WHOLE,
     "rms_norm",
     "scaled_dot_product_attention",
     "select_scatter",
