@@ -356,7 +356,8 @@ class Session:
         found: Tensors = []
         is_all_moved = self.mode.is_by_op and not self.mode.is_way_back
         bending = Bent(self.mode.bent) if self.mode.bent else nullcontext()
-        with self._moving() if is_all_moved else nullcontext(), bending, ExactRests():
+        # What moves roundings sees each op of a step first: a rest by what may be 0 is open.
+        with bending, ExactRests(), self._moving() if is_all_moved else nullcontext():
             for _ in range(CALLS_WITH_STATE if states else 1):
                 found += self._call([each.clone() for each in inputs], states, generator)
         return found

@@ -161,3 +161,19 @@ def test_gradients_whose_terms_pass_the_largest_number_may_be_none(high, overflo
     infinite = torch.full_like(slope, math.inf)
     verdict = judge.verdict([value, infinite])
     assert bool(verdict.wrong) != overflows
+
+
+def test_a_rest_by_what_another_order_of_a_sum_makes_0_is_open():
+    """`fourier 202611288000004`: (-2e-308 - 100) + 100 is 0, which leaves no rest."""
+    column = "torch.tensor([[-2.2250738585072014e-308], [-100.0], [100.0]], dtype=torch.float64)"
+    given = Input("x0", "f64", (3, 1), column, 1)
+    transform = {"x": Ref("x0"), "axis": 0, "norm": None}
+    steps = (Step("v0", "rfft", ROWS["rfft"].text, transform),
+             Step("v1", "fmod of floats", ROWS["fmod of floats"].text,
+                  {"x": Ref("v0"), "y": Ref("v0")}))  # fmt: skip
+    judge = Judge(Program("", (given,), (), steps, ("v1",)), 0)
+    found = judge.eager[0].clone()
+    found[0, 0, 0] = math.nan
+    assert not judge.verdict([found]).wrong
+    found[1, 0, 1] = math.nan  # the rest of 173 by itself
+    assert judge.verdict([found]).wrong == 1
