@@ -18,6 +18,7 @@ from aotc.aot.dynamo.random_ops import called, draws
 
 log = logging.getLogger("aotc")
 SHOWN = 3  # reasons in a line of the log
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 Boxed = Callable[[list[Any]], Any]
 
 
@@ -63,15 +64,18 @@ def _draws(module: GraphModule) -> bool:
 def _asserts_of_other_sizes(module: GraphModule) -> bool:
     """Whether torch asserts something of a number that the graph makes and of a size that none of
     its arguments has: Inductor writes the assertion where the number is made."""
-    known: set[Any] = set()
-    asserts: list[Any] = []
-    for node in module.graph.nodes:
-        value, is_made = node.meta.get("val"), bool(node.meta.get("unbacked_bindings"))
-        if node.op == "placeholder" or is_made:
-            known |= free_symbols(value)
-        if is_made and isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-            deferred = value.node.shape_env.deferred_runtime_asserts
-            asserts += [each for symbol in free_symbols(value) for each in deferred.get(symbol, ())]
+    nodes = module.graph.nodes
+    made = [each.meta.get("val") for each in nodes if each.meta.get("unbacked_bindings")]
+    numbers = [each for each in made if isinstance(each, SYMBOLIC)]
+    asserts = [
+        row
+        for number in numbers
+        for symbol in free_symbols(number)
+        for row in number.node.shape_env.deferred_runtime_asserts.get(symbol, ())
+    ]
+    given = [each.meta.get("val") for each in nodes if each.op == "placeholder"]
+    sized = [each for each in (*given, *made) if isinstance(each, (torch.Tensor, *SYMBOLIC))]
+    known = {symbol for each in sized for symbol in free_symbols(each)}
     return any(not each.expr.free_symbols <= known for each in asserts)
 
 

@@ -1,8 +1,8 @@
 """Products of one column or one row (CPU): a matrix that is read once wants lanes along its memory.
 
 A tile of a product has its lanes along the columns of the right operand. Where that has one column,
-or lies in memory column by column, the same numbers are a sum along the inner dimension, which a
-row kernel reads where it lies, gathered or not.
+or lies in memory column by column, or has rows that begin anywhere, the same numbers are a sum
+along the inner dimension, which a row kernel reads where it lies, gathered or not.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make, walk
+from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.size import is_static
 
@@ -45,7 +46,7 @@ def _runs_of(node: Node) -> list[list[int]]:
     extent, (count,) = data.shape[node.attr("axis")], places.shape
     if not is_static((extent, count)) or not 1 < count <= MOST_PLACES:
         return []
-    if any(each.op not in FROM_COUNTERS and each.kind != "pointwise" for each in walk((places,))):
+    if not all(map(_is_counted, walk((places,)))):
         return []
     (found,) = interpret(Graph((), (places,), (), ("places",), {}), [])
     values = [int(each) for each in found]
@@ -53,6 +54,12 @@ def _runs_of(node: Node) -> list[list[int]]:
         return []  # the look-up says what these are
     runs = _split(values)
     return runs if len(runs) <= MOST_RUNS else []
+
+
+def _is_counted(node: Node) -> bool:
+    """Whether what a node gives is known where its operands are."""
+    is_computed = node.op in FROM_COUNTERS or node.kind == "pointwise"
+    return is_computed and not OPS[node.op].is_opaque
 
 
 def _split(values: Sequence[int]) -> list[list[int]]:

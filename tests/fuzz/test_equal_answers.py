@@ -1,5 +1,5 @@
 """Answers that differ from eager's and are as right: others of equal elements, slopes at equal
-values, functions that bend, sums in narrower floats, noise of 16 bits."""
+values, functions that bend, sums in narrower floats, noise of 16 bits, overflows, hidden scores."""
 
 from __future__ import annotations
 
@@ -177,3 +177,24 @@ def test_a_rest_by_what_another_order_of_a_sum_makes_0_is_open():
     assert not judge.verdict([found]).wrong
     found[1, 0, 1] = math.nan  # the rest of 173 by itself
     assert judge.verdict([found]).wrong == 1
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_rows_whose_hidden_scores_are_no_numbers_cannot_be_judged(has_mask):
+    """torch's plain implementation adds to them, so that a row of one that is no number is none."""
+    text = "torch.randn({{shape}}, generator={{generator}}).mul(torch.tensor([[1.0], [1.0], [{}]]))"
+    rows = [Input(f"x{at}", "f32", (1, 1, 3, 4), text.format(last), at)
+            for at, last in enumerate(("1.0", 'float("nan")', "1.0"))]  # fmt: skip
+    mask = Input("x3", "bool", (3, 3), "torch.ones({shape}).tril().bool()", 3)
+    refs = {name: Ref(f"x{at}") for at, name in enumerate("qkv")}
+    hides = {"mask": Ref("x3") if has_mask else None, "causal": not has_mask, "scale": None}
+    step = Step("v0", "attention", ROWS["attention"].text, {**refs, **hides})
+    judge = Judge(Program("", (*rows, mask), (), (step,), ("v0",)), 0)
+    q, k, v = (each[0, 0] for each in judge.program.values(0, tuple(rows)))
+    scores = (q @ k.mT / 2).masked_fill(~torch.ones(3, 3).tril().bool(), -math.inf)
+    unseen = (scores.softmax(-1)[:2, :2] @ v[:2])[None, None]
+    last = torch.full((1, 1, 1, 4), math.nan)
+    for found in (unseen, torch.full_like(unseen, math.nan)):
+        assert not judge.verdict([torch.cat([found, last], 2)]).wrong
+    assert judge.verdict([torch.cat([unseen + 0.1, last], 2)]).undecided == 8
+    assert judge.verdict([torch.cat([unseen, 0 * unseen[:, :, :1]], 2)]).wrong == 4

@@ -18,6 +18,24 @@ from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 
+
+@pytest.fixture
+def launched_as(monkeypatch):
+    """Has a kernel compiled for a row of the table of processors; skips where this one lacks it."""
+    used = []
+
+    def call(row, kernel):
+        if not ISA_FEATURES[row] <= features():
+            pytest.skip(f"this processor has no {row}")
+        monkeypatch.setattr(driver, "_isa", lambda: row)
+        used.append(kernel)
+        kernel.device_caches.clear()
+
+    yield call
+    for kernel in used:
+        kernel.device_caches.clear()
+
+
 SOURCE = """import triton
 import triton.language as tl
 
@@ -65,12 +83,9 @@ WINDOWS = [(2, 4), (0, 1), (5, 16), (8, 12), (3, 3), (15, 16), (0, 8), (0, 16)]
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64])
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("size", [4, 8, 16])
-def test_lanes_that_a_mask_leaves_out_are_neither_read_nor_written(row, dtype, size, monkeypatch):
+def test_lanes_that_a_mask_leaves_out_are_neither_read_nor_written(row, dtype, size, launched_as):
     """Masks of which LLVM knows a part: parts of them are all false, or all alike."""
-    if not ISA_FEATURES[row] <= features():
-        pytest.skip(f"this processor has no {row}")
-    monkeypatch.setattr(driver, "_isa", lambda: row)
-    within.device_caches.clear()
+    launched_as(row, within)
     a = torch.arange(100, 100 + 4 * size).view(4, size).to(dtype)
     x, rows = torch.arange(size), torch.arange(4).unsqueeze(1)
     for place, (low, high) in enumerate(WINDOWS):
@@ -80,7 +95,6 @@ def test_lanes_that_a_mask_leaves_out_are_neither_read_nor_written(row, dtype, s
         inside = (rows == place % 4) & (x >= low) & (x < high)
         assert torch.equal(out[:4], torch.where(inside, a, 7) * 2), (low, high)
         assert torch.equal(out[4:], torch.where(inside, a + 1, -1)), (low, high)
-    within.device_caches.clear()
 
 
 BLOCKS = """import triton
@@ -138,11 +152,8 @@ def turned(a, other, out, last, LOW: tl.constexpr, HIGH: tl.constexpr, SIZE: tl.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8, torch.int64])
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("size", [4, 16, 64])
-def test_elements_from_the_last_on_have_their_own_masks(row, dtype, size, monkeypatch):
-    if not ISA_FEATURES[row] <= features():
-        pytest.skip(f"this processor has no {row}")
-    monkeypatch.setattr(driver, "_isa", lambda: row)
-    turned.device_caches.clear()
+def test_elements_from_the_last_on_have_their_own_masks(row, dtype, size, launched_as):
+    launched_as(row, turned)
     a, other = torch.arange(size).to(dtype), torch.arange(size).neg().to(dtype)
     x = torch.arange(size)
     for low, high in [(0, size), (0, 1), (size - 1, size), (size // 2 - 1, size // 2 + 1), (3, 3)]:
@@ -152,4 +163,3 @@ def test_elements_from_the_last_on_have_their_own_masks(row, dtype, size, monkey
         expected = torch.where((x >= low) & (x < high), a.flip(0), other)
         assert torch.equal(out[:size], expected), (low, high)
         assert torch.equal(out[size:], a.flip(0)), (low, high)
-    turned.device_caches.clear()

@@ -114,13 +114,9 @@ def is_contiguous(pointer: Lane) -> bool:
     )
 
 
-def _is_reversed(pointer: Lane) -> bool:
+def _is_reversed(pointer: Pointer) -> bool:
     """Neighbouring lanes point at neighbouring elements, the last lane at the first of these."""
-    return (
-        isinstance(pointer, Pointer)
-        and pointer.offset.stride == REVERSED
-        and not pointer.offset.base.is_vector
-    )
+    return pointer.offset.stride == REVERSED and not pointer.offset.base.is_vector
 
 
 def load(kernel: Code, operation: Operation, operands: Sequence[Lane]) -> Lane:
