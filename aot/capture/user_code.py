@@ -13,8 +13,9 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from aotc.aot.errors import SpecFileMissing, SpecImportFailed, SpecModuleMissing
@@ -35,6 +36,19 @@ class Source:
         return f"{Path(self.path).name}:{self.line_number} in {self.function}"
 
 
+class _SourceLoader(SourceFileLoader):
+    """Compiles the file as it stands.
+
+    Python takes bytecode in `__pycache__` for it where size and time, in whole seconds, are the
+    same: a file that was changed within a second, or lies in an image whose times are fixed,
+    would be built as it was before.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def import_code(text: str) -> ModuleType:
     """The module that `FILE.py` or `PACKAGE.MODULE` names; raises a `SpecError`."""
     return import_file(Path(text)) if text.endswith(".py") else import_module(text)
@@ -45,10 +59,9 @@ def import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise SpecFileMissing(path=str(path))
     name = f"aotc_spec_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path)
+    loader = _SourceLoader(name, str(path))
+    found = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert found is not None
-    loader = found.loader
-    assert loader is not None
     module = importlib.util.module_from_spec(found)
     # Registered so that dataclasses and source look-up inside the file work; the folder is on the
     # path so that it can import its neighbours.

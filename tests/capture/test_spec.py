@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 
 import pytest
@@ -85,6 +87,15 @@ def test_neighbours_of_the_file_can_be_imported(write, tmp_path):
         example_inputs = (torch.ones(2, WIDTH),)
     """)
     assert load_spec(path).module.in_features == 4
+
+
+def test_the_file_as_it_stands_is_read(write, monkeypatch):
+    """Python's own bytecode is taken for a file of the same size and the same second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for size in (3, 4):
+        path = write(f"model = nn.Linear({size}, 2)\nexample_inputs = (torch.ones(1, {size}),)\n")
+        os.utime(path, (0, 0))
+        assert load_spec(path).module.in_features == size
 
 
 def test_tied_weights_are_stored_once(write):
