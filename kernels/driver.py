@@ -53,8 +53,6 @@ MEMORY = "memory"
 """`debug="memory"`: assertions, and each access is checked against the tensors of the call."""
 RACES = "races"
 """`debug="races"`: as `MEMORY`, and what each program accesses against what the others do."""
-VECTOR_REGISTERS = {"x86-64-v3": 16, "x86-64-v4": 32, "x86-64-amx": 32}
-"""What a kernel has of each instruction set: `compiled.n_regs`."""
 _ALL_FP8 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
 
 
@@ -191,7 +189,7 @@ class _Utils:
         name: str, data: bytes, shared: int, device: int
     ) -> tuple[Any, Any, int, int, int]:
         library = Library(data)
-        return library, library, VECTOR_REGISTERS[_isa()], 0, 1 << 20
+        return library, library, find_isa(_isa()).registers, 0, 1 << 20
 
 
 class _KernelLauncher:

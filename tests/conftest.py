@@ -15,10 +15,10 @@ import pytest
 
 from aotc.aot.cli.program import run
 
-# Before anything asks for the processor: `tests/masked/sitecustomize.py`, the switch that hides its
-# AVX-512 from this process and from those that tests start.
+# Before anything asks for the processor: `tests/masked/sitecustomize.py`, the switches that change
+# it for this process and for those that tests start.
 _MASK = Path(__file__).parent / "masked" / "sitecustomize.py"
-if os.environ.get("AOTC_TESTS_WITHOUT"):
+if os.environ.get("AOTC_TESTS_WITHOUT") or os.environ.get("AOTC_TESTS_TILES"):
     _found = importlib.util.spec_from_file_location("masked_processor", _MASK)
     _found.loader.exec_module(importlib.util.module_from_spec(_found))
     os.environ["PYTHONPATH"] = os.pathsep.join(

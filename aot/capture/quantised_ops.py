@@ -94,22 +94,6 @@ def int8_rows(data: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
     return (torch.mm(data, weight.to(data.dtype).t()) * scales).to(data.dtype)
 
 
-EXACT_DEPTH = 1024  # products of two i8 numbers that f32 adds up without a rounding
-
-
-def int_mm(left: Tensor, right: Tensor) -> Tensor:
-    """a · b of 8-bit integers as i32: whole numbers below 2²⁴ are exact in f32."""
-    total = None
-    depth = left.shape[1]
-    # u8 · i8 reaches twice as far as i8 · i8.
-    step = EXACT_DEPTH // 2 if torch.uint8 in (left.dtype, right.dtype) else EXACT_DEPTH
-    for start in range(0, depth, step):
-        parts = left[:, start : start + step], right[start : start + step]
-        product = torch.mm(*(each.to(torch.float32) for each in parts)).to(torch.int32)
-        total = product if total is None else total + product
-    return total
-
-
 # Ops whose functions torch can trace as they stand.
 OF_TORCH = (
     "quantize_per_channel",
@@ -136,7 +120,6 @@ def _own() -> Mapping[str, Callable[..., object]]:
     rows |= {name: getattr(decomposed, name) for name in OF_TORCH}
     rows = {f"quantized_decomposed::{name}": function for name, function in rows.items()}
     return rows | {
-        "aten::_int_mm": int_mm,
         "aten::_weight_int8pack_mm": int8_rows,
         "mslk::bf16i4bf16_rowwise": int4_rows,
         "fbgemm::bf16i4bf16_rowwise": int4_rows,

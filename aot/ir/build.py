@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from aotc.aot.ir.graph import Node, Number, make, number
+from aotc.aot.ir.infer import MOST_DEPTH_I8
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import Extent, Shape, Size
+from aotc.aot.ir.size import Extent, Shape, Size, proves_at_most
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_scalar
 
 STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
@@ -316,14 +317,51 @@ def root_mean_square_norm(data: Node, axes: Sequence[int], epsilon: float) -> No
     return data * unary("rsqrt", mean(data * data, axes) + epsilon)
 
 
-def matmul(left: Node, right: Node) -> Node:
+def matmul(left: Node, right: Node, op: str = "matmul") -> Node:
     """Product over the last dims; a right operand without batch takes `left` as rows."""
     if not left.shape[-1]:
         batch = left.shape[:-2] if left.type.rank >= right.type.rank else right.shape[:-2]
         return expand(scalar(0, left.dtype), (*batch, left.shape[-2], right.shape[-1]))
     if right.type.rank == 2 and left.type.rank > 2:
         rows = reshape(left, (math.prod(left.shape[:-1]), left.shape[-1]))
-        product = make("matmul", (rows, right))
-        return reshape(product, (*left.shape[:-1], right.shape[-1]))
+        return reshape(make(op, (rows, right)), (*left.shape[:-1], right.shape[-1]))
     rank = max(left.type.rank, right.type.rank)
-    return make("matmul", (align(left, rank), align(right, rank)))
+    return make(op, (align(left, rank), align(right, rank)))
+
+
+def sums_of_products(left: Node, right: Node) -> Node:
+    """The product of two matrices as sums of products, which wrap around as torch's do."""
+    rank = max(left.type.rank, right.type.rank)
+    rows, columns = align(left, rank), align(right, rank)
+    pairs = reshape(rows, (*rows.shape[:-1], 1, rows.shape[-1])) * reshape(
+        transpose(columns), (*columns.shape[:-2], 1, *columns.shape[:-3:-1])
+    )
+    return drop(reduce("sum", pairs, (rank,)), (rank,))
+
+
+def is_matmul_i8(left: Node, right: Node) -> bool:
+    """Whether `matmul_i8` takes two operands."""
+    is_short = proves_at_most(left.shape[-1], MOST_DEPTH_I8)
+    return left.dtype == right.dtype == "i8" and is_short and left.shape[-1] != 0
+
+
+EXACT_DEPTH_I8 = 1024  # products of two i8 that f32 adds up without a rounding: 2²⁴ / 2¹⁴
+
+
+def matmul_of_bytes(left: Node, right: Node) -> Node:
+    """The product of two matrices of 8-bit integers in i32, by products of f32: whole numbers, of
+    which each part of the inner dimension has sums below 2²⁴."""
+    depth, rank = left.shape[-1], left.type.rank
+    if not isinstance(depth, int) or not depth:
+        return sums_of_products(cast(left, "i32"), cast(right, "i32"))
+    # u8 · i8 reaches twice as far as i8 · i8.
+    step = EXACT_DEPTH_I8 // 2 if "u8" in (left.dtype, right.dtype) else EXACT_DEPTH_I8
+    total: Node | None = None
+    for start in range(0, depth, step):
+        end = min(start + step, depth)
+        rows = slice_axis(left, rank - 1, start, end)
+        columns = slice_axis(right, rank - 2, start, end)
+        part = cast(make("matmul", (cast(rows, "f32"), cast(columns, "f32"))), "i32")
+        total = part if total is None else total + part
+    assert total is not None
+    return total

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aotc.aot.errors import TypeRuleError
-from aotc.aot.ir.size import Extent, Shape, typical
+from aotc.aot.ir.size import Extent, Shape, proves_at_most, typical
 from aotc.aot.ir.types import DTYPES, TensorType
 
 Types = tuple[TensorType, ...]
@@ -19,8 +20,9 @@ Infer = Callable[[Types, AttrMap], TensorType]
 
 SCANS = ("sum", "prod", "max", "min", "log_sum", "max_place", "min_place")
 PACK_N = 64  # columns of one panel of a packed matmul operand
-PAIR = 2  # rows of such a panel that lie side by side, where it is of bf16
-PAIRED_RANK = 4  # of such panels
+WORD_ROWS = {"bf16": 2, "i8": 4}  # rows of such a panel that lie side by side, by element type
+WORDS_RANK = 4  # of panels whose rows do
+MOST_DEPTH_I8 = 1 << 16  # elements of the inner dimension whose products an i32 holds
 
 
 def require(condition: bool, reason: str) -> None:
@@ -245,9 +247,12 @@ def gather(types: Types, attrs: AttrMap) -> TensorType:
 
 def matmul(types: Types, attrs: AttrMap) -> TensorType:
     """`[.., M, K] · [.., K, N] → [.., M, N]`, batch dims equal or 1."""
-    left, right = types
-    dtype = _same_dtype(types)
-    require(left.kind == "float", f"`{dtype}` is not float")
+    require(types[0].kind == "float", f"`{_same_dtype(types)}` is not float")
+    return _product(*types)
+
+
+def _product(left: TensorType, right: TensorType) -> TensorType:
+    dtype = _same_dtype((left, right))
     require(left.rank == right.rank >= 2, f"ranks are {left.rank} and {right.rank}")
     require(left.shape[-1] == right.shape[-2], f"K is {left.shape[-1]} and {right.shape[-2]}")
     batch = broadcast_shape((left.shape[:-2], right.shape[:-2])) if left.rank > 2 else ()
@@ -260,20 +265,31 @@ def matmul_tf32(types: Types, attrs: AttrMap) -> TensorType:
     return matmul(types, attrs)
 
 
+def matmul_i8(types: Types, attrs: AttrMap) -> TensorType:
+    """As `matmul`, of i8 with sums of i32."""
+    require({each.dtype for each in types} == {"i8"}, "operands are not `i8`")
+    left, right = types
+    is_exact = proves_at_most(left.shape[-1], MOST_DEPTH_I8)
+    require(is_exact, f"K is {left.shape[-1]}, expected at most {MOST_DEPTH_I8}")
+    return replace(_product(left, right), dtype="i32")
+
+
 def matmul_packed(types: Types, attrs: AttrMap) -> TensorType:
-    """`[M, K] · packed [ceil(n / PACK_N), K, PACK_N] → [M, n]`, the panels also
-    `[ceil(n / PACK_N), K / PAIR, PACK_N, PAIR]`: rows in pairs, of which elements take turns."""
+    """`[M, K] · packed [ceil(n / PACK_N), K, PACK_N] → [M, n]`, the panels of bf16 and i8 also
+    `[ceil(n / PACK_N), K / r, PACK_N, r]`: r = WORD_ROWS rows of which elements take turns. Sums of
+    i8 are i32."""
     rows, packed = types
     dtype, columns = _same_dtype(types), attrs["n"]
-    is_legal = rows.rank == 2 and packed.rank in (3, PAIRED_RANK)
+    is_legal = rows.rank == 2 and packed.rank in (3, WORDS_RANK)
     require(is_legal, f"ranks are {rows.rank} and {packed.rank}")
     panels, inner = math.ceil(columns / PACK_N), rows.shape[1]
     expected: Shape = (panels, inner, PACK_N)
-    if packed.rank == PAIRED_RANK:
-        require(inner % PAIR == 0, f"K is {inner}, which has no pairs")
-        expected = (panels, inner // PAIR, PACK_N, PAIR)
+    if packed.rank == WORDS_RANK:
+        beside = WORD_ROWS.get(dtype, 1)
+        require(inner % beside == 0, f"K is {inner}, expected a multiple of {beside}")
+        expected = (panels, inner // beside, PACK_N, beside)
     require(packed.shape == expected, f"panels are {packed.shape}, expected {expected}")
-    return TensorType(dtype, (rows.shape[0], columns))
+    return TensorType("i32" if dtype == "i8" else dtype, (rows.shape[0], columns))
 
 
 def convolution(types: Types, attrs: AttrMap) -> TensorType:

@@ -292,6 +292,7 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
     OpDef("matmul", "matmul", 2, infer.matmul),
     # Of numbers of TF32, which tensor cores of a GPU multiply exactly; sums are of f32.
     OpDef("matmul_tf32", "matmul", 2, infer.matmul_tf32),
+    OpDef("matmul_i8", "matmul", 2, infer.matmul_i8),
     OpDef("matmul_packed", "matmul_packed", 2, infer.matmul_packed, ("n",)),
     OpDef(
         "convolution",

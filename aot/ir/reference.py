@@ -207,13 +207,18 @@ def matmul(left: Array, right: Array) -> Array:
     return numpy.asarray(numpy.matmul(_wide(left), _wide(right)))
 
 
+def matmul_i8(left: Array, right: Array) -> Array:
+    """Batched product of i8, exact in i32."""
+    return numpy.asarray(numpy.matmul(left.astype(numpy.int32), right.astype(numpy.int32)))
+
+
 def matmul_packed(rows: Array, packed: Array, n: int) -> Array:
-    """Product with panels `[panels, K, PACK_N]`, or `[panels, K / PAIR, PACK_N, PAIR]`."""
+    """Product with panels `[panels, K, PACK_N]`, or `[panels, K / r, PACK_N, r]`."""
     if packed.ndim == 4:
         packed = packed.transpose(0, 1, 3, 2).reshape(len(packed), -1, PACK_N)
     panels, inner, _ = packed.shape
     dense = packed.transpose(1, 0, 2).reshape(inner, panels * PACK_N)[:, :n]
-    return matmul(rows, dense)
+    return matmul_i8(rows, dense) if rows.dtype == numpy.int8 else matmul(rows, dense)
 
 
 def convolution(
@@ -408,7 +413,7 @@ _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, count_digits,
         count_places, erf, erfc, extent, fma, gather, gelu, gelu_tanh, grouped_matmul, iota, matmul,
-        matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan,
+        matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan,
         scatter_rows, sigmoid, sign, sum_runs, take, window,
     )},
     "matmul_tf32": matmul,

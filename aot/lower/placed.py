@@ -109,7 +109,7 @@ def attention(node: Node, traits: TargetTraits) -> Called:
     """One program for each block of rows of a head; by the processor's tiles where it has them."""
     (query, key, value, *masks), _, how = operands_of(node)
     batch, heads, rows, _ = query.shape
-    ends = {"HEADS": heads, "SAFE": how["is_safe"], "TILED": traits.has_tiles}
+    ends = {"HEADS": heads, "SAFE": how["is_safe"], "KEEPS_BF16": traits.multiplies_bf16}
     numbers = {**_attention_numbers(how, query, key, value, *masks), **ends}
     sides = _sides(query, key, value)
     if traits.has_tiles:

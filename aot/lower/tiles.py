@@ -194,7 +194,7 @@ def matmul_candidates(
 
 @dataclass(frozen=True, slots=True)
 class _TiledCosts:
-    """About what a core with AMX does in a nanosecond (benchmarks/tiled_products.py)."""
+    """About what a core with AMX does in a nanosecond (benchmarks/narrow_products.py)."""
 
     operations: float = 1500.0  # of tiles whose operands are in the second cache
     near_bytes: float = 170.0  # to or from that

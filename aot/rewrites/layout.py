@@ -448,6 +448,7 @@ def _sink_merge_reduce(root: Node) -> Node | None:
 
 
 _MOVES = ("pad", "slice", "expand", "flip")
+_ROWS = ("matmul", "matmul_i8", "matmul_packed")  # whose left operand may be of rows
 
 RULES: tuple[Rule, ...] = (
     rule_for(("convolution",), "convolution-matmul", _convolution_matmul, False),
@@ -456,7 +457,9 @@ RULES: tuple[Rule, ...] = (
     rule_for(("reshape",), "reshape-permute-ones", _reshape_permute_ones),
     rule_for(("reshape",), "reshape-permute-split", _reshape_permute_split),
     rule_for(("permute",), "permute-ones-first", _permute_ones_first),
-    rule_for(("matmul", "matmul_packed"), "permute-sink-rows", _sink_permute_rows, False),
+    rule_for(
+        ("matmul", "matmul_i8", "matmul_packed"), "permute-sink-rows", _sink_permute_rows, False
+    ),
     rule_for(POINTWISE, "permute-sink", _sink_permute),
     rule_for(REDUCTIONS, "permute-sink-reduce", _sink_permute_reduce, False),
     rule_for(_MOVES, "permute-sink-move", _sink_permute_move),

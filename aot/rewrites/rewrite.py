@@ -115,6 +115,7 @@ _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
     Stage("tf32", function=tf32.round_data, wants=_rounders),
+    Stage(MEMORY, function=weights.widen_products, wants=_gpus),
     Stage(MEMORY, function=scatter.sum_few_places, wants=_gpus),
     Stage(MEMORY, function=memory.place_ops),
     Stage("algebra", _CLEANING),

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
-from aotc.aot.ir.infer import PACK_N, PAIR
+from aotc.aot.ir.infer import PACK_N, WORD_ROWS
 from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.rewrites.panels import is_widened, joined, panels_of, transposed
 
-PAIRED_DEPTH = 32  # what the depth must be a multiple of: that of a processor's tiles
+WORDS_DEPTH = 32  # what the depth must be a multiple of: half or all of that of a processor's tiles
 
 
 def _pack(root: Node, context: Context) -> Node | None:
@@ -36,7 +36,8 @@ def _pack(root: Node, context: Context) -> Node | None:
     if is_widened(dense):
         packed = panels_of(dense)
     else:
-        padded = build.pad(dense, (0, 0), (0, panels * PACK_N - columns), 0.0)
+        zero = 0 if dense.dtype == "i8" else 0.0
+        padded = build.pad(dense, (0, 0), (0, panels * PACK_N - columns), zero)
         packed = _panels(padded, inner, panels)
     rows = build.reshape(left, (left.type.numel // inner, inner))
     product = make("matmul_packed", (rows, packed), {"n": columns})
@@ -44,28 +45,32 @@ def _pack(root: Node, context: Context) -> Node | None:
 
 
 def _panels(padded: Node, inner: Extent, panels: int) -> Node:
-    """A matrix whose columns fill panels as these; rows of bf16 in pairs where tiles of a processor
-    and vectors take whole ones."""
-    if padded.dtype != "bf16" or fixed(inner) % PAIRED_DEPTH:
+    """A matrix whose columns fill panels as these; rows of bf16 and i8 side by side where tiles of
+    a processor and vectors take whole words of them."""
+    beside = WORD_ROWS.get(padded.dtype)
+    if beside is None or fixed(inner) % WORDS_DEPTH:
         return build.permute(build.reshape(padded, (inner, panels, PACK_N)), (1, 0, 2))
-    pairs = build.reshape(padded, (inner // PAIR, PAIR, panels, PACK_N))
-    return build.permute(pairs, (2, 0, 3, 1))
+    words = build.reshape(padded, (inner // beside, beside, panels, PACK_N))
+    return build.permute(words, (2, 0, 3, 1))
 
 
 # matmul(x, constant) → matmul_packed(x, panels)
-PACKING: tuple[Rule, ...] = (rule_for(("matmul",), "pack", _pack, is_exact=False),)
+PACKING: tuple[Rule, ...] = (rule_for(("matmul", "matmul_i8"), "pack", _pack, is_exact=False),)
+
+
+JOINED = frozenset({"matmul", "matmul_i8"})
 
 
 def join_matmuls(graph: Graph) -> tuple[Graph, int]:
     """x·v, x·w → slices of x·[v w], biases joined too; answers how many matmuls went."""
     users = graph.users()
     context = Context()
-    groups: dict[Node, list[Node]] = {}
+    groups: dict[tuple[str, Node], list[Node]] = {}
     for node in graph.nodes():
-        if node.op != "matmul" or node.type.rank != 2 or node in graph.outputs:
+        if node.op not in JOINED or node.type.rank != 2 or node in graph.outputs:
             continue
         if context.is_constant(node.inputs[1]) and not context.is_constant(node.inputs[0]):
-            groups.setdefault(node.inputs[0], []).append(node)
+            groups.setdefault((node.op, node.inputs[0]), []).append(node)
     replaced: dict[Node, Node] = {}
     count = 0
     for members in groups.values():
@@ -106,7 +111,7 @@ def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, 
     # Weights are mostly transposed as they come: their rows joined, then transposed once.
     weights = [build.transpose(member.inputs[1]) for member in members]
     rows = joined(weights, 0, build.concat) if _are_widened(weights) else build.concat(weights, 0)
-    product = make("matmul", (left, build.transpose(rows)))
+    product = make(members[0].op, (left, build.transpose(rows)))
     sums = [node for node in biased if node is not None]
     ends: Sequence[Node] = members
     if len(sums) == len(members) and max(Counter(sums).values()) == 1:
@@ -118,6 +123,13 @@ def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, 
         end: build.slice_axis(product, 1, start, start + end.shape[1])
         for end, start in zip(ends, starts, strict=True)
     }
+
+
+def widen_products(graph: Graph) -> tuple[Graph, int]:
+    """matmul_i8(a, b) → Σ i32(f32(a) · f32(b)) over parts of the inner dimension"""
+    found = [node for node in graph.nodes() if node.op == "matmul_i8"]
+    replaced = {node: build.matmul_of_bytes(*node.inputs) for node in found}
+    return graph.replaced(replaced), len(replaced)
 
 
 def orient_weights(graph: Graph) -> tuple[Graph, int]:

@@ -10,7 +10,7 @@ from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Remainder, Symbol
-from aotc.aot.ir.infer import PACK_N, PAIR
+from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import Extent, Quotient, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
@@ -190,10 +190,11 @@ def operand_accesses(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tu
 
 
 def panel_index(packed: Node, panel: Index, inner: Index, column: Index) -> tuple[Index, ...]:
-    """Index of an element of a packed operand, whose rows may lie in pairs."""
+    """Index of an element of a packed operand, of which several rows may lie side by side."""
     if packed.type.rank == 3:
         return panel, inner, column
-    return panel, inner // PAIR, column, inner % PAIR
+    beside = packed.shape[-1]
+    return panel, inner // beside, column, inner % beside
 
 
 def batch_index(root_op: Node, domain: Domain) -> tuple[Index, ...]:

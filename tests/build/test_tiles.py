@@ -8,7 +8,7 @@ from aotc.runtime.drivers.cpu import driver as cpu
 from aotc.runtime.drivers.cpu import tile_permission
 
 torch = pytest.importorskip("torch")
-TARGETS = ("cpu-x86-64-amx", "cpu-x86-64-v4", "cpu-x86-64-v3")
+TARGETS = ("cpu-x86-64-amx", "cpu-x86-64-v4-bf16", "cpu-x86-64-v4", "cpu-x86-64-v3")
 
 # Rows that tiles of 32 divide, that the last tile moves back for, few, and one; depths that pairs
 # and tiles divide, and not; columns of one panel, of several and of a part of one.
@@ -67,7 +67,7 @@ def test_weights_are_stored_once(parts):
     assert 2 * size < manifest.weights.nbytes < 2 * padded + 8192
 
 
-@pytest.mark.parametrize("hidden", ["", "amx", "avx512 amx"])
+@pytest.mark.parametrize("hidden", ["", "amx", "avx512_bf16 amx", "avx512 amx"])
 def test_every_target_gives_the_model_s_numbers(parts, hidden, monkeypatch):
     model, inputs, bundle = parts
     found = cpu.processor_features()
@@ -87,9 +87,9 @@ def test_every_target_gives_the_model_s_numbers(parts, hidden, monkeypatch):
 
 def test_a_denied_permission_leads_to_the_next_target(parts, monkeypatch):
     everything = frozenset().union(*cpu.ISA_FEATURES.values())
-    if not cpu.ISA_FEATURES["x86-64-v4"] <= cpu.processor_features():
-        pytest.skip("this processor has no AVX-512")
+    if not cpu.ISA_FEATURES["x86-64-v4-bf16"] <= cpu.processor_features():
+        pytest.skip("this processor has no AVX-512 BF16")
     monkeypatch.setattr(cpu, "processor_features", lambda: everything)
     monkeypatch.setattr(tile_permission, "_refusals", ["a kernel that denies it (no)"])
     with load(parts[2], threads=1) as program:
-        assert program.target == "cpu-x86-64-v4"
+        assert program.target == "cpu-x86-64-v4-bf16"

@@ -1,4 +1,4 @@
-"""Attention's kernel by tiles (AMX): bf16 products of scores and of powers, beside f64."""
+"""Attention by tiles (AMX) and by pairs (AVX-512 BF16): products of bf16 beside f64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.triton]
 ROW, UNIT_ROUNDOFF = "x86-64-amx", 2.0**-8  # of bf16
 
 
-@pytest.fixture(params=[ROW, "x86-64-v3"])
+@pytest.fixture(params=[ROW, "x86-64-v4-bf16", "x86-64-v3"])
 def row(request, monkeypatch):
     if not cpu.ISA_FEATURES[request.param] <= cpu.features():
         pytest.skip(f"this processor is not {request.param}")

@@ -1,7 +1,9 @@
-"""Products by tiles (AMX): numbers beside f64, code on every machine, and the permission."""
+"""Products by words, of tiles (AMX) and vectors (AVX-512 BF16, VNNI): numbers beside f64, code on
+every machine, and the permission."""
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 
@@ -21,7 +23,7 @@ from aotc.runtime.drivers.cpu import driver as cpu
 from aotc.runtime.drivers.cpu import tile_permission
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
-ROW = "x86-64-amx"
+ROW, VECTORS, VNNI, WIDENED = "x86-64-amx", "x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v4"
 UNIT_ROUNDOFF = 2.0**-24  # of f32
 SMALLEST_NORMAL = 2.0**-126
 
@@ -77,24 +79,26 @@ def chained(a, b, c, out, S: tl.constexpr):
     tl.store(out + x * S + y, second - tl.sum(second, 1)[:, None])
 
 
-@pytest.fixture
-def tile_row(monkeypatch):
-    if not cpu.ISA_FEATURES[ROW] <= cpu.features():
-        pytest.skip("this processor has no tiles, or its kernel denies them")
-    monkeypatch.setattr(driver, "_isa", lambda: ROW)
+@pytest.fixture(params=list(cpu.ISA_FEATURES))
+def word_row(request, monkeypatch):
+    """The row of the instruction set that kernels are compiled for."""
+    if not cpu.ISA_FEATURES[request.param] <= cpu.features():
+        pytest.skip("this processor has no such instructions, or its kernel denies them")
+    monkeypatch.setattr(driver, "_isa", lambda: request.param)
     with kernels.on_cpu():
-        yield
+        yield request.param
     for kernel in (multiply, closed, chained):
         kernel.device_caches.clear()
 
 
 @pytest.fixture
-def apart(tile_row, monkeypatch):
+def apart(word_row, monkeypatch):
     """As kernels of our own are compiled: the memory behind different pointers does not overlap."""
     known = lambda name, function, values: Request(name, function, (*values[:2], True))  # noqa: E731
     monkeypatch.setattr(driver, "Request", known)
-    digest = f"apart-{compiler_digest('cpu')}-{ROW}"
+    digest = f"apart-{compiler_digest('cpu')}-{word_row}"
     monkeypatch.setattr(driver.CpuBackend, "hash", lambda self: digest)
+    return word_row
 
 
 def operands(dtype, sizes, is_turned):
@@ -150,7 +154,7 @@ CASES = [
 @pytest.mark.parametrize("is_turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize(("sizes", "blocks"), CASES)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
-def test_products_are_right(dtype, sizes, blocks, is_turned, tile_row):
+def test_products_are_right(dtype, sizes, blocks, is_turned, word_row):
     a, b = operands(dtype, sizes, is_turned)
     found = product(a, b, blocks).double()
     expected = 2 * (a.double() @ b.double())
@@ -158,12 +162,12 @@ def test_products_are_right(dtype, sizes, blocks, is_turned, tile_row):
     assert ((found - expected).abs() <= limit).all()
 
 
-def test_no_row_or_depth_gives_zeros(tile_row):
+def test_no_row_or_depth_gives_zeros(word_row):
     a, b = torch.zeros(8, 0, dtype=torch.bfloat16), torch.zeros(0, 8, dtype=torch.bfloat16)
     assert product(a, b, (8, 8, 8)).eq(0).all()
 
 
-def test_results_that_others_read_stay_in_memory(tile_row):
+def test_results_that_others_read_stay_in_memory(word_row):
     a, b, c = torch.randn(3, 64, 64).to(torch.bfloat16)
     out = torch.empty(64, 64)
     chained[(1,)](a, b, c, out, 64)
@@ -200,7 +204,8 @@ def test_what_follows_a_product(sizes, blocks, apart):
     turns = depth // inner
     steps = room[2], room[2]
     made = closed[grid](a, panels, bias, more, out, rows, columns, turns, *steps, *blocks)
-    assert made.asm["llir"].count("tileloadd64") in (4, 5)  # of operands alone
+    loads = made.asm["llir"].count("tileloadd64")
+    assert loads in (4, 5) if apart == ROW else not loads  # of operands alone
     left, right = a[:rows, :depth], b[:depth, :columns]
     found = left.double() @ right.double() + bias[:columns].double() + more[:rows].double()
     expected = torch.where(found < 0, 0.25 * found, found)
@@ -211,7 +216,7 @@ def test_what_follows_a_product(sizes, blocks, apart):
         assert out.eq(7.0).all()
 
 
-def test_infinities_and_what_is_no_number(tile_row):
+def test_infinities_and_what_is_no_number(word_row):
     a, b = torch.ones(16, 32).bfloat16(), torch.ones(32, 16).bfloat16()
     a[1, 3], a[2, 4], a[3, 5], b[5, 7] = torch.inf, torch.nan, -torch.inf, 0.0
     found = product(a, b, (16, 16, 32))
@@ -222,16 +227,16 @@ def test_infinities_and_what_is_no_number(tile_row):
     assert found[3, 7].isnan()
 
 
-def test_subnormal_operands_count_as_zeros(tile_row):
+def test_subnormal_operands_count_as_zeros(word_row):
     a = torch.full((16, 32), 2.0**-130).bfloat16()
     b = torch.full((32, 16), 2.0**100).bfloat16()
     assert a[0, 0] != 0
     found = product(a, b, (16, 16, 32)).double()
-    assert found.eq(0).all()
+    assert found.eq(0).all() == (word_row in (ROW, VECTORS))
     assert ((found - 2 * (a.double() @ b.double())).abs() <= most_apart(a, b)).all()
 
 
-def test_many_threads_multiply_at_once(tile_row):
+def test_many_threads_multiply_at_once(word_row):
     a, b = operands(torch.bfloat16, (96, 96, 96), (0, 0))
     expected = product(a, b, (32, 32, 32))
     found = [torch.empty_like(expected) for _ in range(4)]
@@ -267,6 +272,7 @@ def assembly(element, blocks, row=ROW):
     return toolchain.compile_object(lowered.llvm_ir, "k", ISAS[row].cpu).assembly
 
 
+@pytest.mark.skipif("AOTC_TESTS_TILES" in os.environ, reason="tiles are emulated")
 @pytest.mark.parametrize(("element", "name"), [("bf16", "tdpbf16ps"), ("i8", "tdpbssd")])
 def test_the_code_multiplies_by_tiles_and_releases_them(element, name):
     text = assembly(element, (64, 64, 64))
@@ -286,8 +292,24 @@ def test_sums_stay_in_tiles_over_a_loop_that_ends_in_stores():
     assert found.count("tdpbf16ps") == 4
 
 
-def test_other_rows_have_no_tiles():
-    assert "tile" not in assembly("bf16", (32, 32, 32), "x86-64-v4")
+@pytest.mark.parametrize(
+    ("row", "element", "name"),
+    [
+        (VECTORS, "bf16", "vdpbf16ps"),
+        (VECTORS, "i8", "vpdpbusd"),
+        (VNNI, "i8", "vpdpbusd"),
+        (WIDENED, "i8", "vpmaddwd"),
+    ],
+)
+def test_vectors_multiply_words(row, element, name):
+    text = assembly(element, (64, 64, 64), row)
+    assert "tile" not in text
+    assert len(re.findall(rf"\b{name}\b.*%zmm", text)) >= 48  # 24 sums, two words a turn
+
+
+@pytest.mark.parametrize(("row", "element"), [(WIDENED, "bf16"), (VNNI, "bf16"), (WIDENED, "i8")])
+def test_other_rows_have_no_such_instructions(row, element):
+    assert not re.search("tile|vdp|vpdp", assembly(element, (32, 32, 32), row))
 
 
 def test_few_rows_are_multiplied_by_vectors():
@@ -302,7 +324,7 @@ def test_a_kernel_that_denies_tiles_is_named(refusal, monkeypatch):
     needs = sorted(cpu.ISA_FEATURES[ROW])
     rows = cpu.missing(needs)
     assert [row[0] for row in rows] == (["tile-permission"] if refusal else [])
-    assert cpu.best_isa(cpu.features()) == ("x86-64-v4" if refusal else ROW)
+    assert cpu.best_isa(cpu.features()) == (VECTORS if refusal else ROW)
     assert not cpu.missing(sorted(cpu.ISA_FEATURES["x86-64-v4"]))
     if refusal:
         assert refusal in rows[0]

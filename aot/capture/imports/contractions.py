@@ -23,12 +23,25 @@ def _product(left: Node, right: Node) -> Node:
     """Matmul; of integers as sums of products, which wrap around as torch's do."""
     if left.type.kind == "float" or not left.shape[-1]:
         return build.matmul(left, right)
-    rank = max(left.type.rank, right.type.rank)
-    rows, columns = build.align(left, rank), build.align(right, rank)
-    pairs = build.reshape(rows, (*rows.shape[:-1], 1, rows.shape[-1])) * build.reshape(
-        build.transpose(columns), (*columns.shape[:-2], 1, *columns.shape[:-3:-1])
-    )
-    return build.drop(build.reduce("sum", pairs, (rank,)), (rank,))
+    narrow = _narrowed(left), _narrowed(right)
+    if None not in narrow and build.is_matmul_i8(*narrow):
+        return build.cast(build.matmul(*narrow, op="matmul_i8"), left.dtype)
+    return build.sums_of_products(left, right)
+
+
+def _narrowed(node: Node) -> Node | None:
+    """i8 of which `node` are the numbers, also behind views; None where they are not."""
+    if node.op == "cast":
+        return node.inputs[0] if node.inputs[0].dtype == "i8" else None
+    inner = _narrowed(node.inputs[0]) if node.kind == "view" else None
+    return None if inner is None else node.on((inner,))
+
+
+def _int_mm(call: Call, left: Node, right: Node) -> Node:
+    """A product of 8-bit integers in i32."""
+    if build.is_matmul_i8(left, right):
+        return make("matmul_i8", (left, right))
+    return build.matmul_of_bytes(left, right)
 
 
 def _linear(call: Call, data: Node, weight: Node, bias: Node | None = None) -> Node:
@@ -473,6 +486,7 @@ class _Grid:
 ROWS: Rows = {
     "matmul": _matmul,
     "mm": _matmul,
+    "_int_mm": _int_mm,
     "bmm": _matmul,
     "mv": _matmul,
     "dot": _matmul,

@@ -8,7 +8,7 @@ from itertools import chain, zip_longest
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.infer import PACK_N, PAIRED_RANK
+from aotc.aot.ir.infer import PACK_N, WORDS_RANK
 from aotc.aot.ir.size import fixed, highest, kernel_text, typical
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.convolution.source import lower_convolution
@@ -83,13 +83,14 @@ def _reading(group: Group, is_packed: bool, traits: TargetTraits) -> Reading:
     """What the kernel does with its operands before it multiplies them."""
     root_op = group.root_op
     assert root_op is not None
-    if is_packed and traits.has_tiles and root_op.inputs[1].type.rank == PAIRED_RANK:
+    if is_packed and traits.has_tiles and root_op.inputs[1].type.rank == WORDS_RANK:
         return TILED if product_of(group).left.strides is not None else TILED_COPY
     if is_packed:
         return PACKED
     product = product_of(group)
     is_plain = product.left.strides is not None and product.left.is_along_depth
-    is_wide = computed(product.root_op.dtype) == product.root_op.dtype
+    dtype = product.root_op.inputs[0].dtype
+    is_wide = computed(dtype) == dtype == product.root_op.dtype
     return IN_PLACE if is_plain and is_wide else COPIED
 
 
@@ -237,7 +238,7 @@ class _MatmulWriter:
         value, text = self.emitter.cut_off(side.need, side.inner)
         if mask is not None:
             self.masks[self.column] = mask
-        dtype = self.root_op.dtype
+        dtype = self.root_op.inputs[0].dtype
         text = as_tensor(text, dtype)
         if computed(dtype) != dtype:
             text = f"{text}.to({triton_type(dtype)})"

@@ -15,12 +15,22 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aotc.aot.targets.cpu import batched, fused_store, memory, operands, root_ops, tiles
+from aotc.aot.targets.cpu import (
+    batched,
+    copies,
+    fused_store,
+    memory,
+    operands,
+    root_ops,
+    tiles,
+    word_sides,
+)
 from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, StoredProduct
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, shuffled, typed
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value, unsupported
+from aotc.aot.targets.cpu.word_sides import Instruction, Left, Right
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 ACCUMULATE = {"f32": "fma", "f64": "fma", "i32": "mul"}
@@ -65,7 +75,7 @@ class Side(NamedTuple):
             return _of_pairs(kernel, self.value, index)
         if self.buffer is None:
             found = kernel.lanes.operand(kernel.at(self.value, index))
-            return _widen(kernel, found, self.value, self.wide) if self.is_computed else found
+            return copies.widen(kernel, found, self.value, self.wide) if self.is_computed else found
         row, column = index
         if self.start is not None:
             column = kernel.lanes.add(column, self.start, -1)
@@ -120,7 +130,7 @@ def _is_paired(kernel: Kernel, value: Value, wide: str) -> bool:
     if value.type.element != "bf16" or wide != "f32" or depth % 2 or columns < 2:
         return False
     load, width = operands.plain_load(kernel, value), min(kernel.isa.lanes, columns)
-    step = None if load is None else operands.paired_step(kernel, load.operands[0], 2, width)
+    step = None if load is None else operands.word_step(kernel, load.operands[0], 2, (2, width))
     return step is not None
 
 
@@ -189,7 +199,7 @@ def _is_direct(
         return False
     if len(load.operands) > 1 and not is_cut:
         return False
-    stride = _stride(kernel, load.operands[0], 1 if is_left else 0)
+    stride = operands.step(kernel, load.operands[0], 1 if is_left else 0)
     if stride is None:
         return False
     shape = value.type.shape or ()
@@ -237,21 +247,6 @@ def _is_one_comparison(mask: Value) -> bool:
     return made is not None and made.name == "arith.cmpi"
 
 
-def _stride(kernel: Kernel, pointer: Value, dim: int) -> int | None:
-    """Elements from one place of a dimension to the next; None where that varies."""
-    with kernel.width(1), kernel.probe() as depth:
-        place = Operand("%place", "i32", depth)
-        index = [integer(0), integer(0)]
-        index[dim] = kernel.lanes.atom(place, "i32", natural=True)
-        found = kernel.at(pointer, tuple(index))
-        if not isinstance(found, Pointer) or found.base.depth == depth:
-            return None
-        varying = [row for row in found.offset.base.terms if row[0].operand.depth == depth]
-        if len(varying) > 1 or any(atom.origin != place for atom, _ in varying):
-            return None
-        return sum(factor for _, factor in varying)
-
-
 def _widened(kernel: Kernel, operand: Side, columns: int, start: Int | None) -> Buffer:
     """Computes some columns of an operand into scratch, in the accumulator's input type."""
     value = operand.value
@@ -265,7 +260,7 @@ def _widened(kernel: Kernel, operand: Side, columns: int, start: Int | None) -> 
     block = min(kernel.isa.lanes, *shape)
     is_whole = block == kernel.isa.lanes and value not in kernel.pending
     if lane == 0 and not operand.is_transposed and is_whole:
-        _write_transposed(kernel, value, buffer, shape, block, start or integer(0))
+        copies.write_transposed(kernel, value, buffer, shape, block, start or integer(0))
     else:
         _write_widened(kernel, operand, buffer, shape, lane, start)
     return buffer._replace(min_depth=kernel.writer.depth)
@@ -287,7 +282,7 @@ def _write_widened(
         row, column = index
         moved = column if start is None else kernel.lanes.add(column, start)
         found = kernel.lanes.operand(kernel.at(operand.value, (row, moved)))
-        found = _widen(kernel, found, operand.value, buffer.element)
+        found = copies.widen(kernel, found, operand.value, buffer.element)
         place = (column, row) if operand.is_transposed else (row, column)
         pointer = memory.buffer_pointer(kernel, buffer, place)
         memory.write(kernel, pointer, found, buffer.element, None)
@@ -295,92 +290,6 @@ def _write_widened(
     tiles.run(kernel, shape, body, lane_dim=lane)
     if filling is not None:
         filling.finish([])
-
-
-def copied(kernel: Kernel, value: Value, place: tuple[int, int]) -> Buffer:
-    """An operand of rank 2, as it is, in scratch of the shape `place`, which is no smaller."""
-    element, (rows, columns) = value.type.element, value.type.shape or (1, 1)
-    memory_bytes = ITEMSIZE_BYTES[element] * place[0] * place[1]
-    buffer = Buffer(kernel.allocate(memory_bytes), place, element, kernel.writer.depth)
-    lane, block = tiles.lane_dimension(kernel, value), kernel.isa.lanes
-    if lane == 0 and block <= min(rows, columns):
-        _write_transposed(kernel, value, buffer, (rows, columns), block, integer(0))
-        return buffer._replace(min_depth=kernel.writer.depth)
-    filling = root_ops.Filling(kernel, (rows, columns))
-
-    def body(index: Index) -> None:
-        filling.enter(index)
-        found = kernel.lanes.operand(kernel.at(value, index))
-        pointer = memory.buffer_pointer(kernel, buffer, index)
-        memory.write(kernel, pointer, found, element, None)
-
-    tiles.run(kernel, (rows, columns), body, lane_dim=lane, vectors=2)
-    filling.finish([])
-    return buffer._replace(min_depth=kernel.writer.depth)
-
-
-def _write_transposed(
-    kernel: Kernel,
-    value: Value,
-    buffer: Buffer,
-    shape: tuple[int, int],
-    block: int,
-    start: Int,
-) -> None:
-    """An operand that is contiguous down its columns: read by columns, transposed in registers.
-
-    A block of `block` × `block` elements takes that many reads, shuffles · log2 and writes. A few
-    columns are read to their end, one block after the other: the processor sees how they go on.
-    """
-    rows, columns = shape
-    with kernel.width(block):
-        lanes = kernel.lanes
-        with kernel.writer.loop(constant(columns, "i32"), block, may_skip=False) as across:
-            column = lanes.atom(across.counter, "i32", block, natural=True)
-            with kernel.writer.loop(constant(rows, "i32"), block, may_skip=False) as down:
-                row = lanes.atom(down.counter, "i32", block, natural=True)
-                vectors = []
-                for i in range(block):
-                    place = lanes.add(lanes.add(column, start), integer(i))
-                    index = (Int("i32", row.base, Linear((), 1)), place)
-                    found = lanes.splat(lanes.operand(kernel.at(value, index)))
-                    vectors.append(_widen(kernel, found, value, buffer.element))
-                for i, vector in enumerate(transposed_block(kernel, vectors)):
-                    index = (lanes.add(row, integer(i)), Int("i32", column.base, Linear((), 1)))
-                    pointer = memory.buffer_pointer(kernel, buffer, index)
-                    memory.write(kernel, pointer, vector, buffer.element, None)
-
-
-def transposed_block(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
-    """Turns a square block over: exchanges ever larger halves of pairs of vectors."""
-    size = len(vectors)
-    current = list(vectors)
-    step = 1
-    while step < size:
-        for i in range(size):
-            if i & step:
-                continue
-            a, b = current[i], current[i + step]
-            low = [p if not p & step else size + p - step for p in range(size)]
-            high = [p + step if not p & step else size + p for p in range(size)]
-            current[i], current[i + step] = (
-                shuffled(kernel.writer, [a, b], places) for places in (low, high)
-            )
-        step *= 2
-    return current
-
-
-def _widen(kernel: Kernel, operand: Operand, value: Value, wide: str) -> Operand:
-    """A lane value of the operand in the type that the microkernel multiplies."""
-    narrow = value.type.element
-    if narrow == wide:
-        return operand
-    if wide == "i32":
-        return kernel.lanes.cast("sext", operand, "i32")
-    found = as_f32(kernel.lanes, operand, narrow)
-    return (
-        kernel.lanes.cast("fpext", found, "double") if wide == "f64" and narrow != "f64" else found
-    )
 
 
 class Tile(NamedTuple):
@@ -395,8 +304,10 @@ class Tile(NamedTuple):
 class Product(NamedTuple):
     """accumulator[rows, columns] += a[rows, depth] · b[depth, columns], by tiles."""
 
-    a: Side
-    b: Side
+    a: Side | Left
+    b: Side | Right
+    instruction: Instruction | None
+    """What multiplies both by words; None: one element by one."""
     shape: tuple[int, int]
     """Rows and columns."""
     accumulator: Buffer | None
@@ -418,6 +329,21 @@ class Product(NamedTuple):
     @property
     def strip_columns(self) -> int:
         return self.tile.vectors * self.tile.width
+
+    @property
+    def pack(self) -> int:
+        """Elements of the inner dimension that one instruction adds up."""
+        return 1 if self.instruction is None else self.instruction.pack
+
+    @property
+    def narrow(self) -> int:
+        """Rows of the right operand, where it is read as it stands, in the bytes of a vector's."""
+        return (2 if self.b.is_paired else 1) if isinstance(self.b, Side) else self.pack
+
+    @property
+    def turn(self) -> int:
+        """Those of a turn of the loop."""
+        return self.tile.unroll * self.pack
 
 
 def choose_tile(kernel: Kernel, rows: int, columns: int, depth: int, kind: str = "f32") -> Tile:
@@ -461,16 +387,28 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
     is_at_once = is_new and stored is not None and stored.operation is operation
     whole = constant(shape[0], "i32"), constant(shape[1], "i32")
     kind = operation.results[0].type.element
-    tile = choose_tile(kernel, *shape, depth, kind)
-    cuts = _depth_cuts(kernel, operation)
+    instruction = word_sides.instruction_of(kernel, operation)
     limit = constant(depth, "i32")
-    if cuts[0] is not None:
-        limit = tiles.limit(kernel, cuts[:1], depth)[0]
-        if not tiles.end_at_multiples(cuts[:1], tile.unroll):
-            tile = tile._replace(unroll=1)
+    a: Side | Left
+    b: Side | Right
+    if instruction is not None:
+        tile = choose_tile(kernel, *shape, depth // instruction.pack, kind)
+        a = word_sides.left_of(kernel, operation.operands[0], instruction)
+        columns = tile.vectors * tile.width
+        b = word_sides.right_of(kernel, operation.operands[1], columns, instruction)
+    else:
+        tile = choose_tile(kernel, *shape, depth, kind)
+        cuts = _depth_cuts(kernel, operation)
+        if cuts[0] is not None:
+            limit = tiles.limit(kernel, cuts[:1], depth)[0]
+            if not tiles.end_at_multiples(cuts[:1], tile.unroll):
+                tile = tile._replace(unroll=1)
+        a = side(kernel, operation, shape[0], is_left=True, cut=cuts[0])
+        b = side(kernel, operation, shape[0], is_left=False, cut=cuts[1])
     return Product(
-        side(kernel, operation, shape[0], is_left=True, cut=cuts[0]),
-        side(kernel, operation, shape[0], is_left=False, cut=cuts[1]),
+        a,
+        b,
+        instruction,
         shape,
         None if is_at_once else accumulator_of(kernel, operation, start),
         depth,
@@ -529,17 +467,32 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
             else kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place))
             for place in places
         ]
+        start = _started(kernel, product, rows, row, start)
         limit = product.limit
         skips = may_skip(limit)
-        with kernel.writer.loop(limit, tile.unroll, start, may_skip=skips) as loop:
+        with kernel.writer.loop(limit, product.turn, start, may_skip=skips) as loop:
             totals = list(loop.carried)
-            inner = kernel.lanes.atom(loop.counter, "i32", tile.unroll, natural=True)
-            for step in range(tile.unroll):
+            inner = kernel.lanes.atom(loop.counter, "i32", product.turn, natural=True)
+            for step in range(0, product.turn, product.pack):
                 place = kernel.lanes.add(inner, integer(step))
                 totals = _outer_product(kernel, product, rows, (row, place, column), totals)
             _prefetch(kernel, product, (row, inner, column))
             loop.next_values = totals
         _leave(kernel, product, places, loop.results)
+
+
+def _started(
+    kernel: Kernel, product: Product, rows: int, row: Int, start: list[Operand]
+) -> list[Operand]:
+    """Sums before the first product, a row of vectors after the other."""
+    if not isinstance(product.a, Left):
+        return start
+    lanes, made = kernel.lanes, []
+    for i in range(rows):
+        more = product.a.before(kernel, lanes.add(row, integer(i)))
+        own = start[i * product.tile.vectors : (i + 1) * product.tile.vectors]
+        made += own if more is None else [lanes.binary("add", x, lanes.splat(more)) for x in own]
+    return made
 
 
 def _leave(
@@ -591,14 +544,21 @@ def _outer_product(
     for i in range(rows):
         left = lanes.splat(product.a.at(kernel, (lanes.add(row, integer(i)), inner)))
         for j in range(tile.vectors):
-            total = totals[i * tile.vectors + j]
-            if ACCUMULATE[product.kind] == "fma":
-                suffix = f"v{tile.width}{product.kind}" if tile.width > 1 else product.kind
-                factors = [left, lanes.splat(right[j]), total]
-                made.append(kernel.writer.call(f"llvm.fma.{suffix}", total.type, factors))
-            else:
-                made.append(lanes.binary("add", lanes.binary("mul", left, right[j]), total))
+            made.append(_added(kernel, product, left, right[j], totals[i * tile.vectors + j]))
     return made
+
+
+def _added(
+    kernel: Kernel, product: Product, left: Operand, right: Operand, total: Operand
+) -> Operand:
+    """total + left · right, in all lanes."""
+    lanes, width = kernel.lanes, product.tile.width
+    if product.instruction is not None:
+        return product.instruction.added(kernel, left, lanes.splat(right), total)
+    if ACCUMULATE[product.kind] != "fma":
+        return lanes.binary("add", lanes.binary("mul", left, right), total)
+    suffix = f"v{width}{product.kind}" if width > 1 else product.kind
+    return kernel.writer.call(f"llvm.fma.{suffix}", total.type, [left, lanes.splat(right), total])
 
 
 def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> None:
@@ -615,15 +575,15 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
     lanes = kernel.lanes
     row, inner, column = place
     tiles_of_rows = -(-rows // tile.rows)
-    narrow = 2 if product.b.is_paired else 1  # of half as many bytes
-    requests = -(-tile.vectors * tile.unroll // (narrow * tiles_of_rows))  # a turn of the loop
+    narrow = product.narrow  # rows whose elements have the bytes of one f32
+    requests = -(-tile.vectors * product.turn // (narrow * tiles_of_rows))  # a turn of the loop
     with kernel.width(1):
         following = kernel.at(load.operands[0], (integer(product.depth), column))
         if not isinstance(following, Pointer):
             return
         which = lanes.divide(row, integer(tile.rows), remainder=False)
-        turn = lanes.divide(inner, integer(tile.unroll), remainder=False)
-        first = lanes.add(lanes.multiply(which, integer(product.depth // tile.unroll)), turn)
+        turn = lanes.divide(inner, integer(product.turn), remainder=False)
+        first = lanes.add(lanes.multiply(which, integer(product.depth // product.turn)), turn)
         for request in range(requests):
             line = lanes.add(lanes.multiply(first, integer(requests)), integer(request))
             offset = lanes.extend(lanes.multiply(line, integer(narrow * tile.width)), "i64")

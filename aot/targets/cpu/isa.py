@@ -13,6 +13,8 @@ class Isa:
     """Name in targets and bundles."""
     lanes: int
     """f32 elements in a vector register."""
+    registers: int
+    """Vector registers: `compiled.n_regs`."""
     tile_rows: int
     """Rows of the accumulator tile of a dot, which must leave registers for its operands."""
     tile_vectors: int
@@ -30,6 +32,8 @@ class Isa:
     """LLVM's name of the processor, if not the row's own."""
     features: tuple[str, ...] = ()
     """What it has beside, as LLVM names it."""
+    multiplies_words: tuple[tuple[str, str], ...] = (("i8", "vpmaddwd"),)
+    """Element types whose neighbours along the inner dimension a vector instruction multiplies."""
     has_tiles: bool = False
     """Products of bf16 and of 8-bit integers by tiles (AMX)."""
     smaller: str = ""
@@ -50,12 +54,14 @@ class Isa:
 AVX512 = Isa(
     "x86-64-v4",
     lanes=16,
+    registers=32,
     tile_rows=6,
     tile_vectors=4,
     widest_masked_bits=4096,
     smaller="x86-64-v3",
 )
 NARROW = ("avx512bf16", "avx512vnni")
+BYTES, PAIRS = (("i8", "vpdpbusd"),), (("bf16", "vdpbf16ps"),)
 
 ISAS = {
     row.name: row
@@ -63,6 +69,7 @@ ISAS = {
         Isa(
             "x86-64-v3",
             lanes=8,
+            registers=16,
             tile_rows=6,
             tile_vectors=2,
             widest_masked_bits=256,
@@ -72,9 +79,24 @@ ISAS = {
         AVX512,
         replace(
             AVX512,
+            name="x86-64-v4-vnni",
+            processor=AVX512.name,
+            features=("avx512vnni",),
+            multiplies_words=BYTES,
+        ),
+        replace(
+            AVX512,
+            name="x86-64-v4-bf16",
+            processor=AVX512.name,
+            features=NARROW,
+            multiplies_words=(*BYTES, *PAIRS),
+        ),
+        replace(
+            AVX512,
             name="x86-64-amx",
             processor=AVX512.name,
             features=(*NARROW, "amx-tile", "amx-bf16", "amx-int8"),
+            multiplies_words=(*BYTES, *PAIRS),
             has_tiles=True,
             smaller=AVX512.smaller,
         ),

@@ -19,6 +19,21 @@ def plain_load(kernel: Kernel, value: Value) -> Operation | None:
     return None if is_elsewhere or is_checked else load
 
 
+def step(kernel: Kernel, pointer: Value, dim: int) -> int | None:
+    """Elements from one place of a dimension to the next; None where that varies."""
+    with kernel.width(1), kernel.probe() as depth:
+        place = Operand("%place", "i32", depth)
+        index = [integer(0), integer(0)]
+        index[dim] = kernel.lanes.atom(place, "i32", natural=True)
+        found = kernel.at(pointer, tuple(index))
+        if not isinstance(found, Pointer) or found.base.depth == depth:
+            return None
+        varying = [row for row in found.offset.base.terms if row[0].operand.depth == depth]
+        if len(varying) > 1 or any(atom.origin != place for atom, _ in varying):
+            return None
+        return sum(factor for _, factor in varying)
+
+
 def row_step(kernel: Kernel, pointer: Value, rows: int, columns: int) -> int | None:
     """Elements of memory from one row of a block to the next, where each block of so many rows and
     columns has its rows at a steady distance and their elements side by side; else None."""
@@ -27,18 +42,21 @@ def row_step(kernel: Kernel, pointer: Value, rows: int, columns: int) -> int | N
         return step if first is not None and first.offset.stride == CONTIGUOUS else None
 
 
-def paired_step(kernel: Kernel, pointer: Value, rows: int, columns: int) -> int | None:
-    """Elements from one pair of rows to the next, where in each block of so many rows and columns
-    the two rows of a pair lie side by side: element (k, n) at place 2n + k mod 2 of pair k / 2.
-    None where they do not."""
+def word_step(kernel: Kernel, pointer: Value, pack: int, block: tuple[int, int]) -> int | None:
+    """Elements from `pack` rows to the next ones, where in each block of so many rows and columns
+    these lie side by side: element (k, n) at place pack · n + k mod pack of word k / pack. None
+    where they do not."""
     with kernel.probe() as outer, kernel.probe() as depth:
-        found = _block(kernel, pointer, (rows, columns), (outer, depth), 2)
-        (even, step), (odd, other) = found
-        if even is None or odd is None or step != other:
+        found = _block(kernel, pointer, block, (outer, depth), pack)
+        first, step = found[0]
+        if first is None:
             return None
-        is_paired = all(each.offset.stride == Linear((), 2) for each in (even, odd))
-        apart = kernel.lanes.add(odd.offset, even.offset, -1)
-        return step if is_paired and apart.constant == 1 else None
+        for place, (other, own) in enumerate(found):
+            if other is None or own != step or other.offset.stride != Linear((), pack):
+                return None
+            if kernel.lanes.add(other.offset, first.offset, -1).constant != place:
+                return None
+        return step
 
 
 def _block(

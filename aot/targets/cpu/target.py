@@ -40,9 +40,11 @@ def find(text: str) -> Target | None:
         name = best_isa(features()) or text
     if name not in ISAS:
         return None
-    traits = replace(CPU, lanes=ISAS[name].lanes, has_tiles=ISAS[name].has_tiles)
+    row = ISAS[name]
+    has_bf16 = "bf16" in dict(row.multiplies_words)
+    traits = replace(CPU, lanes=row.lanes, has_tiles=row.has_tiles, multiplies_bf16=has_bf16)
     needs = tuple(sorted(ISA_FEATURES[name]))
-    return Target(f"cpu-{name}", "cpu", name, needs, traits, ISAS[name].smaller)
+    return Target(f"cpu-{name}", "cpu", name, needs, traits, row.smaller)
 
 
 def known() -> Sequence[str]:

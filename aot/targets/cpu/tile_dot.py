@@ -16,22 +16,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from aotc.aot.targets.cpu import copies, fused_store, memory, operands, root_ops, words
 from aotc.aot.targets.cpu import dot as vectors
-from aotc.aot.targets.cpu import fused_store, memory, operands, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, shuffled, typed
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, typed
 from aotc.aot.targets.cpu.linear import Int, Linear, integer
 from aotc.aot.targets.cpu.memory import Buffer
 from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.words import WORD_BYTES, Copy, Matrix
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 TILE_ROWS = 16
 ROW_BYTES = 64
 LINE_BYTES = 64  # of the cache
-WORD_BYTES = 4  # of the right operand: neighbours along the inner dimension
 ACCUMULATORS = 4  # tiles; the other four hold operands
 TILES = 8
-PAIR = 2
 FEWEST_STREAMING_ROWS = 128  # below which requests for memory would take longer than products
 FEWEST_ROWS = 4  # of a product, from which tiles beat vectors
 FEWEST_COLUMNS = 8
@@ -76,6 +75,11 @@ class Shape(NamedTuple):
         return WORD_BYTES // self.item_bytes
 
     @property
+    def order(self) -> words.Order:
+        """In which the right operand is read."""
+        return words.Order(self.element, self.depth, self.block_columns)
+
+    @property
     def block_rows(self) -> int:
         return self.down * self.height
 
@@ -101,16 +105,6 @@ class Shape(NamedTuple):
             data[48 + tile] = rows
         items = ", ".join(f"i8 {byte}" for byte in data)
         return f"[{ROW_BYTES} x i8] [{items}], align 64"
-
-
-class Matrix(NamedTuple):
-    """An operand in memory: where the tile at (row, inner) or (inner, column) begins."""
-
-    address: Callable[[Int, Int], Operand]
-    stride_bytes: int
-    """From one row of a tile to the next."""
-    is_streamed: bool = False
-    """What follows in memory is read next: in the loop around, or by the next program."""
 
 
 class Product(NamedTuple):
@@ -225,8 +219,8 @@ def _left(kernel: Kernel, value: Value, shape: Shape) -> Matrix:
     known = kernel.buffers.get(value)
     if known is None or known.bounds or known.element != shape.element:
         padding = 0 if shape.depth == shape.inner else PADDING_BYTES // shape.item_bytes
-        known = vectors.copied(kernel, value, (shape.rows, shape.depth + padding))
-    return _of_buffer(kernel, known)
+        known = copies.copied(kernel, value, (shape.rows, shape.depth + padding))
+    return words.of_buffer(kernel, known)
 
 
 def left_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
@@ -235,126 +229,21 @@ def left_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
     if load is None:
         return None
     step = operands.row_step(kernel, load.operands[0], shape.height, shape.inner)
-    return None if step is None else _of_load(kernel, load, step)
+    return None if step is None else words.of_load(kernel, load, step)
 
 
-def right_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
-    """The right operand if it stands in memory in the order of tiles."""
-    load = operands.plain_load(kernel, value) if shape.pack == PAIR else None
-    if load is None:
-        return None
-    step = operands.paired_step(kernel, load.operands[0], shape.inner, shape.width)
-    return None if step is None else _of_load(kernel, load, step)._replace(is_streamed=True)
-
-
-def _of_buffer(kernel: Kernel, buffer: Buffer) -> Matrix:
-    stride_bytes = buffer.shape[1] * ITEMSIZE_BYTES[buffer.element]
-
-    def address(row: Int, place: Int) -> Operand:
-        return kernel.lanes.operand(memory.buffer_pointer(kernel, buffer, (row, place)))
-
-    return Matrix(address, stride_bytes)
-
-
-def _of_load(kernel: Kernel, load: Operation, step: int) -> Matrix:
-    def address(row: Int, place: Int) -> Operand:
-        return kernel.lanes.operand(kernel.at(load.operands[0], (row, place)))
-
-    return Matrix(address, step * ITEMSIZE_BYTES[load.results[0].type.element])
-
-
-class _Right(NamedTuple):
-    """A right operand that has to be copied: memory for a strip of it in the order of tiles."""
-
-    value: Value
-    buffer: Buffer
-
-
-def _right(kernel: Kernel, product: Product) -> _Right | Matrix:
+def _right(kernel: Kernel, product: Product) -> Copy | Matrix:
     """The right operand where it stands in the order of tiles, or what a strip is copied into."""
     value, shape = product.operation.operands[1], product.shape
     if value in kernel.pending:
         root_ops.force(kernel, value)
     found = right_in_place(kernel, value, shape)
-    if found is not None:
-        return found
-    size = (shape.depth // shape.pack, shape.block_columns * shape.pack)
-    base = kernel.allocate(shape.item_bytes * size[0] * size[1])
-    return _Right(value, Buffer(base, size, shape.element, kernel.writer.depth))
+    return words.copy_of(kernel, value, shape.order) if found is None else found
 
 
-def _copied_strip(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> Matrix:
-    """A strip of the right operand, copied into the order of tiles."""
-    if tiles.lane_dimension(kernel, right.value) == 0:
-        _copy_along_depth(kernel, shape, right, column)
-    else:
-        _copy_along_columns(kernel, shape, right, column)
-    buffer = right.buffer._replace(min_depth=kernel.writer.depth)
-    found = _of_buffer(kernel, buffer)
-
-    def address(inner: Int, place: Int) -> Operand:
-        lanes = kernel.lanes
-        words = lanes.divide(inner, integer(shape.pack), remainder=False)
-        own = lanes.add(place, column, -1)
-        return found.address(words, lanes.multiply(own, integer(shape.pack)))
-
-    return Matrix(address, found.stride_bytes)
-
-
-def _copy_along_columns(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> None:
-    """Neighbours in memory are columns: rows are read by vectors, whose elements take turns."""
-    width = min(2 * kernel.isa.lanes, shape.block_columns)
-    words = constant(shape.depth // shape.pack, "i32")
-    with kernel.width(width), kernel.writer.loop(words, 1, may_skip=False) as loop:
-        lanes = kernel.lanes
-        word = lanes.atom(loop.counter, "i32", natural=True)
-        first = lanes.multiply(word, integer(shape.pack))
-        for start in range(0, shape.block_columns, width):
-            place = Int("i32", lanes.add(column, integer(start)).base, Linear((), 1))
-            rows = [
-                lanes.splat(lanes.operand(kernel.at(right.value, (at, place))))
-                for at in (lanes.add(first, integer(each)) for each in range(shape.pack))
-            ]
-            while len(rows) > 1:  # of four rows the first and the third meet first
-                half = len(rows) // 2
-                pairs = zip(rows[:half], rows[half:], strict=True)
-                rows = [_interleaved(kernel, *pair) for pair in pairs]
-            _write(kernel, right.buffer, (word, integer(start * shape.pack)), rows[0])
-
-
-def _interleaved(kernel: Kernel, first: Operand, other: Operand) -> Operand:
-    """Elements of two vectors in turns."""
-    count = int(first.type[1:].partition(" ")[0])
-    places = [each // 2 + (each % 2) * count for each in range(2 * count)]
-    return shuffled(kernel.writer, [first, other], places)
-
-
-def _copy_along_depth(kernel: Kernel, shape: Shape, right: _Right, column: Int) -> None:
-    """Neighbours in memory are along the inner dimension: squares of words are transposed."""
-    size = min(kernel.isa.lanes, shape.depth // shape.pack, shape.block_columns)
-    with kernel.width(size * shape.pack):
-        lanes, writer = kernel.lanes, kernel.writer
-        depth, columns = constant(shape.depth, "i32"), constant(shape.block_columns, "i32")
-        with writer.loop(columns, size, may_skip=False) as across:
-            own = lanes.atom(across.counter, "i32", size, natural=True)
-            with writer.loop(depth, size * shape.pack, may_skip=False) as down:
-                inner = lanes.atom(down.counter, "i32", size * shape.pack, natural=True)
-                along = Int("i32", inner.base, Linear((), 1))
-                square = []
-                for each in range(size):
-                    place = lanes.add(lanes.add(column, own), integer(each))
-                    found = lanes.splat(lanes.operand(kernel.at(right.value, (along, place))))
-                    kind = f"<{size} x i32>"
-                    square.append(writer.emit(f"bitcast {found} to {kind}", kind, [found]))
-                first = lanes.divide(inner, integer(shape.pack), remainder=False)
-                start = lanes.multiply(own, integer(shape.pack))
-                for each, row in enumerate(vectors.transposed_block(kernel, square)):
-                    _write(kernel, right.buffer, (lanes.add(first, integer(each)), start), row)
-
-
-def _write(kernel: Kernel, buffer: Buffer, index: tuple[Int, Int], row: Operand) -> None:
-    address = kernel.lanes.operand(memory.buffer_pointer(kernel, buffer, index))
-    kernel.writer.effect(f"store {row}, {address}, align {WORD_BYTES}")
+def right_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
+    """The right operand if it stands in memory in the order of tiles."""
+    return words.right_in_place(kernel, value, shape.order, (shape.inner, shape.width))
 
 
 # --------------------------------------------------------------- multiplication
@@ -381,9 +270,9 @@ def _over(
         body(kernel.lanes.atom(loop.counter, "i32", step, natural=True))
 
 
-def _strip(kernel: Kernel, product: Product, right: _Right, column: Int) -> None:
+def _strip(kernel: Kernel, product: Product, right: Copy, column: Int) -> None:
     """All rows of one strip of columns, which is copied first."""
-    copy = _copied_strip(kernel, product.shape, right, column)
+    copy = words.copied_strip(kernel, product.shape.order, right, column)
     _over_rows(kernel, product, lambda row: _block(kernel, product, copy, row, column))
 
 

@@ -24,8 +24,9 @@ from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import compare
 from aotc.aot.targets.cpu.linear import Int, integer
 from aotc.aot.targets.cpu.memory import Buffer
-from aotc.aot.targets.cpu.tile_dot import Matrix, Shape
+from aotc.aot.targets.cpu.tile_dot import Shape
 from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.words import Matrix
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 FAR_BYTES = 1 << 20  # of a left operand, from which the second cache has no room for what follows

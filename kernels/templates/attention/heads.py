@@ -25,16 +25,16 @@ def of_head(pointer, batch, head, STEPS: tl.constexpr):
 @triton.jit
 def block(
     pointer, rows, elements, ROWS: tl.constexpr, STEPS: tl.constexpr, WIDTH: tl.constexpr,
-    TILED: tl.constexpr = False,
+    KEEPS_BF16: tl.constexpr = False,
 ):  # fmt: skip
     """[rows, elements] of one head; elements past WIDTH are zeros. As f32, but for bf16 where the
-    processor multiplies that by tiles."""
+    processor multiplies that."""
     at = pointer + tl.minimum(rows, ROWS - 1)[:, None] * STEPS[2] + elements[None, :]
     if elements.shape[0] == WIDTH:
         found = tl.load(at)
     else:
         found = tl.load(at, mask=elements[None, :] < WIDTH, other=0.0)
-    if not TILED or pointer.dtype.element_ty != tl.bfloat16:
+    if not KEEPS_BF16 or pointer.dtype.element_ty != tl.bfloat16:
         found = found.to(tl.float32)
     return found
 
@@ -62,7 +62,7 @@ def attention_forward(
     HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr, K: tl.constexpr,
     V: tl.constexpr, MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr,
-    SAFE: tl.constexpr, TILED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows of a head: out [B, T, HEADS, E], and sums [B, T, HEADS], the logarithms
     of the rows' sums of powers. A row that sees nothing is zeros if SAFE, else no number."""
@@ -75,15 +75,15 @@ def attention_forward(
     k_ptr = of_head(k_ptr, batch, head // RATIO, K)
     v_ptr = of_head(v_ptr, batch, head // RATIO, V)
     mask_ptr = of_head(mask_ptr, batch, head, MASK)
-    q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, TILED)
+    q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, KEEPS_BF16)
     if S <= BN:
         keys = tl.arange(0, BN)
-        k = block(k_ptr, keys, d, S, K, D, TILED)
+        k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
         scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL)
         peak = tl.maximum(tl.max(scores, 1), LOWEST)
         powers = tl.exp(scores - peak[:, None])
         total = tl.sum(powers, 1)
-        v = block(v_ptr, keys, y, S, V, E, TILED)
+        v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
         found = tl.dot(powers.to(v.dtype), v, input_precision="ieee")
     else:
         peak = tl.full((BM,), LOWEST, tl.float32)
@@ -92,13 +92,13 @@ def attention_forward(
         end = S if CAUSAL is None else tl.minimum(S, first + BM + CAUSAL)
         for start in range(0, end, BN):
             keys = start + tl.arange(0, BN)
-            k = block(k_ptr, keys, d, S, K, D, TILED)
+            k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
             scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL)
             higher = tl.maximum(peak, tl.max(scores, 1))
             powers = tl.exp(scores - higher[:, None])
             shrink = tl.exp(peak - higher)
             total = total * shrink + tl.sum(powers, 1)
-            v = block(v_ptr, keys, y, S, V, E, TILED)
+            v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
             found = tl.dot(powers.to(v.dtype), v, found * shrink[:, None], input_precision="ieee")
             peak = higher
     if SAFE:

@@ -33,10 +33,13 @@ LIBRARY_NAME = "kernels.so"
 # What a row of the target table needs, in the words of /proc/cpuinfo; the better row last.
 _AVX2 = frozenset(("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"))
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_AVX512_BF16 = _AVX512 | {"avx512_bf16", "avx512_vnni"}
 ISA_FEATURES = {
     "x86-64-v3": _AVX2,
     "x86-64-v4": _AVX512,
-    "x86-64-amx": _AVX512 | {"avx512_bf16", "avx512_vnni"} | TILE_FEATURES,
+    "x86-64-v4-vnni": _AVX512 | {"avx512_vnni"},
+    "x86-64-v4-bf16": _AVX512_BF16,
+    "x86-64-amx": _AVX512_BF16 | TILE_FEATURES,
 }
 CHUNKS_PER_THREAD = 16
 ALIGNMENT_BYTES = 64
