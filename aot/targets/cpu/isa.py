@@ -51,6 +51,16 @@ class Isa:
         return f' "target-features"="{listed}"' if listed else ""
 
 
+AVX2 = Isa(
+    "x86-64-v3",
+    lanes=8,
+    registers=16,
+    tile_rows=6,
+    tile_vectors=2,
+    widest_masked_bits=256,
+    masks_by_sign=True,
+    cuts_loops=True,
+)
 AVX512 = Isa(
     "x86-64-v4",
     lanes=16,
@@ -58,7 +68,7 @@ AVX512 = Isa(
     tile_rows=6,
     tile_vectors=4,
     widest_masked_bits=4096,
-    smaller="x86-64-v3",
+    smaller=AVX2.name,
 )
 NARROW = ("avx512bf16", "avx512vnni")
 BYTES, PAIRS = (("i8", "vpdpbusd"),), (("bf16", "vdpbf16ps"),)
@@ -66,15 +76,14 @@ BYTES, PAIRS = (("i8", "vpdpbusd"),), (("bf16", "vdpbf16ps"),)
 ISAS = {
     row.name: row
     for row in (
-        Isa(
-            "x86-64-v3",
-            lanes=8,
-            registers=16,
-            tile_rows=6,
-            tile_vectors=2,
-            widest_masked_bits=256,
-            masks_by_sign=True,
-            cuts_loops=True,
+        AVX2,
+        replace(
+            AVX2,
+            name="x86-64-v3-vnni",
+            processor=AVX2.name,
+            features=("avxvnni",),
+            multiplies_words=BYTES,
+            smaller=AVX2.name,
         ),
         AVX512,
         replace(

@@ -36,6 +36,7 @@ _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _AVX512_BF16 = _AVX512 | {"avx512_bf16", "avx512_vnni"}
 ISA_FEATURES = {
     "x86-64-v3": _AVX2,
+    "x86-64-v3-vnni": _AVX2 | {"avx_vnni"},
     "x86-64-v4": _AVX512,
     "x86-64-v4-vnni": _AVX512 | {"avx512_vnni"},
     "x86-64-v4-bf16": _AVX512_BF16,
