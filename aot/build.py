@@ -240,7 +240,7 @@ def _quantized(captured: Sequence[Captured]) -> dict[str, Any] | None:
 
 def _target_contents(compiled: Compiled) -> TargetContents:
     row = compiled.target
-    return TargetContents(row.name, row.device, row.needs, compiled.plan, compiled.library)
+    return TargetContents(row.name, row.device, compiled.needs, compiled.plan, compiled.library)
 
 
 def _contents(

@@ -57,6 +57,7 @@ class Compiled:
     tuning: Tuning
     plan: Plan
     library: bytes
+    needs: tuple[str, ...]  # what a machine must have to run it: what the target needs, or less
     computed: Mapping[str, Array] = field(default_factory=dict)  # constants by the weights program
 
     @property
@@ -91,7 +92,8 @@ def compile_for(
     """
     scheduled, sources = schedule_and_lower(target, graphs, clock, has_example)
     tuning, planned, library = tune_and_plan(target, sources, options, resources, clock)
-    return Compiled(target, scheduled, sources, tuning, planned, library)
+    needs = library.needs or target.needs
+    return Compiled(target, scheduled, sources, tuning, planned, library.data, needs)
 
 
 def schedule_and_lower(
@@ -136,7 +138,7 @@ def _ranges(entry: int, graph: Graph, has_example: bool) -> Iterator[_Range]:
 
 def tune_and_plan(
     target: Target, sources: Sources, options: BuildOptions, resources: Resources, clock: Clock
-) -> tuple[Tuning, Plan, bytes]:
+) -> tuple[Tuning, Plan, Library]:
     """The stages tune and plan: the choices, the launch plan and the library of the kernels.
 
     Needs neither the model nor its graph.
@@ -269,7 +271,7 @@ def _role(space: str, is_stored: bool) -> Literal["weight", "read", "stored"]:
 
 def _plan(
     sources: Sources, tuning: Tuning, beside: Files, target: Target, clock: Clock
-) -> tuple[Plan, bytes]:
+) -> tuple[Plan, Library]:
     """The launch plan, and the library that holds its kernels."""
     variants, dims = sources.variants, sources.dims
     with clock.stage("plan"):
@@ -290,7 +292,7 @@ def _plan(
             arena_bytes = planned.fixed.arena_bytes
             clock.detail = f"{len(rows[0])} launches, {arena_bytes} bytes of arena"
         clock.dump("plan", contents.plan_text(planned))
-    return planned, library.data
+    return planned, library
 
 
 def _chosen(spec: KernelSpec, tuning: Tuning, library: Library) -> ChosenKernel:

@@ -383,7 +383,7 @@ def _code(stem: str, program: WeightsProgram, numbers: Mapping[str, int]) -> Wei
     """What the runtime is to know of a weights program; numbers: of the parameters by name."""
     return WeightsCode(
         *_names(stem),
-        tuple(sorted(program.compiled.target.needs)),
+        tuple(sorted(program.compiled.needs)),
         tuple(numbers[each.name] for each in program.inputs),
         tuple(each.name for each in program.outputs),
         tuple(

@@ -198,7 +198,7 @@ def _targets_here(
             raise SourcesMissing(path=opened.path, target=row.name)
         target = find_target(row.name)
         traits = replace(target.traits, dot_precision=sources.dot_precision)
-        found[row.name] = (replace(target, traits=traits), sources)
+        found[row.name] = (replace(target, needs=row.needs, traits=traits), sources)
     if not found and missing is not None:
         raise missing
     if not found:
@@ -229,7 +229,8 @@ def _choose(
             clock.target = row.name
             arguments = (target, sources, options, resources, clock)
             tunings[row.name], plan, library = tune_and_plan(*arguments)
-            contents = replace(contents, plan=plan, library=library)
+            needs = library.needs or contents.needs
+            contents = replace(contents, needs=needs, plan=plan, library=library.data)
         targets.append(contents)
     clock.target = ""
     return tunings, tuple(targets)

@@ -135,7 +135,7 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
     if weights:
         files[WEIGHTS_NAME] = b"".join(map(bytes, tensor_file(weights)))
     abi = PLAN_ABI
-    row = Target(target.name, target.device, abi, target.needs, PLAN_NAME, LIBRARY_NAME)
+    row = Target(target.name, target.device, abi, compiled.needs, PLAN_NAME, LIBRARY_NAME)
     manifest = Manifest.made(
         targets=(row,),
         entries=(types.entry(MAIN),),

@@ -13,7 +13,15 @@ from aotc.runtime.bundle.plan import Image
 # Texts of which assembly is made when it is asked for: few builds ask, and it costs a sixth of the
 # compilation. The second names what the first is generated for.
 OPTIMIZED, PROCESSOR = "optimized", "processor"
-FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes", "is_programmatic")
+FACTS = (
+    "scratch_bytes",
+    "threads",
+    "shared_bytes",
+    "registers",
+    "spill_bytes",
+    "is_programmatic",
+    "architecture",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +33,8 @@ class KernelBinary:
     entry `symbol`, `scratch_bytes` the global memory that each program needs for itself, `threads`
     and `shared_bytes` (dynamic) those of one program, `registers` and `spill_bytes` those of one
     thread; `is_programmatic`: it may be launched before the kernels before it have ended, since it
-    waits for that by itself.
+    waits for that by itself. `architecture` is that which the code needs, where that is not the
+    target's own: a kernel without products by tiles runs on processors without them.
     """
 
     symbol: str
@@ -36,6 +45,7 @@ class KernelBinary:
     registers: int = 0
     spill_bytes: int = 0
     is_programmatic: bool = False
+    architecture: str = ""
     packed_texts: bytes = b""  # see `pack_texts`: hundreds of candidates keep theirs in the cache
 
     @property
@@ -51,8 +61,8 @@ class KernelBinary:
         return texts
 
     @property
-    def facts(self) -> dict[str, int]:
-        """The figures of the code by their names."""
+    def facts(self) -> dict[str, int | str]:
+        """What is known of the code, by name."""
         return {name: getattr(self, name) for name in FACTS}
 
 
@@ -76,7 +86,11 @@ def pack_texts(texts: Mapping[str, str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The file's bytes and, where kernels are found by their place, the place of each symbol."""
+    """The file's bytes and, where kernels are found by their place, the place of each symbol.
+
+    `needs`: what a machine must have to run it, where that is not what the target needs.
+    """
 
     data: bytes
     images: Mapping[str, Image] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()

@@ -85,6 +85,22 @@ def test_every_target_gives_the_model_s_numbers(parts, hidden, monkeypatch):
         assert (result.double() - expected).abs().amax() <= limit
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_needs_what_its_kernels_use(name, parts, cache, tmp_path):
+    """Code without products of narrow numbers runs on processors that multiply none."""
+    from aotc.aot.build import BuildOptions, build
+
+    plain = "x86-64-v3" if "v3" in name else "x86-64-v4"
+    text = MODEL.replace(".bfloat16()", "")
+    (tmp_path / "model.py").write_text(text)
+    build(str(tmp_path / "model.py"), tmp_path / "out", (name,), BuildOptions(cache_folder=cache))
+    (target,) = Manifest.from_bytes((tmp_path / "out" / MANIFEST_NAME).read_bytes()).targets
+    assert set(target.needs) == cpu.ISA_FEATURES[plain]
+    manifest = Manifest.from_bytes((parts[2] / MANIFEST_NAME).read_bytes())
+    needs = {row.name: set(row.needs) for row in manifest.targets}
+    assert needs[name] == cpu.ISA_FEATURES[name.removeprefix("cpu-")]
+
+
 def test_a_denied_permission_leads_to_the_next_target(parts, monkeypatch):
     everything = frozenset().union(*cpu.ISA_FEATURES.values())
     if not cpu.ISA_FEATURES["x86-64-v4-bf16"] <= cpu.processor_features():

@@ -36,6 +36,8 @@ class Isa:
     """Element types whose neighbours along the inner dimension a vector instruction multiplies."""
     has_tiles: bool = False
     """Products of bf16 and of 8-bit integers by tiles (AMX)."""
+    base: str = ""
+    """The row that this one adds such products to: whose code a kernel without them has."""
     smaller: str = ""
     """The row whose code runs here too: of kernels whose code for this one ends LLVM's process."""
 
@@ -83,6 +85,7 @@ ISAS = {
             processor=AVX2.name,
             features=("avxvnni",),
             multiplies_words=BYTES,
+            base=AVX2.name,
             smaller=AVX2.name,
         ),
         AVX512,
@@ -92,6 +95,7 @@ ISAS = {
             processor=AVX512.name,
             features=("avx512vnni",),
             multiplies_words=BYTES,
+            base=AVX512.name,
         ),
         replace(
             AVX512,
@@ -99,6 +103,7 @@ ISAS = {
             processor=AVX512.name,
             features=NARROW,
             multiplies_words=(*BYTES, *PAIRS),
+            base=AVX512.name,
         ),
         replace(
             AVX512,
@@ -107,6 +112,7 @@ ISAS = {
             features=(*NARROW, "amx-tile", "amx-bf16", "amx-int8"),
             multiplies_words=(*BYTES, *PAIRS),
             has_tiles=True,
+            base=AVX512.name,
             smaller=AVX512.smaller,
         ),
     )

@@ -17,6 +17,7 @@ from aotc.aot.traits import TargetTraits
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, best_isa, features
 
 EXECUTOR = "executor.o"
+SMALLEST = "x86-64-v3"  # which the executor is compiled for, and calls of native code need
 
 
 def support_code() -> dict[str, bytes]:
@@ -27,7 +28,11 @@ def support_code() -> dict[str, bytes]:
 def library(kernels: Sequence[KernelBinary], support_code: Mapping[str, bytes]) -> Library:
     """Link the kernels and the executor; raises ToolchainError."""
     objects = {kernel.symbol: kernel.code for kernel in kernels if kernel.code}
-    return Library(toolchain.link({"executor": support_code[EXECUTOR], **objects}))
+    needs = (ISA_FEATURES[kernel.architecture or SMALLEST] for kernel in kernels)
+    return Library(
+        toolchain.link({"executor": support_code[EXECUTOR], **objects}),
+        needs=tuple(sorted(ISA_FEATURES[SMALLEST].union(*needs))),
+    )
 
 
 CPU = TargetTraits()
