@@ -31,6 +31,8 @@ def _product(left: Node, right: Node) -> Node:
 
 def _narrowed(node: Node) -> Node | None:
     """i8 of which `node` are the numbers, also behind views; None where they are not."""
+    if node.dtype == "i8":
+        return node
     if node.op == "cast":
         return node.inputs[0] if node.inputs[0].dtype == "i8" else None
     inner = _narrowed(node.inputs[0]) if node.kind == "view" else None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fuzz.draw import Draw, Known, NoDraw
-from fuzz.program import FLOATS, INTEGERS
+from fuzz.program import FLOATS, INTEGERS, Dtype
 from fuzz.rows.row import Op
 
 Arguments = Mapping[str, Any]
@@ -56,6 +56,12 @@ def mm_of_integers(d: Draw) -> Arguments:
     x = _matrix(d, (2,), INTEGERS)
     y = d.tensor(x.dtype, (_extents(d, x)[1], _columns(d)), "small")
     return {"x": x.ref, "y": y.ref}
+
+
+def mm_of_bytes(d: Draw) -> Arguments:
+    x = _matrix(d, (2,), ("i8",))
+    y = d.tensor("i8", (_extents(d, x)[1], _columns(d)))
+    return {"x": x.ref, "y": y.ref, "wide": Dtype(d.one_of(("i32", "i64")))}
 
 
 def mv(d: Draw) -> Arguments:
@@ -308,6 +314,8 @@ ROWS = (
     _op("matmul of two", "products", "{x} @ {y}.transpose(-1, -2)", mm_of_two, weight=2),
     _op("matmul with batches", "products", "torch.matmul({x}, {y})", mm_with_batches, weight=2),
     _op("mm of integers", "products", "{x} @ {y}", mm_of_integers, weight=0.3, level="integers"),
+    _op("mm of bytes", "products", "{x}.to({wide}) @ {y}.to({wide})", mm_of_bytes,
+        weight=1, level="integers"),
     _op("mv", "products", "torch.mv({x}, {y})", mv),
     _op("linear", "products", "F.linear({x}, {weight}, {bias})", linear, weight=3),
     _op("addmm", "products", "torch.addmm({z}, {x}, {y}, beta={beta}, alpha={alpha})", addmm),
