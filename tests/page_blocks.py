@@ -224,7 +224,7 @@ def is_plain(command: str) -> bool:
 
 def normal(line: str) -> str:
     """A line without what differs between runs and machines: numbers, digests, units, spaces."""
-    line = re.sub(r"\bcpu-x86-64-\w+", "cpu-x86-64-#", line)
+    line = re.sub(r"\bcpu-x86-64-[\w-]+", "cpu-x86-64-#", line)
     line = re.sub(r"\b[0-9a-f]{12,}\b", "#", line)
     line = re.sub(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?", "#", line)
     line = re.sub(r"# ?(?:[kMG]?i?B|[mnµ]?s)\b", "#", line)

@@ -12,7 +12,7 @@ import click
 
 from benchmarks import machine
 from benchmarks.breadth import page
-from benchmarks.breadth.judge import RIGHT, Outcome
+from benchmarks.breadth.judge import DTYPES, RIGHT, Outcome
 from benchmarks.breadth.pool import LIBRARIES, outcomes_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -23,6 +23,7 @@ FOLDER = ROOT / "build" / "breadth"
 @click.option("--library", type=click.Choice(sorted(LIBRARIES)), default="transformers")
 @click.option("--target", default="cpu", show_default=True)
 @click.option("--tune", type=click.Choice(("off", "quick")), default="off", show_default=True)
+@click.option("--dtype", type=click.Choice(sorted(DTYPES)), default="f32", show_default=True)
 @click.option("--jobs", default=1, show_default=True, help="Processes, which share the cores.")
 @click.option("--limit-seconds", default=600.0, show_default=True, help="Of one model.")
 @click.option("--only", multiple=True, metavar="MODEL", help="These models only.")
@@ -38,6 +39,7 @@ def main(
     library: str,
     target: str,
     tune: str,
+    dtype: str,
     jobs: int,
     limit_seconds: float,
     only: tuple[str, ...],
@@ -49,7 +51,7 @@ def main(
 ) -> None:
     """Build every architecture of a library at a small size, compare with eager, write a table."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    stem = f"{library}-{target.replace(':', '-')}"
+    stem = f"{library}-{target.replace(':', '-')}-{dtype}"
     journal = journal or FOLDER / f"{stem}.jsonl"
     names = LIBRARIES[library].names()
     wanted = list(only) or names
@@ -60,11 +62,12 @@ def main(
         found = {name: each for name, each in found.items() if each.verdict == RIGHT}
     out = out or FOLDER / f"{stem}.md"
     waiting = [name for name in wanted if name not in found]
-    setting = {"library": library, "target": target, "tune": tune, "cache_dir": FOLDER / "cache"}
+    setting = {"library": library, "target": target, "tune": tune, "dtype": dtype}
+    setting |= {"cache_dir": FOLDER / "cache"}
     facts = machine.facts() | {
         library: importlib.metadata.version(library),
         "commit": machine.commit(ROOT),
-        "target": f"{target}, f32, `--tune {tune}`",
+        "target": f"{target}, {dtype}, `--tune {tune}`",
         "command": f"`python -m benchmarks.breadth {' '.join(sys.argv[1:])}`",
     }
     for outcome in outcomes_of(waiting, jobs, limit_seconds, setting):

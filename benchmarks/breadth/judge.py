@@ -33,6 +33,7 @@ NOT_EXPORTED, NOT_RUN, NOT_MADE = "not exported", "not run", "not made"
 COUNTED = (RIGHT, WRONG, REFUSED, BROKEN)
 LEAST_TOLERANCE = 1e-4  # of the largest element of an output, in f32
 EAGERS_DISTANCE = 10  # times eager's own distance from f64
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 MODULE = "aotc_breadth_subject"
 TENSORS_LIMIT = 60_000_000  # elements of weights
 TIES = "equal scores: as eager with stable sorts"
@@ -72,7 +73,7 @@ def judged(
     started = time.perf_counter()
     kind = ""
     try:
-        model, arguments = _made(name, make)
+        model, arguments = _in_dtype(*_made(name, make), DTYPES[setting["dtype"]])
         kind = type(model).__name__
         difference, eager, reason = _compared(model, arguments, setting, staff)
         verdict = RIGHT if _is_close(difference, eager) else WRONG
@@ -103,6 +104,15 @@ def _made(name: str, make: Callable[[str], Made]) -> Made:
         raise
     except Exception as error:  # of the library, or of what shrinks its configs
         raise NotMade(f"{type(error).__name__}: {error}") from error
+
+
+def _in_dtype(model: torch.nn.Module, arguments: Mapping[str, Any], dtype: torch.dtype) -> Made:
+    """The model and its inputs with all floats of one type."""
+    if dtype == torch.float32:
+        return model, arguments
+    return model.to(dtype), pytree.tree_map_only(
+        torch.Tensor, lambda each: each.to(dtype) if each.is_floating_point() else each, arguments
+    )
 
 
 def _line(error: Exception) -> str:

@@ -41,7 +41,7 @@ def kernel(
         MASK=None,
         HEADS=2,
         SAFE=False,
-        TILED=False,
+        KEEPS_BF16=False,
         BM=BM,
         BN=BN,
     )

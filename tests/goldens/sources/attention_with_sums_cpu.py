@@ -44,7 +44,7 @@ def kernel(
         MASK=(4900, 0, 70, 1),
         HEADS=4,
         SAFE=True,
-        TILED=False,
+        KEEPS_BF16=False,
         BM=BM,
         BN=BN,
     )
