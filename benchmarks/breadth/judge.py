@@ -31,9 +31,10 @@ from aotc.runtime import load
 RIGHT, WRONG, REFUSED, BROKEN = "right", "wrong", "refused", "broken"
 NOT_EXPORTED, NOT_RUN, NOT_MADE = "not exported", "not run", "not made"
 COUNTED = (RIGHT, WRONG, REFUSED, BROKEN)
-LEAST_TOLERANCE = 1e-4  # of the largest element of an output, in f32
 EAGERS_DISTANCE = 10  # times eager's own distance from f64
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+# Of the largest element of an output: some roundings of 16-bit types, where nothing runs in f64.
+LEAST_TOLERANCES = {"f32": 1e-4, "bf16": 2.0**-6, "f16": 2.0**-9}
 MODULE = "aotc_breadth_subject"
 TENSORS_LIMIT = 60_000_000  # elements of weights
 TIES = "equal scores: as eager with stable sorts"
@@ -76,7 +77,7 @@ def judged(
         model, arguments = _in_dtype(*_made(name, make), DTYPES[setting["dtype"]])
         kind = type(model).__name__
         difference, eager, reason = _compared(model, arguments, setting, staff)
-        verdict = RIGHT if _is_close(difference, eager) else WRONG
+        verdict = RIGHT if _is_close(difference, eager, setting) else WRONG
         if verdict == WRONG:
             reason = f"max error {difference:.2g} relative to max |expected|"
         found = Outcome(name, kind, verdict, reason, difference, eager)
@@ -129,14 +130,15 @@ def _compared(
     """
     found = _found(model, arguments, setting, staff)
     plain = _differences(found, model, arguments, _tensors_of)
-    if _is_close(*plain):
+    if _is_close(*plain, setting):
         return *plain, ""
     stable = _differences(found, model, arguments, golden_tensors)
-    return (*stable, TIES) if _is_close(*stable) else (*plain, "")
+    return (*stable, TIES) if _is_close(*stable, setting) else (*plain, "")
 
 
-def _is_close(difference: float, eager: float) -> bool:
-    return difference <= max(LEAST_TOLERANCE, EAGERS_DISTANCE * eager)
+def _is_close(difference: float, eager: float, setting: Mapping[str, Any]) -> bool:
+    least = LEAST_TOLERANCES[setting["dtype"]]
+    return difference <= max(least, EAGERS_DISTANCE * eager)
 
 
 def _differences(
