@@ -129,7 +129,7 @@ def widen_products(graph: Graph) -> tuple[Graph, int]:
     """matmul_i8(a, b) → Σ i32(f32(a) · f32(b)) over parts of the inner dimension"""
     found = [node for node in graph.nodes() if node.op == "matmul_i8"]
     replaced = {node: build.matmul_of_bytes(*node.inputs) for node in found}
-    return graph.replaced(replaced), len(replaced)
+    return (graph.replaced(replaced), len(replaced)) if replaced else (graph, 0)
 
 
 def orient_weights(graph: Graph) -> tuple[Graph, int]:

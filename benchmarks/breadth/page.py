@@ -10,8 +10,9 @@ from benchmarks.machine import without_directories
 
 ORDER = ("wrong", "broken", "refused", "not exported", "not run", "not made", "right")
 EXPLAINED = """A model is **right** where its largest difference from its own numbers in f64 is at
-most 1e-4 (in bf16 2⁻⁶, in f16 2⁻⁹) of its output's largest element, or ten times eager's own. Where equal scores leave the
-order of a top-k open, it is compared with eager whose sorts are stable, and its row says so.
+most 1e-4 (in bf16 2⁻⁶, in f16 2⁻⁹) of its output's largest element, or ten times eager's own.
+Where equal scores leave the order of a top-k open, it is compared with eager whose sorts are
+stable, and its row says so.
 **Counted** are models that torch.export takes: right, wrong, refused (named as unsupported) and
 broken (any other error, or longer than the limit). Not counted are those that torch.export refuses,
 that run on none of the inputs made from their arguments' names, and that a config alone does not
