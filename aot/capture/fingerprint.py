@@ -91,10 +91,16 @@ class _Met(Dependencies):
     def add_memory(self, module: torch.nn.Module) -> None:
         """Hash the weights of a module, which stay where they are."""
         for tensor in (*module.parameters(), *module.buffers()):
-            if tensor.is_cpu and tensor.layout == torch.strided and not tensor.is_quantized:
+            if _is_plain(tensor):
                 storage = tensor.untyped_storage()
                 if storage.data_ptr() not in self.storages:
                     self.storages[storage.data_ptr()] = _memory(storage)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is what its memory holds: subclasses may have other tensors in them."""
+    is_own = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return is_own and tensor.is_cpu and tensor.layout == torch.strided and not tensor.is_quantized
 
 
 class _Hash(io.RawIOBase):
@@ -134,9 +140,7 @@ class _Digester(pickle.Pickler):
         if not isinstance(value, torch.Tensor):
             self._dependencies.add(value)
             return None
-        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
-            raise _NotHashable
-        if not value.is_cpu or value.is_quantized:
+        if not _is_plain(value):
             raise _NotHashable
         storage = value.untyped_storage()
         known = len(self._storages)

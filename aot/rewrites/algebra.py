@@ -26,6 +26,10 @@ def _is_integer(x: Node) -> bool:
     return x.type.kind == "int"
 
 
+def _has_its_shape(root: Node, x: Node) -> bool:
+    return _is_integer(x) and root.shape == x.shape
+
+
 def _adds_nothing(x: Node, c: Scalar) -> bool:
     is_negative_zero = c == 0 and math.copysign(1, c) < 0
     return c == 0 and (is_negative_zero or _is_integer(x) or x.op in _NEVER_NEGATIVE_ZERO)
@@ -121,6 +125,8 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule("add-neg", x + -y, lambda x, y: make("sub", (x, y)), _is_second_computed),
     # x - (-y) → x + y
     Rule("sub-neg", x - -y, lambda x, y: make("add", (x, y))),
+    # (x + y) - y → x, of integers, which wrap around
+    Rule("add-sub-same", (x + y) - y, lambda x: x, _has_its_shape),
     # (-x) + y → y - x
     Rule("neg-add", -x + y, lambda x, y: make("sub", (y, x)), _is_first_computed),
     # (-x) · y → -(x · y): signs move outwards, where they meet an add, or another sign

@@ -40,10 +40,26 @@ def _narrowed(node: Node) -> Node | None:
 
 
 def _int_mm(call: Call, left: Node, right: Node) -> Node:
-    """A product of 8-bit integers in i32."""
+    """A product of 8-bit integers in i32; Σ a · b = Σ (a - 128) · b + 128 · Σ b for unsigned a."""
+    if left.dtype == "u8":
+        signed = _less_128(left)
+        if build.is_matmul_i8(signed, right):
+            below = build.reduce("sum", build.cast(right, "i32"), (0,)) * 128
+            return make("matmul_i8", (signed, right)) + below
     if build.is_matmul_i8(left, right):
         return make("matmul_i8", (left, right))
     return build.matmul_of_bytes(left, right)
+
+
+def _less_128(node: Node) -> Node:
+    """a - 128 of u8 as i8; of u8(q + 128) for an i8 q, as torchao writes it, q."""
+    if node.op == "cast" and node.inputs[0].op == "add":
+        codes, more = node.inputs[0].inputs
+        is_128 = more.op == "scalar" and more.attr("value") == 128
+        if is_128 and codes.op == "cast" and codes.inputs[0].dtype == "i8":
+            return codes.inputs[0]
+    flipped = make("bitwise_xor", (node, build.scalar(128, "u8")))
+    return make("bitcast", (flipped,), {"dtype": "i8"})
 
 
 def _linear(call: Call, data: Node, weight: Node, bias: Node | None = None) -> Node:
