@@ -222,6 +222,44 @@ def test_equality_of_nearly_equal_floats_may_come_out_either_way():
     assert not masks[2].any()  # an element is the largest one, or it is not
 
 
+@pytest.mark.parametrize(
+    ("function", "keywords", "edge"),
+    [
+        (torch.ops.aten.round.default, {}, 2.5),
+        (torch.ops.aten.floor.default, {}, 3.0),
+        (torch.ops.aten.ceil.default, {}, -2.0),
+        (torch.ops.aten.trunc.default, {}, 1.0),
+        (torch.ops.aten._to_copy.default, {"dtype": torch.int8}, 7.0),
+    ],
+)
+def test_whole_numbers_near_a_jump_may_come_out_either_way(function, keywords, edge):
+    """A code of a quantised model, whose quotient no run moved across the edge."""
+    away = torch.tensor([2e-6, -2e-6, 1e-3, 0.0], dtype=torch.float64)
+    comparisons = rounding_sensitivity.Comparisons()
+    for step in (0.0, 1e-6):
+        comparisons.begin()
+        value = edge + away + step * torch.tensor([1.0, -1.0, 1.0, 0.0])
+        comparisons.operands(function, (value,), keywords)
+    found = set()
+    for way in range(rounding_sensitivity.WAYS):
+        comparisons.begin(way)
+        (changed,) = comparisons.operands(function, (value,), keywords)
+        assert comparisons.found
+        assert torch.equal(changed[2:], value[2:])  # far from it, and one that never moves
+        found |= {tuple(function(changed[:2], **keywords).tolist())}
+    assert len(found) > 1
+
+
+def test_casts_to_floats_are_no_jumps():
+    comparisons = rounding_sensitivity.Comparisons()
+    cast = torch.ops.aten._to_copy.default
+    for step in (-1e-6, 1e-6, 0.0):
+        comparisons.begin(None if step else 0)
+        value = torch.tensor([1.0 + step], dtype=torch.float64)
+        comparisons.operands(cast, (value,), {"dtype": torch.float32})
+    assert not comparisons.found
+
+
 def test_sums_that_may_overflow_are_not_judged_and_others_are():
     rows = torch.tensor([[3e38, 3e38, -3e38, -3e38], [3.0, 3.0, -3.0, 1.0]])
     expected = [each.numpy() for each in (rows.sum(-1), rows.softmax(-1))]

@@ -1,4 +1,4 @@
-"""Weights of a tensor subclass without memory of its own, as torchao's are, through a whole build."""
+"""Weights of a tensor subclass without memory, as torchao's are, through a whole build."""
 
 from __future__ import annotations
 
