@@ -10,17 +10,20 @@ over k, where all in the bracket are integers: exact in i32, as the sum of its K
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.rules import Context
+from aotc.aot.ir.size import Extent
 from aotc.aot.ir.types import DTYPES
 
 BYTES = {"i8": (-128, 127), "u8": (0, 255)}
 LARGEST_SUM = (1 << 31) - 1
 LARGEST_INTEGER = 1 << 20  # as which a zero point is looked at
+MOVES = frozenset({"view", "pad", "window"})
+WIDE_BYTES = 4  # of integers whose differences from zero points do not wrap around
 Range = tuple[float, float]
 
 
@@ -48,7 +51,7 @@ def multiply_codes(graph: Graph) -> tuple[Graph, int]:
     for node in graph.nodes():
         if node.op != "matmul" or node.dtype != "f32" or node.type.rank != 2:
             continue
-        left, right = (_quantised(each, 1 - at) for at, each in enumerate(node.inputs))
+        left, right = (_quantised(x, frozenset((1 - at,))) for at, x in enumerate(node.inputs))
         # Weights alone are widened where they are multiplied.
         if left is None or right is None or context.is_constant(node.inputs[0]):
             continue
@@ -97,50 +100,62 @@ def _signed(operand: Quantised) -> Quantised:
     codes, zero = operand.codes, operand.zero
     if codes.dtype == "i8":
         return operand
-    flipped = make("bitwise_xor", (codes, build.scalar(128, "u8")))
     moved = build.scalar(-128, "i32") if zero is None else zero - 128
-    return replace(operand, codes=make("bitcast", (flipped,), {"dtype": "i8"}), zero=moved)
+    return replace(operand, codes=_less_128(codes), zero=moved)
+
+
+def _less_128(codes: Node) -> Node:
+    """u8 less 128 as i8, before moves of them, so that each element is changed once."""
+    if codes.kind in MOVES and len(codes.inputs) == 1:
+        inner = _less_128(codes.inputs[0])
+        if codes.op != "pad":
+            return codes.on((inner,))
+        low, high, value = (codes.attr(name) for name in ("low", "high", "value"))
+        return build.pad(inner, low, high, value - 128)
+    flipped = make("bitwise_xor", (codes, build.scalar(128, "u8")))
+    return make("bitcast", (flipped,), {"dtype": "i8"})
 
 
 # --------------------------------------------------------------- what an operand is made of
 
 
-def _quantised(node: Node, axis: int) -> Quantised | None:
-    """`node`, of f32, as scaled codes whose scale and zero point have one value along `axis`."""
+Axes = frozenset[int]
+Look = Callable[[Node, Axes], Quantised | None]
+
+
+def _quantised(node: Node, axes: Axes) -> Quantised | None:
+    """`node`, of f32, as scaled codes whose scale and zero point have one value along `axes`."""
     if node.op == "cast" and node.dtype == "f32":
-        return _codes(node.inputs[0], axis)
+        return _codes(node.inputs[0], axes)
     if node.op == "mul":
         for place in (0, 1):
             scale = node.inputs[1 - place]
-            if _is_uniform(scale, axis):
-                found = _quantised(node.inputs[place], axis)
+            if _is_uniform(scale, axes):
+                found = _quantised(node.inputs[place], axes)
                 if found is not None and found.codes.shape == node.shape:
                     more = scale if found.scale is None else found.scale * scale
                     return replace(found, scale=more)
         return None
     if node.op == "sub":
-        return _less(node, axis, _quantised)
-    return _behind_view(node, axis, _quantised)
+        return _less(node, axes, _quantised)
+    return _behind_view(node, axes, _quantised)
 
 
-def _codes(node: Node, axis: int) -> Quantised | None:
+def _codes(node: Node, axes: Axes) -> Quantised | None:
     """`node`, of integers, as codes less a zero point."""
     if node.dtype in BYTES:
         return Quantised(node)
     if node.op == "cast" and node.inputs[0].type.kind == "int":
-        return _codes(node.inputs[0], axis)
-    if node.op == "sub":
-        return _less(node, axis, _codes)
-    return _behind_view(node, axis, _codes)
+        return _codes(node.inputs[0], axes)
+    if node.op == "sub" and DTYPES[node.dtype].itemsize_bytes >= WIDE_BYTES:
+        return _less(node, axes, _codes)
+    return _behind_view(node, axes, _codes)
 
 
-Look = Callable[[Node, int], Quantised | None]
-
-
-def _less(node: Node, axis: int, look: Look) -> Quantised | None:
-    """A difference from what is the same along the axis, where that is whole numbers."""
-    found, zero = look(node.inputs[0], axis), node.inputs[1]
-    if found is None or found.scale is not None or not _is_uniform(zero, axis):
+def _less(node: Node, axes: Axes, look: Look) -> Quantised | None:
+    """A difference from what is the same along the axes, where that is whole numbers."""
+    found, zero = look(node.inputs[0], axes), node.inputs[1]
+    if found is None or found.scale is not None or not _is_uniform(zero, axes):
         return None
     whole = _whole(zero)
     if whole is None or found.codes.shape != node.shape:
@@ -148,28 +163,70 @@ def _less(node: Node, axis: int, look: Look) -> Quantised | None:
     return replace(found, zero=whole if found.zero is None else found.zero + whole)
 
 
-def _behind_view(node: Node, axis: int, look: Look) -> Quantised | None:
-    """Parts of a transposed matrix, or of one whose rows were a tensor of more dims."""
-    if node.op == "permute" and node.type.rank == 2:
-        found = look(node.inputs[0], node.attr("dims")[axis])
-        return None if found is None else found.moved(build.transpose)
-    if node.op == "reshape" and node.type.rank == 2 and axis == 1:
-        inner = node.inputs[0]
-        if not inner.type.rank or inner.shape[-1] != node.shape[-1]:
+def _behind_view(node: Node, axes: Axes, look: Look) -> Quantised | None:
+    """Parts behind a view: in another order of dims, with dims joined, or where both parts have one
+    number, any elements of them, those of margins among them."""
+    if node.kind not in MOVES or len(node.inputs) != 1:
+        return None
+    inner = node.inputs[0]
+    if node.op == "permute":
+        dims = node.attr("dims")
+        found = look(inner, frozenset(dims[axis] for axis in axes))
+        return None if found is None else found.moved(lambda part: build.permute(part, dims))
+    joined = _joined_dims(inner, node) if node.op == "reshape" else None
+    if joined is not None:
+        found = look(inner, frozenset(dim for axis in axes for dim in joined[axis]))
+        return None if found is None else _reshaped(found, joined, inner, node)
+    return _of_one_number(node, inner, look)
+
+
+def _joined_dims(inner: Node, node: Node) -> list[range] | None:
+    """For each dim of a reshape the dims that it joins; None where one is taken apart."""
+    found, at = [], 0
+    for extent in node.shape:
+        start = at
+        product: Extent = 1
+        while at < inner.type.rank and (product != extent or inner.shape[at] == 1):
+            product *= inner.shape[at]
+            at += 1
+        if product != extent:
             return None
-        found = look(inner, inner.type.rank - 1)
-        rows = node.shape[0]
-
-        def move(part: Node) -> Node:
-            whole = build.expand(part, (*inner.shape[:-1], part.shape[-1]))
-            return build.reshape(whole, (rows, part.shape[-1]))
-
-        return None if found is None else found.moved(move)
-    return None
+        found.append(range(start, at))
+    return found if at == inner.type.rank else None
 
 
-def _is_uniform(node: Node, axis: int) -> bool:
-    return node.type.rank == 0 or (axis < node.type.rank and node.shape[axis] == 1)
+def _reshaped(found: Quantised, joined: Sequence[range], inner: Node, node: Node) -> Quantised:
+    """Parts with dims joined; of dims joined into one a part has all elements, or one."""
+
+    def move(part: Node) -> Node:
+        is_whole = [any(part.shape[dim] != 1 for dim in dims) for dims in joined]
+        whole = {dim for dims, each in zip(joined, is_whole, strict=True) if each for dim in dims}
+        shape = [inner.shape[dim] if dim in whole else 1 for dim in range(inner.type.rank)]
+        ends = [x if each else 1 for x, each in zip(node.shape, is_whole, strict=True)]
+        return build.reshape(build.expand(part, shape), ends)
+
+    return found.moved(move)
+
+
+def _of_one_number(node: Node, inner: Node, look: Look) -> Quantised | None:
+    """A view of codes that have one scale and one zero point; margins of 0 are of its code."""
+    found = look(inner, frozenset(range(inner.type.rank)))
+    if found is None:
+        return None
+    scale, zero = (x if x is None else build.reshape(x, ()) for x in (found.scale, found.zero))
+    if node.op != "pad":
+        return Quantised(node.on((found.codes,)), scale, zero)
+    code = 0 if zero is None else zero.attr("value") if zero.op == "scalar" else None
+    low, high = BYTES[found.codes.dtype]
+    if node.attr("value") != 0 or code is None or not low <= code <= high:
+        return None
+    codes = build.pad(found.codes, node.attr("low"), node.attr("high"), code)
+    return Quantised(codes, scale, zero)
+
+
+def _is_uniform(node: Node, axes: Axes) -> bool:
+    rank = node.type.rank
+    return rank == 0 or all(axis < rank and node.shape[axis] == 1 for axis in axes)
 
 
 def _whole(node: Node) -> Node | None:

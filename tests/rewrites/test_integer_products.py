@@ -147,3 +147,83 @@ def test_rows_of_more_dims():
     numpy.testing.assert_allclose(
         interpret(found, draft.arrays)[0], interpret(graph, draft.arrays)[0], rtol=1e-5, atol=1e-2
     )
+
+
+def windows(x, margin, value=0.0):
+    """Rows of 3 × 3 windows of an image [N, H, W, C] with margins, channels last."""
+    channels = x.shape[-1]
+    low = (0, margin, margin, 0)
+    attrs = {"axes": (1, 2), "sizes": (3, 3), "strides": (2, 1), "dilations": (1, 1)}
+    found = make("window", (build.pad(x, low, low, value),), attrs)
+    found = build.permute(found, (0, 1, 2, 4, 5, 3))
+    return build.reshape(found, (found.type.numel // (9 * channels), 9 * channels))
+
+
+def image(draft, dtype="u8", zero=None, scale=None):
+    low, high = BYTES[dtype]
+    made = draft.draw.integers(low, high + 1, (2, 7, 5, 3)).astype("uint8" if low == 0 else "int8")
+    found = build.cast(draft.input(made, dtype), "f32")
+    found = found if zero is None else found - zero
+    return found * (draft.input(numpy.float32(0.03), "f32") if scale is None else scale)
+
+
+def filters(draft):
+    """[9 · C, Co] of filters [Co, C, 3, 3] with a scale for each result."""
+    made = draft.draw.integers(-128, 128, (4, 3, 3, 3)).astype("int8")
+    scale = draft.input(draft.draw.uniform(0.01, 0.1, (4, 1, 1, 1)).astype("float32"), "f32")
+    found = build.cast(draft.input(made, "i8"), "f32") * scale
+    return build.reshape(build.permute(found, (2, 3, 1, 0)), (27, 4))
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i8"])
+@pytest.mark.parametrize("zero", [None, 100.0, 0.0])
+@pytest.mark.parametrize("margin", [0, 1, 2])
+def test_windows_of_an_image(margin, zero, dtype):
+    draft = Draft(2)
+    left, right = windows(image(draft, dtype, zero), margin), filters(draft)
+    graph = draft.graph(make("matmul", (left, right)))
+    found, count = multiply_codes(graph)
+    assert count == 1
+    (result,) = interpret(found, draft.arrays)
+    a, b = (
+        interpret(draft.graph(each), draft.arrays)[0].astype("float64") for each in (left, right)
+    )
+    limit = 8 * UNIT_ROUNDOFF * (numpy.abs(a) @ numpy.abs(b)) + 1e-30
+    assert (numpy.abs(result - a @ b) <= limit).all()
+
+
+def margins_of_one(draft):
+    return windows(image(draft, zero=7.0), 1, value=1.0)
+
+
+def a_margin_that_has_no_code(draft):
+    return windows(image(draft, "i8", zero=128.0), 1)
+
+
+def a_zero_that_is_computed(draft):
+    zero = build.cast(draft.input(numpy.uint8(7), "u8"), "f32")
+    return windows(image(draft, zero=zero), 1)
+
+
+def a_scale_for_each_channel(draft):
+    return windows(image(draft, scale=draft.input(numpy.ones((1, 1, 1, 3), "float32"), "f32")), 0)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [margins_of_one, a_margin_that_has_no_code, a_zero_that_is_computed, a_scale_for_each_channel],
+)
+def test_other_windows_stay(made):
+    draft = Draft(3)
+    graph = draft.graph(make("matmul", (made(draft), filters(draft))))
+    assert multiply_codes(graph) == (graph, 0)
+
+
+def test_a_computed_zero_without_margins():
+    draft = Draft(4)
+    zero = build.cast(draft.input(numpy.uint8(7), "u8"), "f32")
+    graph = draft.graph(make("matmul", (windows(image(draft, zero=zero), 0), filters(draft))))
+    found, count = multiply_codes(graph)
+    assert count == 1
+    pair = [interpret(each, draft.arrays)[0] for each in (found, graph)]
+    numpy.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-3)
