@@ -7,8 +7,12 @@ gives the same bundle each time.
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
+import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -338,13 +342,40 @@ def _names_of(signature: inspect.Signature) -> str:
     return f"({', '.join(signature.parameters)})"
 
 
+# Modules that define ops, by the namespaces of these.
+OP_MODULES = {
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "torchao": "torchao",
+    "torchvision": "torchvision",
+}
+_OP = re.compile(rb"torch\.ops\.(\w+)\.\w+")
+
+
+def _import_ops(path: Path) -> list[str]:
+    """Imports what defines the ops of an exported program; the namespaces that stay unknown."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
+    except (OSError, zipfile.BadZipFile):
+        return []  # torch says what it is
+    named = {found.decode() for text in texts for found in _OP.findall(text)}
+    for namespace in named & OP_MODULES.keys():
+        with suppress(ImportError):
+            importlib.import_module(OP_MODULES[namespace])
+    known = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
+    return sorted(named - known - {"higher_order"})
+
+
 def _load_exported(path: Path) -> Spec:
     if not path.is_file():
         raise SpecFileMissing(path=str(path))
+    unknown = _import_ops(path)
     try:
         program = torch.export.load(path)
     except Exception as error:
         detail = str(error).strip().split("\n")[0]
+        if unknown:
+            detail = f"the library of its ops `{', '.join(unknown)}` is not imported: {detail}"
         raise ExportedFileInvalid(path=str(path), detail=detail) from error
     if program.example_inputs is None:
         raise ExportedFileInvalid(path=str(path), detail="it has no example inputs")

@@ -343,7 +343,8 @@ class Emitter:
         is_filled = symbol in value.symbols and self.is_filled(need, 0.0)
         if not mask or is_filled:
             return value, value.text
-        return value, f"tl.where({mask}, {value.text}, 0.0)"
+        zero = "0.0" if need.node.type.kind == "float" else "0"
+        return value, f"tl.where({mask}, {value.text}, {zero})"
 
     def forget_all(self) -> None:
         """Drop all values: lines that come later stand elsewhere."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+import zipfile
 
 import pytest
 
@@ -13,6 +14,7 @@ from aotc.aot.ir.text import print_graph
 
 torch = pytest.importorskip("torch")
 
+from aotc.aot.capture import spec as spec_module  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
 from aotc.aot.capture.spec import load_spec  # noqa: E402
 
@@ -191,6 +193,19 @@ def test_damaged_exported_file(tmp_path):
     (tmp_path / "model.pt2").write_bytes(b"PK not really")
     with pytest.raises(errors.ExportedFileInvalid):
         load_spec(str(tmp_path / "model.pt2"))
+
+
+def test_libraries_of_an_exported_file_s_ops_are_imported(tmp_path, monkeypatch):
+    (tmp_path / "defines_ops.py").write_text("ARE_DEFINED = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(spec_module.OP_MODULES, "beside", "defines_ops")
+    path = tmp_path / "program.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        ops = "torch.ops.beside.add.default torch.ops.aten.mul.Tensor torch.ops.nowhere.sub.out"
+        archive.writestr("program/models/model.json", f'{{"target": "{ops}"}}')
+    with pytest.raises(errors.ExportedFileInvalid, match="ops `beside, nowhere` is not imported"):
+        load_spec(str(path))
+    assert sys.modules.pop("defines_ops").ARE_DEFINED
 
 
 def test_exported_file_with_dynamic_shapes_keeps_its_dims(tmp_path):
