@@ -186,9 +186,11 @@ def _targets_here(
     for row in opened.manifest.targets:
         if only and row.name not in only:
             continue
+        target = find_target(row.name)  # whose candidates need more than what was chosen may
         if not options.frozen:
             try:
-                if executor.devices(row.device, row.needs, FAMILIES[row.device].is_apart) is None:
+                is_apart = FAMILIES[row.device].is_apart
+                if executor.devices(row.device, target.needs, is_apart) is None:
                     continue
             except ClusterDeviceMissing as error:
                 missing = error
@@ -196,9 +198,8 @@ def _targets_here(
         sources = read_sources(opened, row.name)
         if sources is None:
             raise SourcesMissing(path=opened.path, target=row.name)
-        target = find_target(row.name)
         traits = replace(target.traits, dot_precision=sources.dot_precision)
-        found[row.name] = (replace(target, needs=row.needs, traits=traits), sources)
+        found[row.name] = (replace(target, traits=traits), sources)
     if not found and missing is not None:
         raise missing
     if not found:

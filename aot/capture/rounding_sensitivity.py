@@ -484,7 +484,7 @@ class MovedRoundings(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if self._comparisons is not None:
-            args = self._comparisons.operands(function, args, kwargs)
+            args = _with_writes(function, args, self._comparisons.operands(function, args, kwargs))
         if _is_exact(function, args, kwargs):
             return function(*args, **kwargs)
         is_changing = function._schema.is_mutable
@@ -514,6 +514,15 @@ class MovedRoundings(TorchDispatchMode):
             is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
             if is_float and _writes(function, place):
                 value.copy_(moved(value, self._units, self._generator))
+
+
+def _with_writes(function: Any, args: Sequence[Any], changed: Sequence[Any]) -> tuple[Any, ...]:
+    """Changed operands; those that an op writes to are the operands themselves, changed."""
+    found = []
+    for place, (own, new) in enumerate(zip(args, changed, strict=True)):
+        is_written = new is not own and _writes(function, place)
+        found.append(own.copy_(new) if is_written else new)
+    return tuple(found)
 
 
 def _writes(function: Any, place: int) -> bool:

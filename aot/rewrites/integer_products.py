@@ -10,8 +10,11 @@ over k, where all in the bracket are integers: exact in i32, as the sum of its K
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+
+import numpy
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
@@ -81,9 +84,9 @@ def _product(left: Quantised, right: Quantised) -> Node | None:
     if q.zero is not None:
         total = total - build.reduce("sum", wide[0], (1,)) * q.zero
     found = build.cast(total, "f32")
-    for scale in (p.scale, q.scale):
-        found = found if scale is None else found * scale
-    return found
+    # One behind the other they might overflow on the way.
+    scales = [scale for scale in (p.scale, q.scale) if scale is not None]
+    return found * math.prod(scales[1:], start=scales[0]) if scales else found
 
 
 def _largest(operand: Quantised) -> int | None:
@@ -145,9 +148,10 @@ def _codes(node: Node, axes: Axes) -> Quantised | None:
     """`node`, of integers, as codes less a zero point."""
     if node.dtype in BYTES:
         return Quantised(node)
-    if node.op == "cast" and node.inputs[0].type.kind == "int":
-        return _codes(node.inputs[0], axes)
-    if node.op == "sub" and DTYPES[node.dtype].itemsize_bytes >= WIDE_BYTES:
+    is_wide = DTYPES[node.dtype].itemsize_bytes >= WIDE_BYTES
+    if node.op == "cast" and (is_wide or node.inputs[0].dtype in BYTES):
+        return _codes(node.inputs[0], axes) if node.inputs[0].type.kind == "int" else None
+    if node.op == "sub" and is_wide:
         return _less(node, axes, _codes)
     return _behind_view(node, axes, _codes)
 
@@ -254,14 +258,14 @@ def _bounds(node: Node) -> Range:
     nothing = -float("inf"), float("inf")
     if node.op == "scalar":
         value = node.attr("value")
-        return (value, value) if value == value and int(value) == value else nothing
+        return (value, value) if math.isfinite(value) and int(value) == value else nothing
     if node.op == "cast" and node.inputs[0].type.kind == "int":
-        # A cast to a narrower type wraps around.
         inner = _bounds(node.inputs[0])
-        fits = BYTES.get(node.dtype, (-LARGEST_INTEGER, LARGEST_INTEGER))
-        return (
-            inner if fits[0] <= inner[0] and inner[1] <= fits[1] else BYTES.get(node.dtype, nothing)
-        )
+        if DTYPES[node.dtype].kind != "int":
+            return inner
+        limits = numpy.iinfo(DTYPES[node.dtype].numpy)  # beyond which it wraps around
+        fits = limits.min <= inner[0] and inner[1] <= limits.max
+        return inner if fits else BYTES.get(node.dtype, nothing)
     if node.op in ("reshape", "permute", "expand", "slice"):
         return _bounds(node.inputs[0])
     own = BYTES.get(node.dtype, nothing)

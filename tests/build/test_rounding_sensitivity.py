@@ -250,6 +250,19 @@ def test_whole_numbers_near_a_jump_may_come_out_either_way(function, keywords, e
     assert len(found) > 1
 
 
+@pytest.mark.parametrize("is_in_place", [True, False])
+def test_what_rounds_in_place_is_rounded(is_in_place):
+    x = torch.tensor([2.5, 0.3, 7.1])
+
+    def call():
+        y = x * 1.1 / 1.1
+        return (y.round_() if is_in_place else y.round(),)
+
+    wrong = numpy.float32([2, 0.3, 7.1])  # a compiler that leaves the rounding out
+    (found,) = undecided(call, [call()[0].numpy()], [wrong], [1e-4])
+    assert not found[1:].any()
+
+
 def test_casts_to_floats_are_no_jumps():
     comparisons = rounding_sensitivity.Comparisons()
     cast = torch.ops.aten._to_copy.default

@@ -1,5 +1,7 @@
 """Bundles of bf16 models for processors with tiles and without, of one copy of the weights."""
 
+from dataclasses import replace
+
 import pytest
 
 from aotc.runtime import load
@@ -109,3 +111,19 @@ def test_a_denied_permission_leads_to_the_next_target(parts, monkeypatch):
     monkeypatch.setattr(tile_permission, "_refusals", ["a kernel that denies it (no)"])
     with load(parts[2], threads=1) as program:
         assert program.target == "cpu-x86-64-v4-bf16"
+
+
+def test_tuning_asks_for_what_all_candidates_may_use(cache, tmp_path, monkeypatch):
+    """One row is chosen without tiles or words, and others that would be measured have them."""
+    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.errors import TuningDeviceMissing
+    from aotc.aot.retune import retune
+
+    text = MODEL.replace("(128, 45, 5, 1)", "(1, 1, 1, 1)").replace(".bfloat16()", "")
+    (tmp_path / "model.py").write_text(text)
+    options = BuildOptions(cache_folder=cache)
+    build(str(tmp_path / "model.py"), tmp_path / "out", ("cpu-x86-64-amx",), options)
+    kept = cpu.ISA_FEATURES["x86-64-v4"]
+    monkeypatch.setattr(cpu, "processor_features", lambda: kept)
+    with pytest.raises(TuningDeviceMissing):
+        retune(tmp_path / "out", tmp_path / "tuned", replace(options, tune="quick"))

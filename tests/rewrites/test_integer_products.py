@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy
 import pytest
 
@@ -114,6 +116,30 @@ def no_codes(draft):
     return x, plain(draft, shape=(DEPTH, COLUMNS))
 
 
+def in_i16(draft):
+    short = build.cast(plain(draft).inputs[0], "i16") - 32767
+    return build.cast(short, "f32"), plain(draft, shape=(DEPTH, COLUMNS))
+
+
+def cut_to_i16(draft):
+    wide = build.cast(plain(draft).inputs[0], "i32") - 40000
+    return build.cast(build.cast(wide, "i16"), "f32"), plain(draft, shape=(DEPTH, COLUMNS))
+
+
+def in_f16(draft):
+    short = build.cast(plain(draft).inputs[0], "f16") - 3000.0
+    return build.cast(short, "f32"), plain(draft, shape=(DEPTH, COLUMNS))
+
+
+def in_bf16(draft):
+    short = build.cast(plain(draft).inputs[0], "bf16") - 131.0
+    return build.cast(short, "f32"), plain(draft, shape=(DEPTH, COLUMNS))
+
+
+def an_infinite_zero(draft):
+    return plain(draft) - math.inf, plain(draft, shape=(DEPTH, COLUMNS))
+
+
 def too_deep(draft):
     deep = 1 << 17
     return plain(draft, "u8", (1, deep)), plain(draft, "u8", (deep, 1))
@@ -127,6 +153,11 @@ def too_deep(draft):
         a_scale_along_the_sum,
         a_zero_behind_the_scale,
         no_codes,
+        in_i16,
+        cut_to_i16,
+        in_f16,
+        in_bf16,
+        an_infinite_zero,
         too_deep,
     ],
 )

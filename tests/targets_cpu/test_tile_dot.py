@@ -14,6 +14,7 @@ import triton.language as tl
 
 from aotc import kernels
 from aotc.aot.targets import toolchain
+from aotc.aot.targets.cpu import compile
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import lower
 from aotc.aot.targets.digest import compiler_digest
@@ -342,3 +343,21 @@ def test_targets_without_tiles_ask_for_nothing(monkeypatch):
     monkeypatch.setattr(tile_permission, "_refusals", [])
     cpu.missing(["avx2"])
     assert not tile_permission._refusals
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "least"),
+    [
+        (ROW, "", WIDENED),
+        (ROW, "call @llvm.x86.tdpbssd(", ROW),
+        (ROW, "call @llvm.x86.avx512bf16.dpbf16ps.512(", VECTORS),
+        (ROW, "call @llvm.x86.avx512.vpdpbusd.256(", VNNI),
+        (VECTORS, "call @llvm.x86.avx512.pmaddw.d.512(", WIDENED),
+        (VECTORS, "call @llvm.x86.avx512.vpdpbusd.512(", VNNI),
+        ("x86-64-v3-vnni", "call @llvm.x86.avx512.vpdpbusd.256(", "x86-64-v3-vnni"),
+        ("x86-64-v3-vnni", "", "x86-64-v3"),
+        ("x86-64-v3", "", "x86-64-v3"),
+    ],
+)
+def test_code_needs_the_row_that_has_its_instructions(row, text, least):
+    assert compile._least(ISAS[row], text) is ISAS[least]

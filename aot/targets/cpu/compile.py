@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import OPTIMIZED, PROCESSOR, KernelBinary, kernel_symbol, pack_texts
 from aotc.aot.targets.cpu.executor import executor_object
+from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.cpu.lowering import lower
 from aotc.aot.traits import LAUNCH_OPTIONS
-
-# LLVM's intrinsics that a row of `isa.py` has and its base has not.
-BEYOND_BASE = re.compile(r"@llvm\.x86\.(avx512bf16|avx512\.vpdp|tile|tdp|ldtilecfg)")
 
 
 def compile_kernel(
@@ -51,15 +48,21 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
     row = find_isa(isa)
     symbol = symbol or "k" + hashlib.sha256(f"{isa} {no_alias} {ttir}".encode()).hexdigest()[:16]
     lowered = lower(ttir, row, no_alias=no_alias)
-    text = lowered.llvm_ir
-    if row.base and not BEYOND_BASE.search(text):
-        text, row = text.replace(row.attributes, find_isa(row.base).attributes), find_isa(row.base)
+    row, own = _least(row, lowered.llvm_ir), row
+    text = lowered.llvm_ir.replace(own.attributes, row.attributes)
     made = toolchain.compile_object(text, symbol, row.cpu)
     texts = {"ttir": ttir, "ll": text, OPTIMIZED: made.llvm_ir, PROCESSOR: row.cpu}
     packed = pack_texts(texts)
     return KernelBinary(
         symbol, made.data, lowered.scratch_bytes, architecture=row.name, packed_texts=packed
     )
+
+
+def _least(row: Isa, llvm_ir: str) -> Isa:
+    """The row that has all instructions which a text asks for by name."""
+    while row.base and not any(f"@llvm.x86.{name}" in llvm_ir for name in row.adds):
+        row = find_isa(row.base)
+    return row
 
 
 class LoadableKernel(NamedTuple):

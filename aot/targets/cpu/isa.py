@@ -37,7 +37,9 @@ class Isa:
     has_tiles: bool = False
     """Products of bf16 and of 8-bit integers by tiles (AMX)."""
     base: str = ""
-    """The row that this one adds such products to: whose code a kernel without them has."""
+    """The row that this one adds instructions to: whose code a kernel without them has."""
+    adds: tuple[str, ...] = ()
+    """LLVM's intrinsics of these instructions, as their names behind `llvm.x86.` begin."""
     smaller: str = ""
     """The row whose code runs here too: of kernels whose code for this one ends LLVM's process."""
 
@@ -73,6 +75,7 @@ AVX512 = Isa(
     smaller=AVX2.name,
 )
 NARROW = ("avx512bf16", "avx512vnni")
+OF_BYTES = ("avx512.vpdp",)
 BYTES, PAIRS = (("i8", "vpdpbusd"),), (("bf16", "vdpbf16ps"),)
 
 ISAS = {
@@ -86,6 +89,7 @@ ISAS = {
             features=("avxvnni",),
             multiplies_words=BYTES,
             base=AVX2.name,
+            adds=OF_BYTES,
             smaller=AVX2.name,
         ),
         AVX512,
@@ -96,6 +100,7 @@ ISAS = {
             features=("avx512vnni",),
             multiplies_words=BYTES,
             base=AVX512.name,
+            adds=OF_BYTES,
         ),
         replace(
             AVX512,
@@ -103,7 +108,8 @@ ISAS = {
             processor=AVX512.name,
             features=NARROW,
             multiplies_words=(*BYTES, *PAIRS),
-            base=AVX512.name,
+            base="x86-64-v4-vnni",
+            adds=("avx512bf16",),
         ),
         replace(
             AVX512,
@@ -112,7 +118,8 @@ ISAS = {
             features=(*NARROW, "amx-tile", "amx-bf16", "amx-int8"),
             multiplies_words=(*BYTES, *PAIRS),
             has_tiles=True,
-            base=AVX512.name,
+            base="x86-64-v4-bf16",
+            adds=("ldtilecfg", "tile", "tdp"),
             smaller=AVX512.smaller,
         ),
     )
