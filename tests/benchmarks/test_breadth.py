@@ -35,7 +35,7 @@ def test_a_model_is_built_run_and_judged(cache):
     def make(_name):
         return torch.nn.Linear(4, 3).eval(), {"input": torch.randn(2, 4)}
 
-    setting = {"cache_dir": cache, "target": "cpu", "tune": "off"}
+    setting = {"cache_dir": cache, "target": "cpu", "tune": "off", "dtype": "f32"}
     with Workers(1) as staff:
         outcome = judged("linear", make, setting, staff)
     assert (outcome.verdict, outcome.reason) == (RIGHT, "")

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot import validation
 from aotc.aot.build import BuildOptions, build
-from aotc.aot.capture import rounding_sensitivity
+from aotc.aot.capture import decisions, rounding_sensitivity
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.rounding_sensitivity import (
     MovedRoundings,
@@ -235,13 +235,13 @@ def test_equality_of_nearly_equal_floats_may_come_out_either_way():
 def test_whole_numbers_near_a_jump_may_come_out_either_way(function, keywords, edge):
     """A code of a quantised model, whose quotient no run moved across the edge."""
     away = torch.tensor([2e-6, -2e-6, 1e-3, 0.0], dtype=torch.float64)
-    comparisons = rounding_sensitivity.Comparisons()
+    comparisons = decisions.Comparisons()
     for step in (0.0, 1e-6):
         comparisons.begin()
         value = edge + away + step * torch.tensor([1.0, -1.0, 1.0, 0.0])
         comparisons.operands(function, (value,), keywords)
     found = set()
-    for way in range(rounding_sensitivity.WAYS):
+    for way in range(decisions.WAYS):
         comparisons.begin(way)
         (changed,) = comparisons.operands(function, (value,), keywords)
         assert comparisons.found
@@ -264,7 +264,7 @@ def test_what_rounds_in_place_is_rounded(is_in_place):
 
 
 def test_casts_to_floats_are_no_jumps():
-    comparisons = rounding_sensitivity.Comparisons()
+    comparisons = decisions.Comparisons()
     cast = torch.ops.aten._to_copy.default
     for step in (-1e-6, 1e-6, 0.0):
         comparisons.begin(None if step else 0)

@@ -18,9 +18,8 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.decisions import WAYS, Comparisons
 from aotc.aot.capture.rounding_sensitivity import (
-    WAYS,
-    Comparisons,
     explained,
     parts,
     parts_near_limits,

@@ -14,11 +14,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from aotc.aot.capture.decisions import Comparisons
 from aotc.aot.capture.eager import ExactRests
 from aotc.aot.capture.rounding_sensitivity import (
     OVERFLOWED,
     REPLACEMENTS,
-    Comparisons,
     MovedAttention,
     MovedRoundings,
     large,

@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from aotc.aot.capture.rounding_sensitivity import Comparisons
+from aotc.aot.capture.decisions import Comparisons
 from fuzz import drive, guards, trial
 from fuzz.__main__ import FORWARD_ONLY, _tasks
 from fuzz.drive import Setting, run
