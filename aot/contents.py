@@ -174,8 +174,11 @@ def _operations(group: Group) -> Iterator[str]:
 
 
 def product_rate(group: Group, traits: TargetTraits) -> float:
-    """How fast the group's products can be, beside those of bf16, on the units that do them."""
+    """How fast the group's products can be on the units that do them: on a GPU beside those of
+    bf16, on a CPU beside multiply-adds of f32."""
     root = group.root_op
+    if not traits.is_gpu and root is not None and group.kind == "matmul":
+        return dict(traits.product_rates).get(root.inputs[0].dtype, 1.0)
     if not traits.is_gpu or root is None or root.dtype not in ("f32", "f64"):
         return 1.0
     if group.kind == "attention":

@@ -28,6 +28,7 @@ class TargetTraits:
     has_float8: bool = False  # converts 8-bit floats
     can_overlap: bool = False  # groups of warps take turns on the tensor cores (`wgmma`)
     has_tiles: bool = False  # a CPU multiplies blocks of 16-bit and 8-bit numbers (AMX)
+    product_rates: tuple[tuple[str, float], ...] = ()  # of a CPU, by type, beside those of f32
     multiplies_bf16: bool = False  # a CPU multiplies pairs of bf16, by tiles or by vectors
     lanes: int = 16  # f32 elements of one vector register
     programs_wanted: int = 8  # programs of a large kernel, so that a few cores share it evenly

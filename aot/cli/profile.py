@@ -120,8 +120,10 @@ def profile_bundle(
         inputs = golden or {spec.name: bytes(spec.nbytes) for spec in subject.inputs}
         measure = cuda.measure if family == "cuda" else cpu.measure
         times_us, call_us, host_us = measure(subject, inputs, max(repetitions, 1))
-        name, limits = cpu_name(), cpu_limits.measure_limits(needs)
-        if family == "cuda":
+        if family != "cuda":
+            threads = subject.executable.threads
+            name, limits = cpu_name(), cpu_limits.measure_limits(needs, threads)
+        else:
             gpu = program._open().executable.gpu
             name, limits = gpu.name, peaks.measure_limits(gpu)
         rows = rows_of(subject.plan, times_us, facts)
@@ -154,7 +156,9 @@ def _parts(
     program = load_open(opened, device)
     needs = next(row.needs for row in opened.manifest.targets if row.name == program.target)
     facts = dict(facts_of(opened, program.target))
-    facts["groups"] = _groups(opened, program.target, entry) or facts.get("groups", [])
+    built = facts.get("groups", [])
+    facts["product_rates"] = {row.get("name"): row.get("product_rate") for row in built}
+    facts["groups"] = _groups(opened, program.target, entry) or built
     return program, golden, facts, needs
 
 

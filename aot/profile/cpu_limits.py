@@ -25,10 +25,13 @@ ACCUMULATORS = 12  # chains of sums: more than latency × rate of any processor
 VECTORS = {"avx512f": ("zmm", 16), "fma": ("ymm", 8)}
 
 
-def measure_limits(needs: Collection[str]) -> Limits | None:
-    """The best of short rounds, in a fraction of a second. needs: the instruction sets that the
-    bundle's code uses. None where there are no vectors of multiply-adds among them, and where no
-    memory may be executed."""
+def measure_limits(needs: Collection[str], threads: int = 0) -> Limits | None:
+    """The best of short rounds, in a fraction of a second.
+
+    needs: the instruction sets that the bundle's code uses; threads: those of a call, 0: as many as
+    this process may keep busy. None where there are no vectors of multiply-adds among them, and
+    where no memory may be executed.
+    """
     vectors = next((VECTORS[name] for name in VECTORS if name in needs), None)
     if vectors is None:
         return None
@@ -42,7 +45,7 @@ def measure_limits(needs: Collection[str]) -> Limits | None:
     memory.write(machine_code(registers))
     first = ctypes.c_char.from_buffer(memory)
     function = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(ctypes.addressof(first))
-    threads = default_threads()
+    threads = threads or default_threads()
     with ThreadPoolExecutor(threads) as pool:
         operations = 2.0 * lanes * ACCUMULATORS * TURNS * threads
         reached = _rate(pool, threads, lambda _: function(TURNS), operations)

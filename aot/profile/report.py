@@ -148,6 +148,7 @@ def rows_of(
 ) -> tuple[LaunchRow, ...]:
     """The steps of a plan with their times and what the build knew of them."""
     known, kernels = facts.get("groups", []), facts.get("kernels", {})
+    rates = facts.get("product_rates", {})  # by the names of kernels
     count = len(plan.steps) - len(plan.calls)
     groups = iter(known if len(known) == count else [{}] * count)
     rows = []
@@ -175,7 +176,7 @@ def rows_of(
                 time_us,
                 group.get("bytes"),
                 group.get("arithmetic"),
-                _rate(group.get("product_rate")),
+                _rate(group.get("product_rate", rates.get(kernel.name))),
                 image.threads if image is not None else None,
                 code.get("registers") if image is not None else None,
                 image.shared_bytes if image is not None else None,

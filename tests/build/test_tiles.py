@@ -127,3 +127,16 @@ def test_tuning_asks_for_what_all_candidates_may_use(cache, tmp_path, monkeypatc
     monkeypatch.setattr(cpu, "processor_features", lambda: kept)
     with pytest.raises(TuningDeviceMissing):
         retune(tmp_path / "out", tmp_path / "tuned", replace(options, tune="quick"))
+
+
+def test_a_profile_knows_how_fast_products_of_bf16_can_be(parts):
+    """By the names of kernels, whose bytes and operations come from the bundle's graphs."""
+    from aotc.aot.cli.profile import _parts
+    from aotc.aot.targets.cpu.isa import ISAS
+    from aotc.runtime.bundle.opened import read_bundle
+
+    program, _, facts, _ = read_bundle(parts[2], lambda opened: _parts(opened, None, None), None)
+    with program:
+        expected = dict(ISAS[program.target.removeprefix("cpu-")].product_rates).get("bf16", 1.0)
+    rates = facts["product_rates"].items()
+    assert {rate for name, rate in rates if name.startswith("matmul")} == {expected}

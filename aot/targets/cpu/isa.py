@@ -34,6 +34,8 @@ class Isa:
     """What it has beside, as LLVM names it."""
     multiplies_words: tuple[tuple[str, str], ...] = (("i8", "vpmaddwd"),)
     """Element types whose neighbours along the inner dimension a vector instruction multiplies."""
+    product_rates: tuple[tuple[str, float], ...] = ()
+    """How fast such products are beside multiply-adds of f32, by their instructions' operations."""
     has_tiles: bool = False
     """Products of bf16 and of 8-bit integers by tiles (AMX)."""
     base: str = ""
@@ -88,6 +90,7 @@ ISAS = {
             processor=AVX2.name,
             features=("avxvnni",),
             multiplies_words=BYTES,
+            product_rates=(("i8", 4.0),),
             base=AVX2.name,
             adds=OF_BYTES,
             smaller=AVX2.name,
@@ -99,6 +102,7 @@ ISAS = {
             processor=AVX512.name,
             features=("avx512vnni",),
             multiplies_words=BYTES,
+            product_rates=(("i8", 4.0),),
             base=AVX512.name,
             adds=OF_BYTES,
         ),
@@ -108,6 +112,7 @@ ISAS = {
             processor=AVX512.name,
             features=NARROW,
             multiplies_words=(*BYTES, *PAIRS),
+            product_rates=(("i8", 4.0), ("bf16", 2.0)),
             base="x86-64-v4-vnni",
             adds=("avx512bf16",),
         ),
@@ -117,6 +122,7 @@ ISAS = {
             processor=AVX512.name,
             features=(*NARROW, "amx-tile", "amx-bf16", "amx-int8"),
             multiplies_words=(*BYTES, *PAIRS),
+            product_rates=(("i8", 32.0), ("bf16", 16.0)),
             has_tiles=True,
             base="x86-64-v4-bf16",
             adds=("ldtilecfg", "tile", "tdp"),

@@ -47,7 +47,13 @@ def find(text: str) -> Target | None:
         return None
     row = ISAS[name]
     has_bf16 = "bf16" in dict(row.multiplies_words)
-    traits = replace(CPU, lanes=row.lanes, has_tiles=row.has_tiles, multiplies_bf16=has_bf16)
+    traits = replace(
+        CPU,
+        lanes=row.lanes,
+        has_tiles=row.has_tiles,
+        multiplies_bf16=has_bf16,
+        product_rates=row.product_rates,
+    )
     needs = tuple(sorted(ISA_FEATURES[name]))
     return Target(f"cpu-{name}", "cpu", name, needs, traits, row.smaller)
 
