@@ -5,7 +5,8 @@ Each model is built for the processor without tuning and takes turns with eager 
 after, the peak of `TDPBF16PS` or `VDPBF16PS` on registers is measured, with random operands: on
 numbers that are all zeros the processor runs faster. Layers in int8 have activations that are
 quantised by row at each call (torchao's `Int8DynamicActivationInt8WeightConfig`), and stand beside
-the same layers in bf16.
+the same layers in bf16; convolutions are written out as PT2E does, with static scales, and stand
+beside the same ones in f32.
 """
 
 from __future__ import annotations
@@ -121,6 +122,43 @@ def build_model():
 
 
 example_inputs = (torch.randn({rows}, {depth}).bfloat16(),)
+"""
+
+IMAGES = """
+import torch
+import torch.ao.quantization.fx._decomposed
+from torch import nn
+
+SIZES = ((16, 64, 3, 1, 1), (64, 64, 3, 1, 1), (64, 128, 1, 2, 0), (128, 64, 3, 2, 1))
+OPS = torch.ops.quantized_decomposed
+
+
+class Quantised(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        weight, self.layer = layer.weight.detach(), layer
+        scale = weight.abs().amax((1, 2, 3)) / 127
+        self.register_buffer("codes", (weight / scale[:, None, None, None]).round().to(torch.int8))
+        self.register_buffer("scale", scale)
+        self.register_buffer("zero", torch.zeros(len(scale), dtype=torch.int64))
+
+    def forward(self, x):
+        how = 0.03, 117, 0, 255, torch.uint8
+        x = OPS.dequantize_per_tensor.default(OPS.quantize_per_tensor.default(x, *how), *how)
+        channels = self.scale, self.zero, 0, -128, 127, torch.int8
+        weight = OPS.dequantize_per_channel.default(self.codes, *channels)
+        spaces = self.layer.stride, self.layer.padding
+        return nn.functional.conv2d(x, weight, self.layer.bias, *spaces)
+
+
+def build_model():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(*each) for each in SIZES]
+    made = [Quantised(each) for each in layers] if {is_int8} else layers
+    return nn.Sequential(*(part for each in made for part in (each, nn.ReLU()))).eval()
+
+
+example_inputs = (torch.randn(1, 16, 56, 56),)
 """
 
 _PEAK = """
@@ -258,22 +296,34 @@ def measured(text: str, given: argparse.Namespace) -> dict[str, float]:
     return {row["kind"]: row["quantiles_us"][0] / 1e3 for row in rows}
 
 
-def print_layers(given: argparse.Namespace) -> None:
-    """A row for each layer: int8 with its peers, and by how much bf16 takes longer."""
-    peers = [f"{name}, µs" for name in ("aotc", *given.against)]
-    print("\n| layer in int8 | " + " | ".join(peers), end="")
-    print(" | the best of torch by ours | our bf16, µs | bf16 by int8 |")
-    print("|" + "---|" * (len(peers) + 4))
+def narrow_and_wide() -> dict[str, tuple[str, str, str]]:
+    """What → its spec in int8, the same in a wider type, and that type."""
+    found = {}
     for rows, depth, columns in LAYERS:
         sizes = {"rows": rows, "depth": depth, "columns": columns}
-        narrow, wide = (
-            measured(LAYER.format(**sizes, is_int8=is_int8), given) for is_int8 in (True, False)
-        )
+        texts = [LAYER.format(**sizes, is_int8=is_int8) for is_int8 in (True, False)]
+        found[f"{rows} × {depth} → {columns}"] = (*texts, "bf16")
+    images = [IMAGES.format(is_int8=is_int8) for is_int8 in (True, False)]
+    found["four convolutions of PT2E"] = (*images, "f32")
+    return found
+
+
+def print_layers(given: argparse.Namespace) -> None:
+    """A row for each layer: int8 with its peers, and by how much a wider type takes longer."""
+    peers = [f"{name}, µs" for name in ("aotc", *given.against)]
+    print("\n| in int8 | " + " | ".join(peers), end="")
+    print(
+        " | the best of torch by ours | wider: aotc, µs | the best of torch, µs | wider by int8 |"
+    )
+    print("|" + "---|" * (len(peers) + 5))
+    for name, (text, wide_text, wide_type) in narrow_and_wide().items():
+        narrow, wide = measured(text, given), measured(wide_text, given)
         best = min(narrow[peer] for peer in given.against)
         cells = [f"{1e3 * narrow[each]:.0f}" for each in ("aotc", *given.against)]
-        cells += [f"{best / narrow['aotc']:.2f}", f"{1e3 * wide['aotc']:.0f}"]
+        torch_wide = min(wide[peer] for peer in given.against)
+        cells += [f"{best / narrow['aotc']:.2f}", f"{1e3 * wide['aotc']:.0f} ({wide_type})"]
+        cells.append(f"{1e3 * torch_wide:.0f}")
         ratio = wide["aotc"] / narrow["aotc"]
-        name = f"{rows} × {depth} → {columns}"
         print(f"| {name} | {' | '.join(cells)} | {ratio:.2f} |", flush=True)
 
 
