@@ -178,6 +178,6 @@ def test_write_access_is_asked_of_the_system(tmp_path, monkeypatch):
 def test_the_line_of_a_roofline_says_where_it_is_from(call, tmp_path, monkeypatch):
     from aotc.aot.profile import cpu_limits
 
-    monkeypatch.setattr(cpu_limits, "measure_limits", lambda needs: None)
+    monkeypatch.setattr(cpu_limits, "measure_limits", lambda needs, threads: None)
     assert call("profile", tmp_path / "times.svg")[0] == 0
     assert "the cost model&#x27;s figures of one core" in (tmp_path / "times.svg").read_text()
