@@ -148,7 +148,7 @@ def _parts(
 ) -> tuple[Program, dict[str, bytes], Mapping[str, Any], Sequence[str]]:
     """The program, its golden input, if it was not deleted, what the build wrote of it, and what
     its target needs."""
-    from aotc.aot.profile.report import facts_of
+    from aotc.aot.profile.report import facts_of, product_rates
 
     golden: dict[str, bytes] = {}
     with suppress(GoldenMissing):
@@ -156,9 +156,8 @@ def _parts(
     program = load_open(opened, device)
     needs = next(row.needs for row in opened.manifest.targets if row.name == program.target)
     facts = dict(facts_of(opened, program.target))
-    built = facts.get("groups", [])
-    facts["product_rates"] = {row.get("name"): row.get("product_rate") for row in built}
-    facts["groups"] = _groups(opened, program.target, entry) or built
+    facts["product_rates"] = product_rates(facts)
+    facts["groups"] = _groups(opened, program.target, entry) or facts.get("groups", [])
     return program, golden, facts, needs
 
 

@@ -191,6 +191,13 @@ def _rate(value: object) -> float:
     return value if isinstance(value, float) and 0.0 < value <= 1.0 else 1.0
 
 
+def product_rates(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the build wrote of how fast products can be, by the names of kernels."""
+    rows = facts.get("groups")
+    named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row.get("name")): row.get("product_rate") for row in named}
+
+
 def facts_of(bundle: Bundle, target: str) -> Mapping[str, Any]:
     """What the build wrote about a target; empty where its facts were deleted."""
     data = bundle.read_extra(PROVENANCE)

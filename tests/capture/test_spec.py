@@ -197,8 +197,10 @@ def test_damaged_exported_file(tmp_path):
 
 def test_libraries_of_an_exported_file_s_ops_are_imported(tmp_path, monkeypatch):
     (tmp_path / "defines_ops.py").write_text("ARE_DEFINED = True\n")
+    (tmp_path / "of_another_torch.py").write_text("raise RuntimeError('no such operator')\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(spec_module.OP_MODULES, "beside", "defines_ops")
+    monkeypatch.setitem(spec_module.OP_MODULES, "nowhere", "of_another_torch")
     path = tmp_path / "program.pt2"
     with zipfile.ZipFile(path, "w") as archive:
         ops = "torch.ops.beside.add.default torch.ops.aten.mul.Tensor torch.ops.nowhere.sub.out"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_rules import check_trace
 
-from aotc.aot.profile import ptx
+from aotc.aot.profile import ptx, report
 from aotc.aot.profile.report import LaunchRow, Limits, Profile
 from aotc.aot.profile.trace import trace
 
@@ -181,3 +181,13 @@ def test_the_kernels_assemble_without_spills(text, architecture, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "0 bytes spill stores" in done.stderr
+
+
+@pytest.mark.parametrize("groups", [None, 3, "text", {"a": 1}, [1, "b", None]])
+def test_facts_of_any_form_name_no_rates(groups):
+    assert report.product_rates({"groups": groups}) == {}
+
+
+def test_rates_are_by_the_names_of_kernels():
+    rows = [{"name": "k", "product_rate": 2.0}, {"name": ["k"]}, 7]
+    assert report.product_rates({"groups": rows})["k"] == 2.0

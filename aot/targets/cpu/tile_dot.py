@@ -67,12 +67,12 @@ class Shape(NamedTuple):
 
     @property
     def item_bytes(self) -> int:
-        return ITEMSIZE_BYTES[self.element]
+        return self.order.item_bytes
 
     @property
     def pack(self) -> int:
         """Elements of a word of the right operand."""
-        return WORD_BYTES // self.item_bytes
+        return self.order.pack
 
     @property
     def order(self) -> words.Order:
