@@ -1,11 +1,12 @@
-"""Comparisons of floats that come out one way in one order of roundings, and otherwise in another.
+"""Decisions on floats that come out one way in one order of roundings, and otherwise in another:
+comparisons, and numbers that are made whole.
 
 Roundings that are moved at random seldom make two computed values equal, or a difference 0. So each
 comparison of floats is watched, run after run: at the elements at which the differences that were
 seen, widened by their span, have 0 among them, it may come out any way, and further runs take each.
-A difference that never moves is no coincidence: an element is the largest one, or it is not. So
-are numbers watched that are made whole: where they jump, the codes of a quantised model, is half a
-unit or a unit apart.
+A difference that never moves is no coincidence: an element is the largest one, or it is not.
+Numbers that are made whole, the codes of a quantised model, are watched alike: near where `round`,
+`floor` or a cast jumps, either whole number may come out.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Key = tuple[str, torch.Size, int]
 
 
 class Comparisons:
-    """The differences that a model's comparisons saw; the same ops in the same order each time."""
+    """What a model's comparisons and roundings to whole numbers saw; the same ops in the same order
+    each time."""
 
     def __init__(self) -> None:
         self._spans: dict[Key, tuple[torch.Tensor, torch.Tensor]] = {}
