@@ -18,7 +18,7 @@ from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.fallback import TorchOp
 from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.entries import joined_dims, joined_states
-from aotc.aot.errors import GoldenMismatch
+from aotc.aot.errors import GoldenMismatch, SplitUnsupported
 from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.ir.graph import own_sources
 from aotc.aot.ir.size import Dim
@@ -118,6 +118,7 @@ def build(
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
     wanted = list(dict.fromkeys(find_target(text) for text in targets))
+    refuse_beside_ranks(wanted, options)
     clock.has_targets = len(wanted) > 1
     store = Store(options.cache_folder, options.cache_layers)
     counts = Counts()
@@ -162,6 +163,17 @@ def build(
     )
 
 
+def refuse_beside_ranks(targets: Sequence[Target], options: BuildOptions) -> None:
+    """Raise SplitUnsupported for what does not go with a program on several GPUs."""
+    hosts = [each.name for each in targets if not each.traits.is_gpu]
+    if options.ranks > 1 and hosts:
+        raise SplitUnsupported(what=f"target `{hosts[0]}`")
+    if options.ranks > 1 and options.fallback is not None:
+        raise SplitUnsupported(what="`--fallback torch`")
+    if options.ranks > 1 and options.adapters:
+        raise SplitUnsupported(what="`--adapters`")
+
+
 @own_sources()
 def _compile(
     spec: str,
@@ -186,7 +198,7 @@ def _validate(
     captured: Sequence[Captured], dims: Sequence[Dim], compiled: Compiled, options: BuildOptions
 ) -> tuple[Comparison, ...]:
     """Run the code on the golden inputs, where this machine can; raises GoldenMismatch."""
-    if not validation.runs_here(compiled.target):
+    if options.ranks > 1 or not validation.runs_here(compiled.target):
         return ()
     constants = compiled.constants
     names = joined_states([each.graph for each in captured]).names
@@ -290,13 +302,20 @@ def _contents(
         states=kept.states,
         session_dims=kept.dims,
         session_sizes=kept.rows,
+        ranks=options.ranks,
     )
 
 
 def _weights(compiled: Sequence[Compiled]) -> dict[str, TensorData]:
     """The constants that some target's launches read."""
-    return {
+    found = {
         name: tensor
         for each in compiled
         for name, tensor in contents.weights(each.constants, each.plan).items()
     }
+    of_ranks = {name: array for each in compiled for name, array in each.computed.items()}
+    for name, array in of_ranks.items():  # those of the other ranks, which no plan names
+        own, _, rank = name.partition("@")
+        if rank and own in found:
+            found[name] = contents.tensor(found[own].dtype, array)
+    return found

@@ -305,6 +305,7 @@ def _chosen(spec: KernelSpec, tuning: Tuning, library: Library) -> ChosenKernel:
         kernel.candidate.scratch,
         kernel.candidate.maps,
         tuple(map(size_of, spec.sizes)),
+        kernel.candidate.ranks,
         _native(spec, kernel.candidate),
     )
 

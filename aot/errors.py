@@ -229,6 +229,20 @@ class UnknownTarget(UserError):
         super().__init__(target=target, known=known, near=meant)
 
 
+class SplitUnsupported(UserError):
+    """Something that a program on several GPUs cannot have."""
+
+    template = "{what} beside `--tensor-parallel`, expected CUDA targets and kernels alone"
+    hint = "build two bundles, one of them without `--tensor-parallel`"
+
+
+class NothingToSplit(UserError):
+    """No product of the model has weights that are worth splitting."""
+
+    template = "nothing to split over {ranks} GPUs, expected a product with weights of {least} KiB"
+    hint = "build it for one GPU: exchanges among several would take longer than they save"
+
+
 class TargetDeviceAbsent(UserError):
     """`--target` asks for the device present, and there is none; exit 7."""
 

@@ -14,6 +14,7 @@ from aotc.aot.capture.spec import load_specs
 from aotc.aot.capture.tracing import traced
 from aotc.aot.capture_cache import cached_captures
 from aotc.aot.entries import agreed
+from aotc.aot.errors import NothingToSplit
 from aotc.aot.host_kernels import host_kernels, kernels_of
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
@@ -21,6 +22,7 @@ from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.apply_user_rewrites import apply_user_rewrites
 from aotc.aot.rewrites.quantise import quantise_weights
 from aotc.aot.rewrites.rewrite import INEXACT, rewrite_entries
+from aotc.aot.sharding.split import LEAST_BYTES, split
 from aotc.aot.stages import Clock
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor
@@ -56,7 +58,7 @@ def capture_and_rewrite(
         precisions = captured[0].dot_precision, _convolution_precision(captured)
         precise = [target.with_precision(*precisions) for target in targets]
         families = {target.device: target.traits for target in precise}
-        graphs = _rewrite([each.graph for each in captured], families, options, clock)
+        captured, graphs = _rewrite(captured, families, options, clock)
     finally:
         warming.join()
     return RewrittenModel(captured, tuple((target, graphs[target.device]) for target in precise))
@@ -112,18 +114,26 @@ def _by_entry(names: Sequence[str], texts: Sequence[str]) -> str:
 
 
 def _rewrite(
-    graphs: Sequence[Graph],
+    captured: tuple[Captured, ...],
     families: Mapping[str, TargetTraits],
     options: BuildOptions,
     clock: Clock,
-) -> dict[str, tuple[Graph, ...]]:
-    """The graphs of each device family, one an entry."""
+) -> tuple[tuple[Captured, ...], dict[str, tuple[Graph, ...]]]:
+    """The graphs of each device family, one an entry, and the captures: of a program that is split
+    over several GPUs with the graphs of each GPU."""
     with clock.stage("rewrite"):
+        graphs = [each.graph for each in captured]
+        if options.unchecked_indices:
+            graphs = [graph.without_checks() for graph in graphs]
+        if options.ranks > 1:
+            graphs = split(graphs, options.ranks)
+            if not any(node.op == "exchange" for graph in graphs for node in graph.nodes()):
+                raise NothingToSplit(ranks=options.ranks, least=LEAST_BYTES >> 10)
+            pairs = zip(captured, graphs, strict=True)
+            captured = tuple(replace(each, graph=graph) for each, graph in pairs)
         rewrites = [each for each in options.rewrites if each.name not in options.skip]
         own = partial(apply_user_rewrites, rewrites=rewrites, trace=traced)
         skip = options.skip | INEXACT if options.round_intermediates else options.skip
-        if options.unchecked_indices:
-            graphs = [graph.without_checks() for graph in graphs]
         with kernels_of(options.rewrites):
             rows = rewrite_entries(graphs, families, skip=skip, own=own)
         for device in families:
@@ -141,4 +151,4 @@ def _rewrite(
         yours = "".join(f", {each.name} ×{counts.get(each.name, 0)}" for each in rewrites)
         nodes = sum(len(result.nodes()) for result, _ in first)
         clock.detail = f"{nodes} nodes, {sum(counts.values())} rules applied{yours}"
-    return {device: tuple(row[device][0] for row in rows) for device in families}
+    return captured, {device: tuple(row[device][0] for row in rows) for device in families}

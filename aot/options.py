@@ -44,6 +44,7 @@ class BuildOptions:
     )
     unchecked_indices: bool = False  # whether programs take indices and divisors as they come
     has_weights: bool = True  # whether bundles hold the weights; else they are given at load
+    ranks: int = 1  # GPUs that each call of a program runs on
     adapters: bool = False  # whether programs can apply LoRA adapters
     embed_backends: bool = False  # whether the bundle keeps the native libraries that it calls
     rewrites: tuple[UserRewrite, ...] = ()  # of the user's

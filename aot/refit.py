@@ -30,6 +30,7 @@ from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents
 from aotc.aot.pack.tensors import tensor_file
 from aotc.aot.rewrites.rewrite import rewrite
+from aotc.aot.sharding.split import is_of_a_rank, of_rank
 from aotc.aot.stages import Clock
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.families import find_target
@@ -98,12 +99,9 @@ def weights_program(
 ) -> tuple[WeightsProgram | None, dict[str, Array]]:
     """The weights program of what these targets store, and what it makes of the model's own
     parameters; None where nothing is computed."""
-    made = {
-        name: constant
-        for each in targets
-        for name, constant in _stored(each).items()
-        if constant.expression is not None
-    }
+    made: dict[str, Constant] = {}
+    for each in targets:
+        made |= _of_ranks(_stored(each), options.ranks)
     if not made:
         return None, {}
     with clock.stage("weights"):
@@ -121,6 +119,22 @@ def weights_program(
         kernels = len(compiled.tuning.kernels)
         clock.detail = f"{len(tensors)} tensors of {len(inputs)} parameters, {kernels} kernels"
     return program, tensors
+
+
+def _of_ranks(stored: Mapping[str, Constant], ranks: int) -> dict[str, Constant]:
+    """Those that are computed; of one that is a part of weights also what the other ranks of a
+    split program have under its name, as `name@rank`."""
+    found: dict[str, Constant] = {}
+    for name, row in stored.items():
+        expression = row.expression
+        if expression is None:
+            continue
+        found[name] = replace(row, expression=of_rank(expression, 0))
+        if is_of_a_rank(expression):
+            for rank in range(1, ranks):
+                own, label = of_rank(expression, rank), f"{name}@{rank}"
+                found[label] = replace(row, name=label, expression=own)
+    return found
 
 
 def _compiled(

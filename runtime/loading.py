@@ -215,6 +215,10 @@ def _check_plan(
     path = plan.path
     image_bytes = len(library) if driver.HAS_DEVICE_MEMORY else None
     dims = manifest.entries[0].dims
+    ranks = plan.ranks
+    if ranks != manifest.ranks:
+        expected = f"{manifest.ranks}, as the manifest has"
+        raise BundleMalformed(path=path, field="ranks", found=str(ranks), expected=expected)
     if plan.dims != len(dims):
         expected = f"{len(dims)}, as the manifest has"
         raise BundleMalformed(path=path, field="dims", found=str(plan.dims), expected=expected)
@@ -360,6 +364,7 @@ def _loaded(
         for specs in (manifest.entries[0].inputs, manifest.entries[0].outputs)
     )
     rest = (spans, inputs, outputs, *device, natives, fallback)
-    executable = driver.Executable(library, plan.fixed or plan, *rest)
+    code = driver.group(manifest.ranks) if manifest.ranks > 1 else driver.Executable
+    executable = code(library, plan.fixed or plan, *rest)
     in_place = None if driver.HAS_DEVICE_MEMORY else weights
     return Loaded(executable, in_place, fallback, check, weights, spans)

@@ -122,7 +122,7 @@ def fit(
     targets, ordinal = _of_device(manifest, device)
     reasons: list[Mismatch] = []
     for target in targets:
-        rows = _target_mismatches(target, ordinal)
+        rows = _target_mismatches(target, ordinal, manifest.ranks)
         if not rows:
             return unknown, None if unknown else (target, ordinal)
         reasons += rows
@@ -170,8 +170,8 @@ def _of_device(manifest: Manifest, device: str | None) -> tuple[list[Target], in
     return targets, int(number or 0)
 
 
-def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
-    """Each reason why a target does not run on a device of this machine."""
+def _target_mismatches(target: Target, ordinal: int, ranks: int) -> list[Mismatch]:
+    """Each reason why a target does not run on devices of this machine, `ranks` from one on."""
     if target.device not in DRIVERS:
         known = "one of " + ", ".join(f"`{name}`" for name in DRIVERS)
         found = f"`{target.device}`"
@@ -181,7 +181,7 @@ def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
         hint = UPGRADE if target.abi > PLAN_ABI else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)
         rows.append(Mismatch("abi", target.name, *row))
-    missing = load_driver(target.device).missing(target.needs, ordinal)
+    missing = load_driver(target.device).missing(target.needs, ordinal, ranks)
     return rows + [Mismatch(code, target.name, *row) for code, *row in missing]
 
 

@@ -76,6 +76,13 @@ NEEDED = ("torch", "triton", "numpy")
     default="bundled",
     help="Store the weights in the bundle, or have `load` read the model's own files.",
 )
+@click.option(
+    "--tensor-parallel",
+    "ranks",
+    type=click.IntRange(1, 8),
+    default=1,
+    help="Split each call over this many GPUs of one host.",
+)
 @click.option("--adapters", is_flag=True, help="Let programs of the bundle apply LoRA adapters.")
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
@@ -219,6 +226,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         fallback=given["fallback"],
         round_intermediates=given["round_intermediates"],
         unchecked_indices=given["unchecked_indices"],
+        ranks=given["ranks"],
         adapters=given["adapters"],
         has_weights=given["weights"] == "bundled",
         embed_backends=given["embed_backends"],

@@ -1,7 +1,7 @@
 """The op `check`: which elements of an index or a divisor the model may not be given.
 
-    kind       "index": an element must lie from `low` to `high`; "divisor", "assertion": it must
-               not be 0
+    kind       "index", "exchange": an element must lie from `low` to `high`; "divisor",
+               "assertion": it must not be 0
     operation  the op of the model that asks for it, for people: `embedding`, `index_put`; of an
                assertion its message
     place      the user's line, `model.py:31 in forward`, or nothing where it is not known
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aotc.aot.ir.storage import Array
 
 ATTRIBUTES = ("kind", "operation", "place", "low", "high")
+RANGED = ("index", "exchange")
 LARGEST = (1 << 63) - 1
 
 
@@ -29,7 +30,7 @@ def reference(data: Array, kind: str, operation: str, place: str, low: Any, high
     import numpy
 
     wide = data.astype(numpy.int64)
-    is_wrong = (wide < low) | (wide > high) if kind == "index" else wide == 0
+    is_wrong = (wide < low) | (wide > high) if kind in RANGED else wide == 0
     return numpy.where(is_wrong, marked(wide), 0)
 
 

@@ -22,6 +22,7 @@ SCANS = ("sum", "prod", "max", "min", "log_sum", "max_place", "min_place")
 PACK_N = 64  # columns of one panel of a packed matmul operand
 WORD_ROWS = {"bf16": 2, "i8": 4}  # rows of such a panel that lie side by side, by element type
 WORDS_RANK = 4  # of panels whose rows do
+EXCHANGE_PROGRAMS = 32  # that share an exchange among ranks, each with a word of its status
 MOST_DEPTH_I8 = 1 << 16  # elements of the inner dimension whose products an i32 holds
 
 
@@ -184,6 +185,16 @@ def slice_(types: Types, attrs: AttrMap) -> TensorType:
 
 def _replace(data: TensorType, axis: int, dims: Shape) -> TensorType:
     return data.with_shape(data.shape[:axis] + dims + data.shape[axis + 1 :])
+
+
+def shard(types: Types, attrs: AttrMap) -> TensorType:
+    """One of `ranks` equal parts along `axis`."""
+    (data,), axis, ranks = types, attrs["axis"], attrs["ranks"]
+    require(0 <= axis < data.rank, f"axis {axis} is out of range")
+    extent = data.shape[axis]
+    require(0 <= attrs["rank"] < ranks, f"rank {attrs['rank']} of {ranks}")
+    require(isinstance(extent, int) and extent % ranks == 0, f"{extent} in {ranks} parts")
+    return _replace(data, axis, (extent // ranks,))
 
 
 def flip(types: Types, attrs: AttrMap) -> TensorType:
@@ -381,6 +392,17 @@ def grouped_matmul(types: Types, attrs: AttrMap) -> TensorType:
         return TensorType(dtype, (*ends.shape, left.shape[0], right.shape[1]))
     require(right.shape[:1] == ends.shape, f"{right.shape[0]} matrices, {ends.shape[0]} groups")
     return TensorType(dtype, (left.shape[0], right.shape[2]))
+
+
+def exchange(types: Types, attrs: AttrMap) -> TensorType:
+    """`[1 or ranks, ..]` and i32 `[EXCHANGE_PROGRAMS]` → `[ranks, ..]`, or as the second."""
+    data, status = types
+    ranks, result = attrs["ranks"], attrs["result"]
+    require(ranks > 1, f"{ranks} ranks")
+    require(data.rank > 0 and data.shape[0] in (1, ranks), f"{data} has not 1 or {ranks} rows")
+    require(status == TensorType("i32", (EXCHANGE_PROGRAMS,)), f"status is {status}")
+    require(result in (0, 1), f"there is no result {result}")
+    return status if result else data.with_shape((ranks, *data.shape[1:]))
 
 
 def scan(types: Types, attrs: AttrMap) -> TensorType:

@@ -280,6 +280,9 @@ _MOVEMENT: tuple[OpDef, ...] = (
     _view("expand", infer.expand, "shape"),
     _view("slice", infer.slice_, "axis", "start", "stop", "step"),
     _view("flip", infer.flip, "axes"),
+    # One of `ranks` equal parts along `axis`, of constants only: which one each rank has is said by
+    # the weights program, and no rule may know.
+    _view("shard", infer.shard, "axis", "ranks", "rank"),
     _view("pad", infer.pad, "low", "high", "value", kind="pad"),
     _view("window", infer.window, "axes", "sizes", "strides", "dilations", kind="window"),
     OpDef("concat", "concat", None, infer.concat, ("axis",), cost=0.0, is_choice=True),
@@ -341,6 +344,11 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     # Sums of runs of rows: `[outer, m, inner]` at rows i32, of which run i begins at starts[i]
     # and ends before starts[i + 1].
     OpDef("sum_runs", "memory", 3, infer.sum_runs),
+    # What the ranks of a program that is split over several GPUs give each other: all do the same
+    # on values of their own. Row k of the result is what rank k has in this rank's row, or in its
+    # one row: all-to-all, or all-gather. A rank that waited in vain has 1 + the number of the
+    # silent rank in the second result, i32, and so has every exchange behind it.
+    OpDef("exchange", "memory", 2, infer.exchange, ("ranks", "result"), is_opaque=True),
     # Running results along an axis, the first element's and on, or the last one's and back: `kind`
     # is sum, prod, max, min, log_sum (log Σ e^x), or max_place and min_place (of the last of
     # equals, and of every NaN).

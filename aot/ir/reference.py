@@ -166,6 +166,17 @@ def slice_(x: Array, axis: int, start: int, stop: int, step: int) -> Array:
     return x[tuple(index)]
 
 
+def shard(x: Array, axis: int, ranks: int, rank: int) -> Array:
+    """Part `rank` of `ranks` equal ones along `axis`."""
+    part: Array = numpy.split(x, ranks, axis)[rank]
+    return part
+
+
+def exchange(*_: Array, **__: Any) -> Array:
+    """Has no meaning for one rank alone."""
+    raise ValueError("`exchange` is of several ranks: run them together")
+
+
 def pad(x: Array, low: tuple[int, ...], high: tuple[int, ...], value: float) -> Array:
     """Constant padding."""
     return numpy.pad(x, list(zip(low, high, strict=True)), constant_values=value)
@@ -428,6 +439,8 @@ _OWN: Mapping[str, Reference] = {
     "expand": lambda x, shape: numpy.broadcast_to(x, shape),
     "slice": slice_,
     "flip": lambda x, axes: numpy.flip(x, axes),
+    "shard": shard,
+    "exchange": exchange,
     "concat": lambda *parts, axis: numpy.concatenate(parts, axis),
     "copy": lambda x, tag: x,
     "check": checks.reference,

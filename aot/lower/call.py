@@ -28,6 +28,7 @@ class Called:
     arguments: tuple[CallArgument, ...]
     candidates: tuple[CallCandidate, ...]
     scratch: tuple[Scratch, ...] = ()  # of every candidate
+    ranks: int = 0  # GPUs whose memory it reaches
 
 
 def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -59,7 +60,7 @@ def _candidate(row: CallCandidate, called: Called, traits: TargetTraits) -> Cand
     config, grid = row
     if not traits.is_gpu:
         config = tuple(pair for pair in config if pair[0] not in LAUNCH_OPTIONS)
-    return Candidate(config, grid, scratch=called.scratch)
+    return Candidate(config, grid, scratch=called.scratch, ranks=called.ranks)
 
 
 def _file(
@@ -73,6 +74,7 @@ def _file(
     names = [param.name for param in kernel_file.parameters(group)]
     names += [KERNEL_PREFIX + dim.name for dim in sizes]
     names += [each.name for each in called.scratch]
+    names += [f"peer_{rank}" for rank in range(called.ranks)]
     names += [f"{constexpr}: tl.constexpr" for constexpr, _ in candidates[0].constexprs]
     arguments = "".join(f"{INDENT}{each},\n" for each in _arguments(group, called))
     body = f"{called.function}(\n{arguments})"

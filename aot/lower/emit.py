@@ -15,7 +15,7 @@ from itertools import product
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.checks import LARGEST
+from aotc.aot.ir.checks import LARGEST, RANGED
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
@@ -475,7 +475,7 @@ class Emitter:
         given = wrapped(operand.text, need.node.dtype) if operand.is_literal else operand.text
         found = self.body.bind(f"{given}.to(tl.int64)", operand.symbols).text
         is_wrong = f"{found} == 0"
-        if node.attr("kind") == "index":
+        if node.attr("kind") in RANGED:
             low, high = (kernel_text(node.attr(end)) for end in ("low", "high"))
             is_wrong = f"({found} < {low}) | ({found} > {high})"
         mark = f"tl.where({found} < 0, {found}, tl.minimum({found}, {LARGEST - 1}) + 1)"

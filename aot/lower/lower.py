@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.extensions import extension
+from aotc.aot.ir.recursion import deep_recursion
 from aotc.aot.ir.rounding import computed_apart
 from aotc.aot.ir.size import UndecidedSize, fixed
 from aotc.aot.lower.attention.source import lower_attention
@@ -52,12 +52,8 @@ def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
     Groups of the same work give specs of the same digest: compile each digest once. The pointer
     parameters of a spec are its group's `reads`, then its `roots`.
     """
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, STACK_FRAMES))
-    try:
+    with deep_recursion(STACK_FRAMES):
         return tuple(_lowered(group, traits) for group in schedule.launched)
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:

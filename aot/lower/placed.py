@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from aotc.aot.ir.call import CallArgument
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.infer import EXCHANGE_PROGRAMS
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, fixed, highest, is_static, proves_at_most, smallest, typical
 from aotc.aot.ir.size import kernel_text as size_text
@@ -28,6 +29,7 @@ from aotc.aot.schedule.attention import block_of
 from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import (
     ATTENTION,
+    EXCHANGE,
     GROUPED,
     ORDER,
     SCAN,
@@ -61,6 +63,9 @@ RANKED = 64  # elements that are put in order by comparing each with each
 SHORT_ROW, FEW = 256, 8  # elements of a row, and wanted ones, that are found one after the other
 SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they make
 SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
+EXCHANGED_BYTES = 4096  # of a row that a program stores at a time
+EXCHANGE_LOOKS = 1 << 23  # at a flag of a rank that does not come, of about a microsecond each
+ALIGNED_BYTES = 16  # of memory that threads load and store at once
 # Groups of 16 elements for each that is wanted: then few are not above what bounds those.
 GROUPED_ELEMENTS, GROUPS_WANTED = 16, 2
 
@@ -440,6 +445,38 @@ def scan(node: Node, traits: TargetTraits) -> Called:
     )
 
 
+def exchange(node: Node, traits: TargetTraits) -> Called:
+    """A program gives and awaits its share of the elements."""
+    (data, _), _, how = operands_of(node)
+    ranks, itemsize_bytes = how["ranks"], DTYPES[node.attr("results")[0][0]].itemsize_bytes
+    is_scattered = data.shape[0] == ranks
+    count = prod(data.shape[1:])
+    block = EXCHANGED_BYTES // itemsize_bytes
+    programs = max(1, min(EXCHANGE_PROGRAMS, -(-typical(count) // block)))
+    numbers = {
+        "COUNT": size_text(count),
+        "RANKS": ranks,
+        "IS_SCATTERED": is_scattered,
+        "PROGRAMS": programs,
+        "STATUS": EXCHANGE_PROGRAMS,
+        "UNIT": ALIGNED_BYTES // itemsize_bytes,
+        "BLOCK": block,
+        "LIMIT": EXCHANGE_LOOKS,
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
+    stored, reads = {"out": 0, "status_out": 1}, {"data": data, "status": operands_of(node)[0][1]}
+    called = from_template(
+        EXCHANGE, "exchange", stored, reads, numbers, blocks, num_stages=1, num_warps=8
+    )
+    peers = ", ".join(f"peer_{rank}" for rank in range(ranks))
+    more: tuple[CallArgument, ...] = (
+        ("flags_ptr", "value", "flags"),
+        ("peers", "value", f"({peers},)"),
+    )
+    flags = Scratch("flags", "*i32", EXCHANGE_PROGRAMS * ranks * 4, is_zeroed=True, turns=2)
+    return replace(called, arguments=(*called.arguments, *more), scratch=(flags,), ranks=ranks)
+
+
 def _number(value: Scalar) -> str:
     """A number as a kernel's own text has it."""
     is_infinite = isinstance(value, float) and isinf(value)
@@ -472,5 +509,6 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         grouped_matmul,
         order_rows,
         scan,
+        exchange,
     )
 }

@@ -28,13 +28,15 @@ class Param:
 class Scratch:
     """Memory that a candidate needs beside its parameters: one more pointer, after them.
 
-    `is_zeroed`: it is zero at the first launch, and every launch leaves it zero.
+    `is_zeroed`: it is zero at the first launch, and every launch leaves it zero. turns: launches
+    with such scratch take so many parts of memory in turn, which others do not use; 0: all share.
     """
 
     name: str
     type: str
     nbytes: Extent
     is_zeroed: bool = False
+    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Candidate:
     form: str = ""
     scratch: tuple[Scratch, ...] = ()
     maps: tuple[TensorMap, ...] = ()
+    ranks: int = 0  # GPUs whose memory it reaches: an i64 for each, where that one's arena lies
 
     @property
     def constexprs(self) -> tuple[tuple[str, int], ...]:
@@ -114,7 +117,7 @@ class Form:
     """One way to write a kernel: imports and the `@triton.jit` function called `function`.
 
     Its parameters are those of the spec (reads in the order of the group, then stores), then the
-    candidate's scratch and its tensor maps, then the names of its constexprs.
+    candidate's scratch, peers and tensor maps, then the names of its constexprs.
 
     waits: it waits for the kernels before it by itself, after it has loaded or asked for something.
     """
@@ -148,8 +151,9 @@ class KernelSpec:
         """The run-time parameters of a candidate, its scratch and tensor maps included."""
         sizes = (Param(KERNEL_PREFIX + dim.name, "i32") for dim in self.sizes)
         scratch = (Param(row.name, row.type) for row in candidate.scratch)
+        peers = (Param(f"peer_{rank}", "i64") for rank in range(candidate.ranks))
         maps = (Param(row.name, row.type) for row in candidate.maps)
-        return (*self.params, *sizes, *scratch, *maps)
+        return (*self.params, *sizes, *scratch, *peers, *maps)
 
     @property
     def digest(self) -> str:

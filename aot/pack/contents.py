@@ -89,6 +89,7 @@ class BundleContents:
     states: tuple[TensorSpec, ...] = ()
     session_dims: tuple[SessionDim, ...] = ()
     session_sizes: tuple[Row, ...] = ()
+    ranks: int = 1  # devices that each call runs on
 
     @property
     def torch(self) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             states=contents.states,
             session_dims=contents.session_dims,
             session_sizes=contents.session_sizes,
+            ranks=contents.ranks,
             producer=f"aotc {VERSION}",
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])

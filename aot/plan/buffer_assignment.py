@@ -133,8 +133,28 @@ def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssi
         for space, value in (places[node] for node in group.reads):
             if space == "buffer" and isinstance(value, int):
                 buffers[value] = replace(buffers[value], last=number)
+    _write_earlier(schedule.groups, places, buffers)
     checks = tuple(Check(**dict(node.attrs)) for node in graph.checks)
     return BufferAssignment(tuple(buffers), tuple(launches), tuple(calls), states, checks)
+
+
+def _write_earlier(
+    groups: Sequence[Group], places: Mapping[Node, tuple[str, int | str]], buffers: list[Lifetime]
+) -> None:
+    """Have buffers that other ranks of a program write to live from the exchange before on: those
+    may be past that one as soon as this rank has begun it."""
+    before = 0
+    for number, group in enumerate(groups):
+        for root in group.roots:
+            node = root.node
+            if node.op != "placed" or node.attr("function") != "exchange" or node.attr("result"):
+                continue
+            space, value = places[node]
+            if space != "buffer" or not isinstance(value, int):
+                detail = f"`{group.label}` stores into memory that other GPUs do not know"
+                raise InternalError(stage="plan", detail=detail)
+            buffers[value] = replace(buffers[value], first=before)
+            before = number
 
 
 def slots_of(graph: Graph) -> tuple[StateSlot, ...]:

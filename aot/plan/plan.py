@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from aotc.aot.ir.native import NativeCall
@@ -38,7 +39,8 @@ class ChosenKernel:
 
     `image`: where the kernel lies by itself, on a GPU. `scratch`: memory beside its parameters.
     `maps`: tensor descriptors that its launches make.
-    `sizes`: what it takes as numbers, after its pointers. `native`: the function that it calls.
+    `sizes`: what it takes as numbers, after its pointers. `ranks`: GPUs whose memory it reaches.
+    `native`: the function that it calls.
     """
 
     symbol: str
@@ -48,6 +50,7 @@ class ChosenKernel:
     scratch: tuple[Scratch, ...] = ()
     maps: tuple[TensorMap, ...] = ()
     sizes: tuple[Extent, ...] = ()
+    ranks: int = 0
     native: NativeCall | None = None
 
 
@@ -97,11 +100,14 @@ def plan_variants(
     if not step:
         is_gpu = any(row.image is not None for row in symbols.values())
         step = GPU_ALIGNMENT_BYTES if is_gpu else ALIGNMENT_BYTES
+    chosen = [row for each in variants for row in each.chosen]
+    apart_bytes = max((_apart_bytes(row, step) for row in chosen), default=0)
     writer = _Writer(
         {symbol: number for number, symbol in enumerate(symbols)},
         {symbol: {} for symbol in symbols},
         step,
-        max((zeroed_bytes(row, step) for each in variants for row in each.chosen), default=0),
+        apart_bytes + max((zeroed_bytes(row, step) for row in chosen), default=0),
+        apart_bytes,
     )
     rows = [VARIANT.at(writer.variant(each), table.numbered) for each in variants]
     kernels = [
@@ -141,19 +147,22 @@ class _Writer:
     """Writes variants, their numbers as extents of the graph.
 
     The arena's first `zeroed_bytes` are the zeroed scratch of all launches of all variants, which
-    each leaves zero: so a session may go from one variant to another.
+    each leaves zero: so a session may go from one variant to another. What ranks set on each other
+    lies in front of it, in parts of its own.
     """
 
     numbers: dict[str, int]  # symbol → number of the kernel
     uses: dict[str, dict[runtime.Use, int]]  # symbol → the kernel's uses, with their numbers
     step: int
     zeroed_bytes: int
+    apart_bytes: int  # of these, the first ones: scratch that launches have in turns
 
     def variant(self, variant: Variant) -> runtime.Variant:
         """One variant."""
         assignment, lifetimes = variant.assignment, list(variant.assignment.buffers)
+        turns = count()  # of launches with scratch that is not shared
         scratch = [
-            self._scratch(number, assignment.step(number), kernel, lifetimes)
+            self._scratch(number, assignment.step(number), kernel, lifetimes, turns)
             for number, kernel in enumerate(variant.chosen)
         ]
         offsets, total = self._offsets(lifetimes, has_dims=bool(variant.dims))
@@ -193,18 +202,26 @@ class _Writer:
         return [self.zeroed_bytes + offset for offset in offsets], total
 
     def _scratch(
-        self, number: int, step: int, kernel: ChosenKernel, lifetimes: list[Lifetime]
+        self,
+        number: int,
+        step: int,
+        kernel: ChosenKernel,
+        lifetimes: list[Lifetime],
+        turns: Iterator[int],
     ) -> list[tuple[int, bool]]:
         """(place, whether zeroed) of each scratch of a launch: offset of a zeroed one, else the
         number of its buffer, which is added to the lifetimes."""
-        found, zeroed_end = [], 0
+        found, zeroed_end = [], self.apart_bytes
         for each in kernel.scratch:
-            if each.is_zeroed:
+            if each.turns:
+                part = next(turns) % each.turns
+                found.append((part * aligned(fixed(each.nbytes), self.step), True))
+            elif each.is_zeroed:
                 found.append((zeroed_end, True))
                 zeroed_end += aligned(fixed(each.nbytes), self.step)
-                continue
-            found.append((len(lifetimes), False))
-            lifetimes.append(Lifetime(f"{number} scratch {each.name}", each.nbytes, step, step))
+            else:
+                found.append((len(lifetimes), False))
+                lifetimes.append(Lifetime(f"{number} scratch {each.name}", each.nbytes, step, step))
         return found
 
     def _launch(
@@ -231,11 +248,13 @@ class _Writer:
         parameters += [
             ("zeroed" if each.is_zeroed else "write", each.nbytes) for each in kernel.scratch
         ]
+        peers: list[Memory] = [("peer", rank) for rank in range(kernel.ranks)]
+        parameters += peers
         ranges = tuple((dim.low, dim.high) for dim in dims)
         uses = self.uses[kernel.symbol]
         use = uses.setdefault(runtime.Use(grid, maps, tuple(parameters), ranges), len(uses))
         number = self.numbers[kernel.symbol]
-        return runtime.Launch(number, grid, (*operands, *sizes, *scratch), maps, use)
+        return runtime.Launch(number, grid, (*operands, *sizes, *scratch, *peers), maps, use)
 
 
 def _call(call: TorchCall, offsets: Sequence[Extent]) -> TorchCall:
@@ -254,5 +273,12 @@ def _argument(operand: Operand, offsets: Sequence[Extent]) -> Memory:
 
 
 def zeroed_bytes(kernel: ChosenKernel, step: int) -> int:
-    """Zeroed scratch of a launch, each part aligned to `step` bytes."""
-    return sum(aligned(fixed(each.nbytes), step) for each in kernel.scratch if each.is_zeroed)
+    """Zeroed scratch of a launch that all share, each part aligned to `step` bytes."""
+    shared = [each for each in kernel.scratch if each.is_zeroed and not each.turns]
+    return sum(aligned(fixed(each.nbytes), step) for each in shared)
+
+
+def _apart_bytes(kernel: ChosenKernel, step: int) -> int:
+    """What launches with scratch of their own have in turns."""
+    rows = (each.turns * aligned(fixed(each.nbytes), step) for each in kernel.scratch)
+    return max(rows, default=0)

@@ -307,6 +307,12 @@ def _order_rows(node: Node) -> Node:
     return on_memory([node], [dense(node.inputs[0])])[0]
 
 
+def _exchange(node: Node) -> Node:
+    """Both results, of which the node is one."""
+    both = [node.result(number) for number in range(2)]
+    return on_memory(both, [dense(each) for each in node.inputs])[node.attr("result")]
+
+
 def _scan(node: Node) -> Node:
     """Along runs of dims: `[outer, n, inner]`."""
     (data,), axis = node.inputs, node.attr("axis")
@@ -327,6 +333,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,
     "scan": _scan,
+    "exchange": _exchange,
 }
 
 

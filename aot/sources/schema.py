@@ -28,7 +28,7 @@ from aotc.aot.plan.buffer_assignment import SPACES
 from aotc.runtime.bundle.extent import DIMS_LIMIT, ROWS, Number
 from aotc.runtime.bundle.extent import Row as SizeRow
 from aotc.runtime.bundle.plan import VARIANTS_LIMIT, Check, StateSlot
-from aotc.runtime.bundle.plan_parts import ENTRIES_LIMIT
+from aotc.runtime.bundle.plan_parts import ENTRIES_LIMIT, RANKS_LIMIT
 from aotc.runtime.bundle.schema import (
     FILE_NAME,
     Choice,
@@ -74,7 +74,7 @@ class Sources:
         return tuple(spec for each in self.variants for spec in each.specs)
 
 
-VERSION = 6
+VERSION = 7
 FOLDER = "sources"
 COUNT_LIMIT = 1 << 16
 SIZE_LIMIT_BYTES = 1 << 48
@@ -103,8 +103,9 @@ CANDIDATE = Fields(
         "form": WORD,
         "config": List(Row(Text(), Integer(-(1 << 31), 1 << 31)), 64),
         "grid": List(PROGRAMS, 3, 3),
-        "scratch": List(Row(Text(), Text(16), SIZE, Flag(), type=Scratch), 16),
+        "scratch": List(Row(Text(), Text(16), SIZE, Flag(), Integer(0, 16), type=Scratch), 16),
         "maps": List(MAP, 16),
+        "ranks": Integer(0, RANKS_LIMIT),
     },
 )
 BUFFER = Fields(Lifetime, {"name": Text(256), "nbytes": SIZE, "first": COUNT, "last": COUNT})

@@ -25,7 +25,7 @@ from .frame import LIMITS as LIMITS
 from .frame import MANIFEST_MAGIC as MANIFEST_MAGIC
 from .frame import TRAILER_BYTES, frame, unframe
 from .native_plan import BackendEntry, broken_backends
-from .plan_parts import ENTRIES_LIMIT
+from .plan_parts import ENTRIES_LIMIT, RANKS_LIMIT
 from .schema import (
     DIGEST,
     FILE_NAME,
@@ -69,6 +69,7 @@ FILE_LIMIT_BYTES = 1 << 44
 TORCH = "torch"  # ops that torch runs at each call, by name
 NATIVE = "native-back-ends"  # libraries of the user's that the plans call
 STATE = "state"  # tensors of mutable state
+PARALLEL = "tensor-parallel"  # devices that a program is split over
 SESSION = "session-sizes"  # of states, which a session fixes
 
 
@@ -168,7 +169,7 @@ class Manifest(Record):
 
     entries: the ways to call it. torch: ops that torch runs at each call. backends: native
     libraries that the plans call. states: mutable state of all entries together; session_dims,
-    session_sizes: of states whose sizes a session fixes.
+    session_sizes: of states whose sizes a session fixes; ranks: devices that each call runs on.
     """
 
     features: tuple[str, ...] = field(List(NAME, limit=256))
@@ -186,6 +187,7 @@ class Manifest(Record):
         List(SessionDim, limit=DIMS_LIMIT, least=1), default=(), feature=SESSION
     )
     session_sizes: tuple[Row, ...] = field(ROWS, default=(), feature=SESSION)
+    ranks: int = field(Integer(2, RANKS_LIMIT), default=1, feature=PARALLEL)
     producer: str = field(Text(64, least=0), default="")  # what wrote it: "aotc 0.1.0"
 
     @classmethod

@@ -21,6 +21,7 @@ from .plan_parts import (
     MAP_EXTENT,
     MAP_ITEMSIZES,
     MAP_STRIDE,
+    NUMBERS,
     PROGRAMS,
     Launch,
     Spans,
@@ -108,7 +109,7 @@ class Outline:
                 uses[key] = kernel.uses[launch.use].parameters
                 self._add_use(table, kernel, kernel.uses[launch.use])
             for (space, value), (kind, nbytes) in zip(launch.args, uses[key], strict=True):
-                if kind != "int":
+                if kind not in NUMBERS:
                     memory = table.place(value) if space == "arena" else value
                     reached[space, memory, kind, table.place(nbytes)] = None
         self._reached: dict[str, list[tuple[Any, int]]] = {}

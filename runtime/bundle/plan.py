@@ -55,6 +55,7 @@ from .plan_parts import Use as Use
 from .plan_rules import (
     GRID_LIMITS,
     GUARDED,
+    PARALLEL,
     PLAN_FEATURES,
     broken_use,
     check_arguments,
@@ -220,6 +221,14 @@ class Plan(Record):
     def entries(self) -> int:
         """How many ways there are to call it."""
         return 1 + max(row.entry for row in self.variants)
+
+    @property
+    def ranks(self) -> int:
+        """How many devices each call runs on."""
+        if PARALLEL not in self.features:
+            return 1
+        peers = (value for space, value in self.arguments() if space == "peer")
+        return 1 + max(peers, default=0)
 
     @property
     def has_ends(self) -> bool:

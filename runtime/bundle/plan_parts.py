@@ -35,7 +35,8 @@ MAP_RANK_LIMIT, MAP_BOX_LIMIT = 5, 256
 
 Argument = tuple[str, "int | str"]  # (space, value)
 Parameter = tuple[str, int]  # (kind, number)
-SPACES = ("arena", "weight", "input", "output", "state", "check", "int")
+SPACES = ("arena", "weight", "input", "output", "state", "check", "int", "peer")
+RANKS_LIMIT = 64  # GPUs that a program is split over
 BYTES = Number(0, ARENA_LIMIT_BYTES)
 PROGRAMS = Number(1, PROGRAMS_LIMIT)
 MAP_EXTENT, MAP_STRIDE = Number(1, (1 << 32) - 1), Number(1, ARENA_LIMIT_BYTES)
@@ -49,6 +50,8 @@ MEMORY = Tagged(
         "state": (Integer(0, STATES_LIMIT - 1),),
         "check": (Integer(0, CHECKS_LIMIT - 1),),
         "int": (WORD,),
+        # How far the arena of the program on this GPU lies from a rank's own, in units of 16 bytes.
+        "peer": (Integer(0, RANKS_LIMIT - 1),),
     },
 )
 
@@ -98,7 +101,8 @@ GRID = List(PROGRAMS, limit=3, least=3)
 MAPS = List(Map, limit=64)
 END = Integer(1, ELEMENTS_LIMIT)
 RANGES = List(Row(END, END), limit=DIMS_LIMIT)
-KINDS = ("int", "read", "write", "zeroed")
+KINDS = ("int", "peer", "read", "write", "zeroed")
+NUMBERS = ("int", "peer")  # kinds and spaces of what is no memory
 PARAMETER = Tagged(
     "[kind, number] with a kind of " + ", ".join(KINDS),
     {kind: (WORD if kind == "int" else BYTES,) for kind in KINDS},
@@ -109,8 +113,9 @@ class Use(Record):
     """How a kernel may be launched: on this grid, with these tensor maps and parameters, at sizes
     within `ranges`, one a dim. It is what the kernel's code was made for.
 
-    A parameter is an `int` with its value, or memory with the bytes that the kernel reaches from
-    its pointer on: `read`, `write`, or `zeroed`, which lies where the arena is zero.
+    A parameter is an `int` with its value, a `peer` with the number of a rank, or memory with the
+    bytes that the kernel reaches from its pointer on: `read`, `write`, or `zeroed`, which lies
+    where the arena is zero.
     """
 
     grid: tuple[int, int, int] = field(GRID)
@@ -181,12 +186,12 @@ class StateSlot(Record):
 class Check(Record):
     """What a call's data must be: one word of the session, which a kernel marks.
 
-    kind: "index", whose elements lie from `low` to `high`, or "divisor" or "assertion", none of
-    which is 0; operation: the op of the model, of an assertion its message; place: the user's line,
-    empty where it is not known.
+    kind: "index", whose elements lie from `low` to `high`, "divisor" or "assertion", none of which
+    is 0, or "exchange", which holds 1 + the number of a rank that did not come; operation: the op
+    of the model, of an assertion its message; place: the user's line, empty where it is not known.
     """
 
-    kind: str = field(Choice("index", "divisor", "assertion"))
+    kind: str = field(Choice("index", "divisor", "assertion", "exchange"))
     operation: str = field(Text(256))
     place: str = field(Text(256, least=0))
     low: int = field(WORD)

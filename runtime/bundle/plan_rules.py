@@ -9,6 +9,7 @@ from .plan_parts import (
     ARENA_LIMIT_BYTES,
     CHECK_BYTES,
     MAP_ITEMSIZES,
+    NUMBERS,
     PROGRAMS_LIMIT,
     Launch,
     Spans,
@@ -31,8 +32,13 @@ if TYPE_CHECKING:
 
 
 DYNAMIC, STATE, TORCH, NATIVE = "dynamic-shapes", "state", "torch", "native-back-ends"
-CHECKS, GUARDED, MAPS = "data-checks", "guarded-sizes", "tensor-maps"
-PLAN_FEATURES = (CHECKS, DYNAMIC, GUARDED, NATIVE, STATE, MAPS, TORCH)  # sorted
+CHECKS, GUARDED, MAPS, PARALLEL = (
+    "data-checks",
+    "guarded-sizes",
+    "tensor-maps",
+    "tensor-parallel",
+)
+PLAN_FEATURES = (CHECKS, DYNAMIC, GUARDED, NATIVE, STATE, MAPS, PARALLEL, TORCH)  # sorted
 MAP_ALIGNMENT_BYTES = 16  # of their memory and of all strides but the last
 MAP_SWIZZLES = (0, 32, 64, 128)
 GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
@@ -59,8 +65,11 @@ def features_of(
                 found.add(TORCH)
             elif isinstance(step, NativeLaunch):
                 found.add(NATIVE)
-            elif step.maps:
-                found.add(MAPS)
+            else:
+                if step.maps:
+                    found.add(MAPS)
+                if any(space == "peer" for space, _ in step.args):
+                    found.add(PARALLEL)
     return tuple(sorted(found))
 
 
@@ -85,8 +94,9 @@ def with_uses(
 
 def _nothing_of(space: str, value: Any) -> tuple[str, Any]:
     """The parameter of which such an argument is one; of memory nothing is reached."""
-    kind = {"int": "int", "weight": "read", "input": "read"}.get(space, "write")
-    return kind, value if kind == "int" else 0
+    kinds = {"int": "int", "peer": "peer", "weight": "read", "input": "read"}
+    kind = kinds.get(space, "write")
+    return kind, value if kind in NUMBERS else 0
 
 
 def broken_use(
@@ -102,9 +112,11 @@ def broken_use(
     if len(step.args) != len(use.parameters):
         yield f"{field}.args", len(step.args), f"{len(use.parameters)}, as the kernel takes"
     for (space, value), (kind, number) in zip(step.args, use.parameters, strict=False):
-        is_int = kind == "int"
-        if (space == "int") != is_int or (is_int and value != number):
-            expected = f"the number {number}" if is_int else "memory"
+        is_number = kind in NUMBERS
+        if (space if space in NUMBERS else "") != (kind if is_number else "") or (
+            is_number and value != number
+        ):
+            expected = f"the number {number}" if is_number else "memory"
             yield f"{field}.args", f"{space} {value!r}", f"{expected}, as the kernel takes"
         if kind in ("write", "zeroed") and space not in KIND_SPACES[kind]:
             yield f"{field}.args", f"`{space}`", f"one of {KIND_SPACES[kind]} for what is written"
@@ -131,7 +143,7 @@ def _beyond(plan: LaunchPlan, sizes: Mapping[Memory, int]) -> Broken:
         known.update(pairs)
         for memory, (kind, nbytes) in pairs:
             space, value = memory
-            if kind == "int":
+            if kind in NUMBERS:
                 continue
             if space == "arena":
                 at: Any = value
@@ -266,7 +278,7 @@ def _broken_map(field: str, row: Map, arguments: Sequence[Any], known: set[int])
 
 def broken_map_argument(field: str, row: Map, arguments: Sequence[Any]) -> Broken:
     """A map of what is no memory."""
-    if row.argument >= len(arguments) or arguments[row.argument][0] in ("check", "int"):
+    if row.argument >= len(arguments) or arguments[row.argument][0] in ("check", *NUMBERS):
         yield f"{field}.argument", row.argument, "the number of an argument that is memory"
 
 

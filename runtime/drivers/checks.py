@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..bundle.plan import Check
-    from ..errors import InputError
+    from ..errors import AotcError
 
 WORD_BYTES = 8
 LARGEST = (1 << 63) - 1
@@ -44,7 +44,7 @@ class Checks:
         if error is not None:
             raise error
 
-    def found(self) -> InputError | None:
+    def found(self) -> AotcError | None:
         """The error of the first word that is marked; all are cleared."""
         if self.view == self.clean:
             return None
@@ -72,10 +72,14 @@ def check_addresses(rows: tuple[Check, ...], address: int) -> list[int]:
     return [address + WORD_BYTES * number for number in range(len(rows))]
 
 
-def _error(row: Check, found: int) -> InputError:
+def _error(row: Check, found: int) -> AotcError:
     where = f" at {row.place}" if row.place else ""
     if row.kind == "divisor":
         return DivisionByZero(operation=row.operation, where=where)
+    if row.kind == "exchange":
+        from .cuda.errors import RankSilent
+
+        return RankSilent(rank=found - 1)
     if row.kind == "assertion":
         return AssertionFailed(asserted=row.operation, where=where)
     ends = {"low": row.low, "high": row.high}

@@ -96,11 +96,15 @@ class Driver(Protocol):
     def features(self) -> frozenset[str]:
         """What this machine's device runs, in the words of a manifest's `needs`; never raises."""
 
-    def missing(self, needs: Sequence[str], device: int = 0) -> list[Missing]:
-        """Why a target with these needs does not run here; empty where it does."""
+    def missing(self, needs: Sequence[str], device: int = 0, ranks: int = 1) -> list[Missing]:
+        """Why a target with these needs does not run on `ranks` devices here; empty where it
+        does."""
 
     def describe(self) -> list[tuple[int, str, str, int]]:
         """(ordinal, name, architecture, bytes of memory) of every device; none for the host."""
+
+    def group(self, ranks: int) -> Callable[..., Any]:
+        """`Executable` of a program that is split over so many devices."""
 
     def Executable(
         self,

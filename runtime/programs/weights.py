@@ -114,7 +114,9 @@ class Weights:
         from .device_weights import rows_of
 
         rows, placement, executable = self.parameters, self.placement, loaded.executable
-        if placement is None or not executable.weights.keys() >= rows.made:
+        if not executable.has_one_copy or placement is None:
+            return False
+        if not executable.weights.keys() >= rows.made:
             return False
         computed = () if placement.rest is None else placement.rest.outputs
         copied = rows.made.difference(computed)

@@ -70,16 +70,24 @@ def processor_features() -> frozenset[str]:
     return frozenset()
 
 
-def missing(needs: Sequence[str], device: int = 0) -> list[Missing]:
+def missing(needs: Sequence[str], device: int = 0, ranks: int = 1) -> list[Missing]:
     """What a target with these needs lacks here: instruction sets, the permission to use tiles."""
     found = processor_features()
     rows = missing_on_host(found, needs, DEVICE, device)
+    if ranks > 1:
+        hint = "rebuild for a CPU without `--tensor-parallel`"
+        rows.append(("ranks", "devices", "one host", f"{ranks} devices", hint))
     refusal = "" if rows or not TILE_FEATURES & set(needs) else tile_refusal()
     if refusal:
         expected = "tile data (AMX) permitted by `arch_prctl(ARCH_REQ_XCOMP_PERM)`"
         hint = "add a target without tiles, `--target cpu-x86-64-v4`, or run outside the sandbox"
         rows.append(("tile-permission", "instruction set", refusal, expected, hint))
     return rows
+
+
+def group(ranks: int) -> Callable[..., Executable]:
+    """What loads a program that is split over devices; raises `DriverFault`: there are none."""
+    raise DriverFault(driver=DEVICE, detail=f"a program of {ranks} devices runs on none of them")
 
 
 def describe() -> list[tuple[int, str, str, int]]:

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bundle.plan import Buffer, LaunchPlan, StateSlot
-    from ...errors import InputError
+    from ...errors import AotcError
     from .device import Device
     from .graph import Execution
     from .handles import Event, Pinned
     from .staging import Staging
 
 ALIGNMENT_BYTES = 256
+UNIT_BYTES = 16  # of distances between the arenas of ranks
 LASTING = (LEGACY, LEGACY_NAME)  # two names of the stream that nobody can destroy
 
 
@@ -81,6 +82,10 @@ class Arena:
         if scratch_bytes:
             self.scratch = self._allocate(scratch_bytes, "scratch of its own")
 
+    def lies_behind(self, other: Arena) -> int:
+        """How far it lies from another device's arena, in units of `UNIT_BYTES`."""
+        return (self._base - other._base) // UNIT_BYTES
+
     def address(self, offset: int) -> int:
         """Device address of an offset in the arena."""
         if not self._parts:
@@ -119,7 +124,7 @@ class Shared:
     """
 
     __slots__ = ("_device", "_done", "_largest", "_last", "_reached", "_stream", "_zeroed_bytes",
-                 "arena", "arena_bytes", "checks", "scratch_bytes", "staging",
+                 "arena", "arena_bytes", "checks", "peers", "scratch_bytes", "staging",
                  "states")  # fmt: skip
 
     def __init__(
@@ -144,6 +149,7 @@ class Shared:
         self._zeroed_bytes = zeroed_bytes
         self.staging = Staging(device)
         self.checks: list[DeviceChecks] = []  # of the sessions of all shapes
+        self.peers: Sequence[Shared] = ()  # what each rank of a split program has, itself too
         self.states: DeviceStates | None = None
         self.arena = self._made(0, 0)
         try:
@@ -174,6 +180,10 @@ class Shared:
         self.arena = self._made(max(arena_bytes, self._zeroed_bytes), scratch_bytes)
         with self._device.current():
             self.arena.clear(self.staging)
+
+    def distance(self, rank: int) -> int:
+        """How far the arena of a rank lies from this one."""
+        return self.peers[rank].arena.lies_behind(self.arena)
 
     def fits(self, code: Any) -> bool:
         """Whether the code's plan has room here."""
@@ -433,7 +443,7 @@ class DeviceChecks:
         if self._checks is not None:
             self._checks.verify()
 
-    def close(self) -> InputError | None:
+    def close(self) -> AotcError | None:
         """Give the memory back; returns the error that was not raised yet, if any. Idempotent."""
         checks, self._checks = self._checks, None
         memory, self._memory = self._memory, None

@@ -150,6 +150,11 @@ class DeviceContext:
         except CudaError:
             return "unknown", "unknown"
 
+    def describe(self, result: int) -> tuple[str, str]:
+        """The driver's name of a result, and what it says of it."""
+        name, text = self._cuda.describe(result)
+        return name, text
+
     # The context.
 
     def current(self) -> Current:

@@ -12,7 +12,7 @@ from .arena import Shared
 from .code import DeviceCode
 from .context import ATTRIBUTES
 from .device import Device
-from .errors import DeviceForked, size_text
+from .errors import DeviceForked, PeerUnreachable, size_text
 from .handles import Arguments
 from .session import CudaSession
 from .streams import LEGACY, current
@@ -73,17 +73,33 @@ def why_absent(device: int = 0) -> str:
     return ""
 
 
-def missing(needs: Sequence[str], device: int = 0) -> list[Missing]:
-    """What a target with these needs lacks here: the driver, the device, its architecture."""
+def missing(needs: Sequence[str], device: int = 0, ranks: int = 1) -> list[Missing]:
+    """What a target with these needs lacks here: the driver, a device, its architecture; of a
+    program that is split over `ranks` devices also their reach."""
+    for rank in range(1, ranks):
+        lacking = missing(needs, device + rank)
+        if lacking:
+            return lacking
     absent = why_absent(device)
     if absent:
         return [_absence(device, absent)]
     found = sorted(features(device))
     if set(needs) <= set(found):
-        return []
+        return _apart(range(device, device + ranks))
     runs, needed = (", ".join(f"`{name}`" for name in names) for names in (found, needs))
     hint = f"rebuild with `aotc build --target cuda:{found[-1]}`, or with several targets"
     return [("architecture", "architecture", f"{runs} (device {device})", needed, hint)]
+
+
+def _apart(devices: Sequence[int]) -> list[Missing]:
+    """The first device that cannot reach the memory of another."""
+    cuda = libcuda.library()
+    for device in devices:
+        for other in devices:
+            if device != other and not cuda.number("cuDeviceCanAccessPeer", device, other):
+                row = ("device reach", f"device {device} does not reach device {other}")
+                return [("peer-unreachable", *row, "devices that do", PeerUnreachable.hint)]
+    return []
 
 
 def _absence(device: int, found: str) -> Missing:
@@ -132,6 +148,7 @@ class Executable(DeviceCode):
     """
 
     steps_kept = 1 << 14
+    has_one_copy = True  # of the weights: of a `Group` each rank has its own
 
     __slots__ = ("_library", "fallback", "natives", "threads")
 
@@ -227,13 +244,23 @@ class Executable(DeviceCode):
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Executable:
         """The same code and weights with a plan for given sizes; it needs no closing."""
         found = Executable.__new__(Executable)
+        self._become(found, plan, inputs, outputs)
+        return found
+
+    def _become(
+        self,
+        found: Executable,
+        plan: LaunchPlan,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+    ) -> None:
+        """Have `found` be this code with a plan for given sizes."""
         for name in (*DeviceCode.__slots__, *Executable.__slots__):
             setattr(found, name, getattr(self, name))
         found.is_of_sizes = True
         found.take(plan, inputs, outputs)
-        return found
 
-    def shared(self, states: Sequence[StateSlot] | None = None, is_growing: bool = False) -> Shared:
+    def shared(self, states: Sequence[StateSlot] | None = None, is_growing: bool = False) -> Any:
         """Memory for the sessions of several shapes of one caller, or of several graphs.
 
         states: of the sizes that the caller has; else those of the plan.
@@ -282,6 +309,15 @@ class Executable(DeviceCode):
     def close(self) -> None:
         """Give code, weights and the context back, and sessions that are still open; idempotent."""
         self.gpu.close()
+
+
+def group(ranks: int) -> Callable[..., Executable]:
+    """What loads a program that is split over so many devices: `Executable` of all of them."""
+    from functools import partial
+
+    from .group import Group
+
+    return partial(Group, ranks)
 
 
 def used_weights(

@@ -6,7 +6,7 @@ again, and only a new process helps. It is raised as `DeviceLost`.
 
 from __future__ import annotations
 
-from ...errors import DriverFault, IncompatibleError, InputError
+from ...errors import DriverFault, EnvironmentFault, IncompatibleError, InputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,6 +103,30 @@ class AddressMissing(InputError):
 
     template = "address {index} of the session is 0, expected device memory of {nbytes} bytes"
     hint = "give the session addresses of device memory that lives as long as it"
+
+
+class PeerUnreachable(IncompatibleError):
+    """The kernels of one device cannot reach the memory of another, as a split program needs."""
+
+    template = "CUDA device {ordinal} cannot reach the memory of device {other}: {detail}"
+    hint = "`nvidia-smi topo -p2p r` shows which devices can; load on others, or rebuild for one"
+
+
+class RankSilent(EnvironmentFault):
+    """A device of a program that is split did not take part in a call within the time for it.
+
+    rank: its number among the devices of the program. The outputs of the call are undefined.
+    """
+
+    template = "device {rank} of the program gave nothing for the other devices' work, expected it"
+    hint = "`nvidia-smi` and the system's log say whether the device is lost; load the bundle anew"
+
+
+class StateInParts(InputError):
+    """A state lies in parts on the devices of a program that is split: no one part is the state."""
+
+    template = "the states lie in parts on {ranks} devices, expected a program on one device"
+    hint = "`session.reset()` and `session.fork()` work; others need a bundle for one device"
 
 
 class DeviceAbsent(IncompatibleError):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIBRARY_NAME = "libcuda.so.1"
+PEER_ACCESS_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 OLDEST_DRIVER = 12000  # CUDA 12.0: the first with the graph functions of this table
 
@@ -127,6 +128,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuCtxPushCurrent_v2": (_handle,),
     "cuCtxPopCurrent_v2": (_to_handle,),
     "cuCtxSynchronize": (),
+    "cuCtxEnablePeerAccess": (_handle, _uint),
+    "cuDeviceCanAccessPeer": (_to_int, _int, _int),
     "cuModuleLoadData": (_to_handle, _pointer),
     "cuModuleUnload": (_handle,),
     "cuModuleGetFunction": (_to_handle, _handle, ctypes.c_char_p),

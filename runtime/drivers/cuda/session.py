@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ...bundle.launch_plan import Outlined
     from ...bundle.torch_calls import TorchCall
-    from ...errors import InputError
+    from ...errors import AotcError
     from .arena import Arena, Shared
     from .blueprint import Blueprint
     from .code import DeviceCode
@@ -174,8 +174,9 @@ class CudaSession:
     def _takes(self) -> dict[str, Callable[[Any], int]]:
         """For each space of memory of the session's what gives the addresses there."""
         checks: Sequence[int] = () if self.checks is None else self.checks.addresses
-        arena = self._open_arena
-        return {
+        arena, shared = self._open_arena, self._shared
+        found: dict[str, Callable[[Any], int]] = {} if shared is None else {"peer": shared.distance}
+        return found | {
             "arena": arena.address,
             "check": checks.__getitem__,
             "scratch": lambda _: arena.scratch,
@@ -293,7 +294,7 @@ class CudaSession:
         if found is not None:
             raise found
 
-    def _abandon(self) -> InputError | None:
+    def _abandon(self) -> AotcError | None:
         """Give everything back; answers what was wrong with the data of a call."""
         device, shared = self._code.gpu, self._shared
         for graph in self._graphs:
