@@ -62,6 +62,7 @@ class FakeCuda(GraphFunctions):
         self.graphs, self.executions = {}, {}
         self.loose = set()  # nodes of graphs that wait for nothing yet
         self.faults = {}
+        self.peers, self.unreachable = set(), set()  # pairs of devices: enabled, impossible
         self._numbers = itertools.count(0x1000, 16)
         self._lock = threading.RLock()
         self._threads = {}

@@ -14,7 +14,10 @@ from aotc.runtime.drivers.cuda.device import ATTRIBUTES
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, INVALID_IMAGE = 1, 2, 101, 200
 NO_BINARY, INVALID_HANDLE, NOT_FOUND = 209, 400, 500
+PEER_ACCESS_UNSUPPORTED, PEER_ACCESS_ENABLED = 217, 704
 NAMES = {
+    217: "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+    704: "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
     1: "CUDA_ERROR_INVALID_VALUE",
     2: "CUDA_ERROR_OUT_OF_MEMORY",
     3: "CUDA_ERROR_NOT_INITIALIZED",
@@ -137,6 +140,18 @@ class Functions:
             raise Fault(201)
         put(to, stack[-1])
         stack[-1:] = [] if len(stack) > 1 else [0]
+
+    def _cuDeviceCanAccessPeer(self, to, ordinal, other):
+        self._ordinal(ordinal), self._ordinal(other)
+        put(to, (ordinal, other) not in self.unreachable, ctypes.c_int)
+
+    def _cuCtxEnablePeerAccess(self, context, flags):
+        pair = self._context().ordinal, self._device_of(context).ordinal
+        if pair in self.unreachable:
+            raise Fault(PEER_ACCESS_UNSUPPORTED)
+        if pair in self.peers:
+            raise Fault(PEER_ACCESS_ENABLED)
+        self.peers.add(pair)
 
     def _cuCtxSynchronize(self):
         self._context()

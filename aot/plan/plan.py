@@ -280,5 +280,5 @@ def zeroed_bytes(kernel: ChosenKernel, step: int) -> int:
 
 def _apart_bytes(kernel: ChosenKernel, step: int) -> int:
     """What launches with scratch of their own have in turns."""
-    rows = (each.turns * aligned(fixed(each.nbytes), step) for each in kernel.scratch)
-    return max(rows, default=0)
+    rows = [each for each in kernel.scratch if each.turns]
+    return max((each.turns * aligned(fixed(each.nbytes), step) for each in rows), default=0)
