@@ -1,12 +1,13 @@
 """A causal language model on one GPU and split over several: numbers, times of a step, replays.
 
-    python -m benchmarks.gpu.tensor_parallel --ranks 2            # the shape of Llama-8B, 8 layers
+    python -m benchmarks.gpu.tensor_parallel --ranks 2            # 4 layers of Llama-8B's shape
     python -m benchmarks.gpu.tensor_parallel --ranks 2 --tiny     # seconds, for a look
 
-Weights are random, in bf16. Programs of one and of several GPUs run the same steps in turns:
-`split` is the model on `--ranks` GPUs, `share` is what one GPU of these computes, as a model of its
-own on one GPU (heads, inner width and vocabulary divided by the ranks), so that the difference
-between both is what exchanges take.
+Weights are random, in bf16; of the layers of Llama-8B and of its vocabulary there is an eighth.
+Programs of one and of several GPUs run the same steps in turns: `split` is the model on `--ranks`
+GPUs, `share` is what one GPU of these computes, as a model of its own on one GPU (heads, inner
+width and vocabulary divided by the ranks), so that the difference between both is what exchanges
+take.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from .language_models import build, part
 
 SHAPES: dict[str, dict[str, Any]] = {
     "llama-8b": {
-        "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "head_dim": 128,
-        "num_hidden_layers": 8, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 16032, "hidden_size": 4096, "intermediate_size": 14336, "head_dim": 128,
+        "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8,
         "rope_theta": 500000.0, "tie_word_embeddings": False,
     },
     "tiny": {
@@ -37,7 +38,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 DIVIDED = ("vocab_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
-LENGTH, PROMPT, STEPS = 1024, 512, 32
+LENGTH, PROMPT, STEPS, KEYS = 1024, 64, 16, 512
 SPEC = """
 import torch, transformers
 from aotc.aot.huggingface import causal_lm
@@ -47,7 +48,7 @@ torch.manual_seed(0)
 with torch.device("cuda"):
     model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
 model, entry_points = causal_lm(
-    model.cpu(), max_length={length}, batch=1, sampling=False, logits=True
+    model.cpu(), max_length={length}, max_prompt={prompt}, batch=1, sampling=False, logits=True
 )
 """
 
@@ -55,7 +56,7 @@ model, entry_points = causal_lm(
 def built(folder: Path, shape: dict[str, Any], ranks: int, flags: list[str]) -> runtime.Program:
     """The program of a shape on so many GPUs."""
     folder.mkdir()
-    text = SPEC.format(shape=shape, length=LENGTH)
+    text = SPEC.format(shape=shape, length=LENGTH, prompt=PROMPT)
     split = ["--tensor-parallel", str(ranks)] if ranks > 1 else []
     bundle = build(text, folder, "cuda", [*flags, *split])
     return runtime.load(bundle, device="cuda")
@@ -73,9 +74,9 @@ def steps(session: Any, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def step_ms(session: Any, calls: int) -> float:
-    """Milliseconds of a step of decode, of many in a row."""
+    """Milliseconds of a step of decode with KEYS before it, of many in a row."""
     ids = torch.tensor([5], device="cuda")
-    place = torch.tensor([PROMPT], device="cuda")
+    place = torch.tensor([KEYS], device="cuda")
     bound = session.decode.bind(ids, place)
     bound()
     session.synchronize()
