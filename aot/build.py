@@ -117,8 +117,7 @@ def build(
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
-    wanted = list(dict.fromkeys(find_target(text) for text in targets))
-    refuse_beside_ranks(wanted, options)
+    wanted = _wanted(targets, options)
     clock.has_targets = len(wanted) > 1
     store = Store(options.cache_folder, options.cache_layers)
     counts = Counts()
@@ -163,15 +162,17 @@ def build(
     )
 
 
-def refuse_beside_ranks(targets: Sequence[Target], options: BuildOptions) -> None:
-    """Raise SplitUnsupported for what does not go with a program on several GPUs."""
-    hosts = [each.name for each in targets if not each.traits.is_gpu]
-    if options.ranks > 1 and hosts:
-        raise SplitUnsupported(what=f"target `{hosts[0]}`")
-    if options.ranks > 1 and options.fallback is not None:
-        raise SplitUnsupported(what="`--fallback torch`")
-    if options.ranks > 1 and options.adapters:
-        raise SplitUnsupported(what="`--adapters`")
+def _wanted(names: Sequence[str], options: BuildOptions) -> list[Target]:
+    """The targets, each once; raises SplitUnsupported for what does not go with a program on
+    several GPUs."""
+    found = list(dict.fromkeys(map(find_target, names)))
+    if options.ranks > 1:
+        rows = [f"target `{each.name}`" for each in found if not each.traits.is_gpu]
+        rows += ["`--fallback torch`"] if options.fallback is not None else []
+        rows += ["`--adapters`"] if options.adapters else []
+        if rows:
+            raise SplitUnsupported(what=rows[0])
+    return found
 
 
 @own_sources()

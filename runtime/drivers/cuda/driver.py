@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 
 from ...bundle.plan import Plan
 from ...errors import DriverFault
@@ -13,6 +14,7 @@ from .code import DeviceCode
 from .context import ATTRIBUTES
 from .device import Device
 from .errors import DeviceForked, PeerUnreachable, size_text
+from .group import GroupSession, GroupShared, connect, each_of, of_rank
 from .handles import Arguments
 from .session import CudaSession
 from .streams import LEGACY, current
@@ -311,12 +313,108 @@ class Executable(DeviceCode):
         self.gpu.close()
 
 
+class Group(Executable):
+    """The code of a program that is split over several devices; what it says is of rank 0.
+
+    others: the code of ranks 1 and on, each on the device behind the one before. For the rest see
+    `Executable`.
+    """
+
+    has_one_copy = False
+
+    __slots__ = ("others",)
+
+    def __init__(
+        self,
+        ranks: int,
+        library: bytes | memoryview,
+        plan: LaunchPlan | Plan,
+        weights: Mapping[str, tuple[int, int]],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        device: int = 0,
+        *rest: Any,
+    ) -> None:
+        """Load code and weights on `ranks` devices from `device` on, and let each reach the others.
+
+        Raises what `Executable` does, with nothing left behind.
+        """
+        self.others: tuple[Executable, ...] = ()
+        super().__init__(library, plan, of_rank(weights, 0), inputs, outputs, device, *rest)
+        self.has_separate_buffers = False  # peers' buffers lie as far apart as the arenas do
+        found: list[Executable] = []
+        try:
+            for rank in range(1, ranks):
+                own = of_rank(weights, rank)
+                found.append(Executable(library, plan, own, inputs, outputs, device + rank, *rest))
+                found[-1].has_separate_buffers = False
+            self.others = tuple(found)
+            connect([self.gpu, *(each.gpu for each in found)])
+        except BaseException:
+            self.others = tuple(found)
+            self.close()
+            raise
+
+    @property
+    def ranks(self) -> tuple[Executable, ...]:
+        """The code of every rank, this one's first."""
+        return (self, *self.others)
+
+    def overwrite(self, weights: Mapping[str, tuple[int, int]]) -> None:
+        """Copy other weights over those of every rank, which nothing reads meanwhile."""
+        super().overwrite(of_rank(weights, 0))
+        for rank, each in enumerate(self.others, 1):
+            each.overwrite(of_rank(weights, rank))
+
+    def read_weights(self, weights: Mapping[str, tuple[int, int]]) -> None:
+        """Copy the weights of every rank to the host, (address, bytes) by name."""
+        super().read_weights(of_rank(weights, 0))
+        for rank, each in enumerate(self.others, 1):
+            own = {name for name in weights if f"{name}@{rank}" in weights}
+            each.read_weights({name: weights[f"{name}@{rank}"] for name in own})
+
+    def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Group:
+        """The same code and weights with a plan for given sizes; it needs no closing."""
+        found = Group.__new__(Group)
+        self._become(found, plan, inputs, outputs)
+        found.others = tuple(each.at(plan, inputs, outputs) for each in self.others)
+        return found
+
+    def shared(self, states: Sequence[StateSlot] | None = None, is_growing: bool = False) -> Any:
+        """Memory of every rank for the sessions of one caller; raises `DeviceMemoryFull`."""
+        rows: list[Shared] = [super().shared(states, is_growing)]
+        try:
+            rows += [each.shared(states, is_growing) for each in self.others]
+        except BaseException:
+            for row in rows:
+                row.close()
+            raise
+        return GroupShared(rows)
+
+    def session(self, shared: Any = None) -> GroupSession:
+        """A session with memory of its own, or with what it shares with those of other shapes.
+
+        Raises `DeviceMemoryFull`.
+        """
+        own = None if shared is not None else self.shared()
+        try:
+            with self.gpu.current():
+                return GroupSession(self, own or shared, own)
+        except BaseException:
+            if own is not None:
+                own.close()
+            raise
+
+    def close(self) -> None:
+        """Give code, weights and contexts of every rank back; idempotent."""
+        try:
+            super().close()
+        finally:
+            each_of(each.close for each in self.others)
+
+
 def group(ranks: int) -> Callable[..., Executable]:
-    """What loads a program that is split over so many devices: `Executable` of all of them."""
-    from functools import partial
-
-    from .group import Group
-
+    """What loads a program that is split over so many devices: a `Group`."""
     return partial(Group, ranks)
 
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...bundle.plan_parts import RANKS_LIMIT
 from .arena import Shared
 from .device import Device
-from .driver import Executable
 from .errors import PeerUnreachable, StateInParts
 from .libcuda import PEER_ACCESS_ENABLED
 from .session import LEGACY_STREAM, CudaSession
@@ -26,119 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from ...bundle.launch_plan import LaunchPlan
-    from ...bundle.plan import Plan, StateSlot
     from .handles import Event, Stream
 
-    Weights = Mapping[str, tuple[int, int]]  # (address, bytes) by name
 
-
-def of_rank(weights: Weights, rank: int) -> dict[str, tuple[int, int]]:
+def of_rank(weights: Mapping[str, tuple[int, int]], rank: int) -> dict[str, tuple[int, int]]:
     """The weights of a rank by the names of the plan: `name@rank` where that is there."""
     return {name: weights.get(f"{name}@{rank}", where) for name, where in weights.items()}
-
-
-class Group(Executable):
-    """The code of every rank; what it says of itself is of rank 0.
-
-    others: the code of ranks 1 and on, each on the device behind the one before. For the rest see
-    `Executable`.
-    """
-
-    has_one_copy = False
-
-    __slots__ = ("others",)
-
-    def __init__(
-        self,
-        ranks: int,
-        library: bytes | memoryview,
-        plan: LaunchPlan | Plan,
-        weights: Weights,
-        inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
-        device: int = 0,
-        *rest: Any,
-    ) -> None:
-        """Load code and weights on `ranks` devices from `device` on, and let each reach the others.
-
-        Raises what `Executable` does, with nothing left behind.
-        """
-        assert 1 < ranks <= RANKS_LIMIT
-        self.others: tuple[Executable, ...] = ()
-        super().__init__(library, plan, of_rank(weights, 0), inputs, outputs, device, *rest)
-        self.has_separate_buffers = False  # peers' buffers lie as far apart as the arenas do
-        found: list[Executable] = []
-        try:
-            for rank in range(1, ranks):
-                own = of_rank(weights, rank)
-                found.append(Executable(library, plan, own, inputs, outputs, device + rank, *rest))
-                found[-1].has_separate_buffers = False
-            self.others = tuple(found)
-            _connect([self.gpu, *(each.gpu for each in found)])
-        except BaseException:
-            self.others = tuple(found)
-            self.close()
-            raise
-
-    @property
-    def ranks(self) -> tuple[Executable, ...]:
-        """The code of every rank, this one's first."""
-        return (self, *self.others)
-
-    def overwrite(self, weights: Weights) -> None:
-        """Copy other weights over those of every rank, which nothing reads meanwhile."""
-        super().overwrite(of_rank(weights, 0))
-        for rank, each in enumerate(self.others, 1):
-            each.overwrite(of_rank(weights, rank))
-
-    def read_weights(self, weights: Weights) -> None:
-        """Copy the weights of every rank to the host, (address, bytes) by name."""
-        super().read_weights(of_rank(weights, 0))
-        for rank, each in enumerate(self.others, 1):
-            own = {name for name in weights if f"{name}@{rank}" in weights}
-            each.read_weights({name: weights[f"{name}@{rank}"] for name in own})
-
-    def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Group:
-        """The same code and weights with a plan for given sizes; it needs no closing."""
-        found = Group.__new__(Group)
-        self._become(found, plan, inputs, outputs)
-        found.others = tuple(each.at(plan, inputs, outputs) for each in self.others)
-        return found
-
-    def shared(
-        self, states: Sequence[StateSlot] | None = None, is_growing: bool = False
-    ) -> GroupShared:
-        """Memory of every rank for the sessions of one caller; raises `DeviceMemoryFull`."""
-        rows: list[Shared] = [super().shared(states, is_growing)]
-        try:
-            rows += [each.shared(states, is_growing) for each in self.others]
-        except BaseException:
-            for row in rows:
-                row.close()
-            raise
-        return GroupShared(rows)
-
-    def session(self, shared: Any = None) -> GroupSession:
-        """A session with memory of its own, or with what it shares with those of other shapes.
-
-        Raises `DeviceMemoryFull`.
-        """
-        own = None if shared is not None else self.shared()
-        try:
-            with self.gpu.current():
-                return GroupSession(self, own or shared, own)
-        except BaseException:
-            if own is not None:
-                own.close()
-            raise
-
-    def close(self) -> None:
-        """Give code, weights and contexts of every rank back; idempotent."""
-        try:
-            super().close()
-        finally:
-            each_of(each.close for each in self.others)
 
 
 class GroupShared:
@@ -152,11 +43,11 @@ class GroupShared:
             row.peers = self.rows
         self.states = GroupStates([row.states for row in self.rows])
 
-    def fits(self, code: Group) -> bool:
+    def fits(self, code: Any) -> bool:
         """Whether the code's plan has room on every rank."""
         return all(row.fits(each) for row, each in zip(self.rows, code.ranks, strict=True))
 
-    def grow(self, code: Group) -> None:
+    def grow(self, code: Any) -> None:
         """Have room for the code's plan too; raises `DeviceMemoryFull`."""
         for row, each in zip(self.rows, code.ranks, strict=True):
             row.grow(each)
@@ -208,8 +99,11 @@ class GroupSession(CudaSession):
 
     __slots__ = ("_begin", "_ends", "_memory", "_others", "_shared_own", "_streams")
 
-    def __init__(self, code: Group, shared: GroupShared, own: GroupShared | None) -> None:
-        """own: what goes with the session. Raises `DeviceMemoryFull`."""
+    def __init__(self, code: Any, shared: GroupShared, own: GroupShared | None) -> None:
+        """code: a `Group` of `driver.py`; own: what goes with the session.
+
+        Raises `DeviceMemoryFull`.
+        """
         self._others: list[CudaSession] = []
         self._streams: list[Stream] = []
         self._ends: list[Event] = []
@@ -219,7 +113,7 @@ class GroupSession(CudaSession):
         super().__init__(code, shared.rows[0])
         try:
             self._begin = code.gpu.event(is_timed=False)
-            for each, row in zip(code.others, shared.rows[1:], strict=True):
+            for each, row in zip(code.ranks[1:], shared.rows[1:], strict=True):
                 self._others.append(each.session(row))
                 self._streams.append(each.gpu.stream())
                 self._ends.append(each.gpu.event(is_timed=False))
@@ -230,14 +124,14 @@ class GroupSession(CudaSession):
             raise
         self.run = self._runner(code, self.run)
 
-    def _give_outputs(self, code: Executable, session: CudaSession) -> None:
+    def _give_outputs(self, code: Any, session: CudaSession) -> None:
         for index, nbytes in enumerate(code.outputs):
             if nbytes:
                 address = code.gpu.pool.allocate(nbytes, "outputs of a rank")
                 self._memory.append((code.gpu, address))
                 session.addresses[len(code.inputs) + index] = address
 
-    def _runner(self, code: Group, first: Callable[..., None]) -> Callable[..., None]:
+    def _runner(self, code: Any, first: Callable[..., None]) -> Callable[..., None]:
         """The function that runs all ranks, in the order of a stream of rank 0's device."""
         assert self._begin is not None
         begin, count, addresses = self._begin, len(code.inputs), self.addresses
@@ -289,7 +183,7 @@ def each_of(actions: Iterable[Callable[..., Any]]) -> None:
         raise first
 
 
-def _connect(devices: Sequence[Device]) -> None:
+def connect(devices: Sequence[Device]) -> None:
     """Let the kernels of each device reach the memory of the others; raises `PeerUnreachable`."""
     for device in devices:
         for other in devices:
