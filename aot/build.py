@@ -199,7 +199,7 @@ def _validate(
     captured: Sequence[Captured], dims: Sequence[Dim], compiled: Compiled, options: BuildOptions
 ) -> tuple[Comparison, ...]:
     """Run the code on the golden inputs, where this machine can; raises GoldenMismatch."""
-    if options.ranks > 1 or not validation.runs_here(compiled.target):
+    if not validation.runs_here(compiled.target, options.ranks):
         return ()
     constants = compiled.constants
     names = joined_states([each.graph for each in captured]).names
@@ -309,14 +309,8 @@ def _contents(
 
 def _weights(compiled: Sequence[Compiled]) -> dict[str, TensorData]:
     """The constants that some target's launches read."""
-    found = {
-        name: tensor
-        for each in compiled
-        for name, tensor in contents.weights(each.constants, each.plan).items()
-    }
-    of_ranks = {name: array for each in compiled for name, array in each.computed.items()}
-    for name, array in of_ranks.items():  # those of the other ranks, which no plan names
-        own, _, rank = name.partition("@")
-        if rank and own in found:
-            found[name] = contents.tensor(found[own].dtype, array)
+    found: dict[str, TensorData] = {}
+    for each in compiled:
+        found |= contents.weights(each.constants, each.plan)
+        found |= contents.weights_of_ranks(each.constants)
     return found

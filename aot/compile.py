@@ -43,6 +43,7 @@ from aotc.aot.tune.record import print_record, read_record, write_record
 from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
+from aotc.runtime.bundle.plan_parts import RANK_MARK
 
 FOLLOWED_EARLY_BYTES = 4 << 20  # as much as an H200 moves in a microsecond
 
@@ -73,8 +74,10 @@ class Compiled:
             found |= each.graph.constants
             initial = (state.initial for state in each.graph.states)
             found |= {constant.name: constant for constant in initial if constant is not None}
-        for name in self.computed.keys() & found.keys():
-            found[name] = replace(found[name], values=self.computed[name])
+        for name, values in self.computed.items():
+            own = found.get(name.partition(RANK_MARK)[0])
+            if own is not None:  # of this rank, or of another one of a split program
+                found[name] = replace(own, name=name, values=values)
         return found
 
 

@@ -33,6 +33,7 @@ from aotc.aot.version import installed_version
 from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Launch, Plan
+from aotc.runtime.bundle.plan_parts import RANK_MARK
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.capture import Captured
@@ -76,6 +77,13 @@ def weights(constants: Mapping[str, Constant], plan: Plan) -> dict[str, TensorDa
     """The constants that the plan's launches read, in the order of their first use."""
     names = dict.fromkeys(str(value) for space, value in plan.arguments() if space == "weight")
     return {name: tensor(constants[name].type.dtype, constants[name].array) for name in names}
+
+
+def weights_of_ranks(constants: Mapping[str, Constant]) -> dict[str, TensorData]:
+    """The parts of weights that the ranks of a split program behind the first have: no plan names
+    them."""
+    parts = {name: each for name, each in constants.items() if RANK_MARK in name}
+    return {name: tensor(each.type.dtype, each.array) for name, each in parts.items()}
 
 
 def backends(plans: Sequence[Plan], is_embedded: bool) -> tuple[BackendContents, ...]:

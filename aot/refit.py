@@ -49,6 +49,7 @@ from aotc.runtime.bundle.parameters import (
 )
 from aotc.runtime.bundle.placement import PLACEMENT_NAME, Placement, SumCode, View, as_rows
 from aotc.runtime.bundle.plan import files_of
+from aotc.runtime.bundle.plan_parts import name_of_rank
 from aotc.runtime.errors import AotcError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def weights_program(
 
 def _of_ranks(stored: Mapping[str, Constant], ranks: int) -> dict[str, Constant]:
     """Those that are computed; of one that is a part of weights also what the other ranks of a
-    split program have under its name, as `name@rank`."""
+    split program have, by their names."""
     found: dict[str, Constant] = {}
     for name, row in stored.items():
         expression = row.expression
@@ -132,7 +133,7 @@ def _of_ranks(stored: Mapping[str, Constant], ranks: int) -> dict[str, Constant]
         found[name] = replace(row, expression=of_rank(expression, 0))
         if is_of_a_rank(expression):
             for rank in range(1, ranks):
-                own, label = of_rank(expression, rank), f"{name}@{rank}"
+                own, label = of_rank(expression, rank), name_of_rank(name, rank)
                 found[label] = replace(row, name=label, expression=own)
     return found
 

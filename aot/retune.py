@@ -115,8 +115,9 @@ def retune(
         tunings, targets = _choose(opened, here, options, resources, clock)
         contents = _contents(opened, targets, tunings, libraries)
         for row, target in zip(manifest.targets, targets, strict=True):
-            if target.name in tunings and validation.runs_here(here[target.name][0]):
-                arguments = here[target.name][0], target, contents
+            own = here[target.name][0] if target.name in tunings else None
+            if own is not None and validation.runs_here(own, manifest.ranks):
+                arguments = own, target, contents
                 for number in range(len(manifest.entries)):
                     _validate(*arguments, number)
                     _compare_ranges(*arguments, number, _unchanged(opened, row))
@@ -166,6 +167,7 @@ def _contents(
         states=manifest.states,
         session_dims=manifest.session_dims,
         session_sizes=manifest.session_sizes,
+        ranks=manifest.ranks,
     )
 
 

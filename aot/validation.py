@@ -10,14 +10,14 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from aotc.aot.contents import ROUNDING_FACTOR, tolerances
 from aotc.aot.extensions import bound_natives
-from aotc.aot.ir.graph import Constant
+from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.size import Dim
 from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature, states
@@ -36,9 +36,12 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.rounding_sensitivity import Undecided
 
 
-def runs_here(target: Target) -> bool:
-    """Whether this machine can run a target's code."""
-    features: frozenset[str] = drivers.load(target.device).features()
+def runs_here(target: Target, ranks: int = 1) -> bool:
+    """Whether this machine can run a target's code, of a program on so many devices."""
+    driver = drivers.load(target.device)
+    if ranks > 1:
+        return not driver.missing(target.needs, 0, ranks)
+    features: frozenset[str] = driver.features()
     return set(target.needs) <= features
 
 
@@ -81,13 +84,15 @@ def validate(
         limits = tolerances(captured, precision, probe.roundings)
         parts = (f" ({probe})", probe.inputs, probe.outputs, limits, probe.undecided)
         rows.append([_Row(*parts, sizes=dict(probe.sizes), has_tf32=has_tf32)])
+    if plan.ranks > 1:  # whose states lie in parts
+        rows = [[each.of_outputs(captured.graph) for each in calls] for calls in rows]
     checks: list[Comparison] = []
     of_states = states([captured.graph], captured.dims)
     for calls in rows:
         shapes = [array.shape for array in calls[0].inputs]
         session = {dim.name: calls[0].sizes.get(dim.name, dim.default) for dim in of_states.dims}
         returned = types.outputs_at(shapes, session)
-        specs = (*returned, *of_states.at(session))
+        specs = returned if plan.ranks > 1 else (*returned, *of_states.at(session))
         shaped = zip(specs, calls[0].expected, strict=True)
         if any(spec.shape != want.shape for spec, want in shaped):
             checks += (Comparison(spec.name + calls[0].label, math.inf, 0.0) for spec in specs)
@@ -101,7 +106,7 @@ def validate(
                 tuple(map(aligned, call.inputs)),
                 tuple(aligned(numpy.zeros_like(array)) for array in call.expected),
                 len(returned),
-                numbers,
+                numbers[: len(specs) - len(returned)],
             )
             for call in calls
         ]
@@ -134,6 +139,12 @@ class _Row:
     spreads: Callable[[], tuple[float, ...]] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)  # of a probe
     has_tf32: bool = False  # in convolutions of f32
+
+    def of_outputs(self, graph: Graph) -> _Row:
+        """The same without what is expected of states; all elements of outputs count."""
+        count = len(graph.returned)
+        expected, limits = self.expected[:count], self.limits[:count]
+        return replace(self, expected=expected, limits=limits, undecided=None, spreads=None)
 
 
 def _row_of(trial: Trial, limits: tuple[float, ...], has_tf32: bool) -> _Row:
@@ -230,7 +241,9 @@ def run_in_a_row(
     driver = drivers.load(target.device)
     spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
     inputs, outputs = calls[0].inputs, calls[0].results[: calls[0].outputs]
-    executable = driver.Executable(
+    peers = (value for launch in plan.launches for space, value in launch.args if space == "peer")
+    ranks = 1 + max((int(value) for value in peers), default=0)
+    executable = (driver.Executable if ranks == 1 else driver.group(ranks))(
         library,
         plan,
         spans,

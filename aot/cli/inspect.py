@@ -84,6 +84,7 @@ def _facts(opened: Bundle) -> dict[str, Any]:
         "digest": opened.digest,
         "producer": manifest.producer,
         "entries": list(map(_entry, manifest.entries)),
+        "ranks": manifest.ranks,
         "states": [_tensor(spec) for spec in manifest.states],
         "session_sizes": [str(dim) for dim in manifest.session_dims],
         "weights_bytes": manifest.weights.nbytes if manifest.weights else 0,
@@ -269,6 +270,8 @@ def _print_head(record: dict[str, Any]) -> None:
             click.echo(f"where    {row}")
     if len(record["entries"]) > 1:
         click.echo("")
+    if record["ranks"] > 1:
+        click.echo(f"devices  {record['ranks']}, each with its part of weights and states")
     _print_tensors("state", record["states"])
     for row in record["session_sizes"]:
         click.echo(f"session  {row}")

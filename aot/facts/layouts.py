@@ -12,6 +12,7 @@ from aotc.runtime.bundle.manifest import HEAD_NAME
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.parameters import PARAMETERS_NAME, Parameter, Parameters
 from aotc.runtime.bundle.plan import Plan
+from aotc.runtime.bundle.plan_parts import RANK_MARK
 from aotc.runtime.bundle.weights import MappedFile, Tensor, read_header
 
 
@@ -35,6 +36,8 @@ def layouts(opened: Bundle, plans: Mapping[str, Plan]) -> list[dict[str, Any]]:
     users = _users(opened, plans)
     holders: dict[int, list[str]] = {}
     for name, numbers in reads.items():
+        if RANK_MARK in name:  # another part in the same layout
+            continue
         for number in dict.fromkeys(numbers):
             holders.setdefault(number, []).append(name)
     tensors = stored_tensors(opened)

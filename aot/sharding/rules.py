@@ -117,6 +117,44 @@ def _along_others(*names: str) -> Rule:
     return rule
 
 
+def _slice(splitter: Splitter, node: Node, operands: Sequence[Sharded]) -> Sharded | None:
+    (data,) = operands
+    if data.axis is None or data.axis != node.attr("axis"):
+        return _made(node, (data.node,), data.axis)
+    if not splitter.divides(node.shape, data.axis):
+        return None
+    before = _sliced_before(splitter, node, node.inputs[0])
+    return None if before is None else splitter.value(before)
+
+
+def _sliced_before(splitter: Splitter, node: Node, data: Node) -> Node | None:
+    """A slice along the last axis of what products with weights make, as a product with a slice of
+    the weights: one layer that makes queries, keys and values is three; None of anything else."""
+    axis, start, stop, step = (node.attr(name) for name in ("axis", "start", "stop", "step"))
+    last = data.type.rank - 1
+    if splitter.is_constant(data):
+        if data.op == "permute":
+            (rows,) = data.inputs
+            part = build.slice_axis(rows, data.attr("dims")[last], start, stop, step)
+            return build.permute(part, data.attr("dims"))
+        return build.slice_axis(data, last, start, stop, step)
+    if axis != node.type.rank - 1:
+        return None
+    if data.op == "reshape" and data.inputs[0].shape[-1] == data.shape[-1]:
+        before = _sliced_before(splitter, node, data.inputs[0])
+        return None if before is None else build.reshape(before, (*data.shape[:-1], node.shape[-1]))
+    if data.op == "matmul" and splitter.is_worthwhile(data.inputs[1]):
+        right = _sliced_before(splitter, node, data.inputs[1])
+        return None if right is None else data.on((data.inputs[0], right))
+    if data.kind == "pointwise" and data.op != "copy":
+        parts = [
+            each if not each.shape or each.shape[-1] == 1 else _sliced_before(splitter, node, each)
+            for each in data.inputs
+        ]
+        return None if None in parts else data.on(tuple(parts))  # type: ignore[arg-type]
+    return None
+
+
 def _pad(splitter: Splitter, node: Node, operands: Sequence[Sharded]) -> Sharded | None:
     (data,) = operands
     assert data.axis is not None
@@ -219,7 +257,8 @@ def _written_rows(splitter: Splitter, node: Node) -> Sharded | None:
         (
             at
             for at, place in enumerate(places[1:])
-            if splitter.divides(node.shape, at) and _is_counted(place, axis, node.shape[at])
+            if splitter.divides(node.shape, at)
+            and _is_counted(splitter, place, axis, node.shape[at])
         ),
         None,
     )
@@ -248,7 +287,9 @@ def _written_rows(splitter: Splitter, node: Node) -> Sharded | None:
 def _places(index: Node, extents: Shape) -> list[Node] | None:
     """Of flat places along dims of these extents: the places as they were before their shape was
     one column, and those along each dim; None where they were not computed so."""
-    flat = index.inputs[0] if index.op == "cast" else index
+    flat = index
+    while flat.op in ("cast", "maximum", "minimum"):  # the last two keep what is outside away
+        flat = flat.inputs[0]
     flat = _not_below_zero(flat.inputs[0] if flat.op == "reshape" else flat)
     flat = rest = flat.inputs[0] if flat.op == "reshape" else flat
     found: list[Node] = []
@@ -281,12 +322,16 @@ def _not_below_zero(node: Node) -> Node:
     return node
 
 
-def _is_counted(node: Node, axis: int, extent: Extent) -> bool:
+def _is_counted(splitter: Splitter, node: Node, axis: int, extent: Extent) -> bool:
     """Whether places count from 0 along one axis, to an extent."""
     node = _not_below_zero(node)
-    counts = node.inputs[0] if node.op == "reshape" else node
-    is_along = node.shape[axis] == extent == math.prod(node.shape)
-    return counts.op == "iota" and is_along and counts.shape[counts.attr("axis")] == extent
+    if not node.shape[axis] == extent == math.prod(node.shape):
+        return False
+    while node.op in ("reshape", "cast"):
+        (node,) = node.inputs
+    if node.op == "constant":
+        return splitter.counts(node)
+    return node.op == "iota" and node.shape[node.attr("axis")] == extent
 
 
 def _flat(places: Sequence[Node], extents: Shape) -> Node:
@@ -356,7 +401,7 @@ RULES: dict[str, Rule] = {
     "reshape": _reshape,
     "permute": _permute,
     "expand": _expand,
-    "slice": _along_others("axis"),
+    "slice": _slice,
     "flip": _along_others("axes"),
     "window": _along_others("axes"),
     "scan": _along_others("axis"),

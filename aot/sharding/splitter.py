@@ -89,6 +89,12 @@ class Splitter:
         """Whether a value depends on no input."""
         return self._context.is_constant(node)
 
+    def counts(self, node: Node) -> bool:
+        """Whether a constant is 0, 1, 2 … in its order, and no program may have another one."""
+        row = self.constants[node.attr("name")]
+        is_fixed = not row.is_replaceable and row.type.kind == "int"
+        return is_fixed and numpy.array_equal(row.array.reshape(-1), numpy.arange(row.array.size))
+
     def state_of(self, node: Node) -> State | None:
         """The state that an input of the graph holds."""
         return self.states.get(node)

@@ -37,6 +37,7 @@ Argument = tuple[str, "int | str"]  # (space, value)
 Parameter = tuple[str, int]  # (kind, number)
 SPACES = ("arena", "weight", "input", "output", "state", "check", "int", "peer")
 RANKS_LIMIT = 64  # GPUs that a program is split over
+RANK_MARK = "@rank"  # in the name of a weight of which each rank has another part
 BYTES = Number(0, ARENA_LIMIT_BYTES)
 PROGRAMS = Number(1, PROGRAMS_LIMIT)
 MAP_EXTENT, MAP_STRIDE = Number(1, (1 << 32) - 1), Number(1, ARENA_LIMIT_BYTES)
@@ -54,6 +55,12 @@ MEMORY = Tagged(
         "peer": (Integer(0, RANKS_LIMIT - 1),),
     },
 )
+
+
+def name_of_rank(name: str, rank: int) -> str:
+    """What the weights file calls the part of a weight that a rank has, the first one's by the name
+    that the plan has for all of them."""
+    return f"{name}{RANK_MARK}{rank}" if rank else name
 
 
 class Buffer(Record):

@@ -94,7 +94,7 @@ def kernels(fake):
 def weights():
     """w of each rank, and what no rank reads."""
     hosts = {"w": Host(bytes([1] * COUNT))}
-    hosts |= {f"w@{rank}": Host(bytes([1 + rank] * COUNT)) for rank in range(1, RANKS)}
+    hosts |= {f"w@rank{rank}": Host(bytes([1 + rank] * COUNT)) for rank in range(1, RANKS)}
     return hosts
 
 

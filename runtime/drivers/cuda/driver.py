@@ -334,19 +334,22 @@ class Group(Executable):
         outputs: tuple[int, ...],
         device: int = 0,
         *rest: Any,
+        **options: Any,
     ) -> None:
         """Load code and weights on `ranks` devices from `device` on, and let each reach the others.
 
         Raises what `Executable` does, with nothing left behind.
         """
         self.others: tuple[Executable, ...] = ()
-        super().__init__(library, plan, of_rank(weights, 0), inputs, outputs, device, *rest)
+        code = library, plan
+        super().__init__(*code, of_rank(weights, 0), inputs, outputs, device, *rest, **options)
         self.has_separate_buffers = False  # peers' buffers lie as far apart as the arenas do
         found: list[Executable] = []
         try:
             for rank in range(1, ranks):
                 own = of_rank(weights, rank)
-                found.append(Executable(library, plan, own, inputs, outputs, device + rank, *rest))
+                ends = inputs, outputs
+                found.append(Executable(*code, own, *ends, device + rank, *rest, **options))
                 found[-1].has_separate_buffers = False
             self.others = tuple(found)
             connect([self.gpu, *(each.gpu for each in found)])
@@ -370,8 +373,7 @@ class Group(Executable):
         """Copy the weights of every rank to the host, (address, bytes) by name."""
         super().read_weights(of_rank(weights, 0))
         for rank, each in enumerate(self.others, 1):
-            own = {name for name in weights if f"{name}@{rank}" in weights}
-            each.read_weights({name: weights[f"{name}@{rank}"] for name in own})
+            each.read_weights(of_rank(weights, rank))
 
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Group:
         """The same code and weights with a plan for given sizes; it needs no closing."""

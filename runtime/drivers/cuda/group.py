@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...bundle.plan_parts import name_of_rank
 from .arena import Shared
 from .device import Device
 from .errors import PeerUnreachable, StateInParts
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from .graph import LaunchGraph
     from .handles import Event, Stream
 
 
 def of_rank(weights: Mapping[str, tuple[int, int]], rank: int) -> dict[str, tuple[int, int]]:
-    """The weights of a rank by the names of the plan: `name@rank` where that is there."""
-    return {name: weights.get(f"{name}@{rank}", where) for name, where in weights.items()}
+    """The weights of a rank by the names of the plan: its own parts, and what all ranks have."""
+    return {name: weights.get(name_of_rank(name, rank), where) for name, where in weights.items()}
 
 
 class GroupShared:
@@ -122,7 +124,7 @@ class GroupSession(CudaSession):
             self._shared_own = None
             self.close()
             raise
-        self.run = self._runner(code, self.run)
+        self.run = self._together(code, self.run)
 
     def _give_outputs(self, code: Any, session: CudaSession) -> None:
         for index, nbytes in enumerate(code.outputs):
@@ -131,11 +133,12 @@ class GroupSession(CudaSession):
                 self._memory.append((code.gpu, address))
                 session.addresses[len(code.inputs) + index] = address
 
-    def _runner(self, code: Any, first: Callable[..., None]) -> Callable[..., None]:
-        """The function that runs all ranks, in the order of a stream of rank 0's device."""
+    def _together(self, code: Any, first: Callable[..., None]) -> Callable[..., None]:
+        """What runs all ranks in the order of a stream of rank 0's device; `first`: rank 0's."""
         assert self._begin is not None
         begin, count, addresses = self._begin, len(code.inputs), self.addresses
         others = list(zip(self._others, self._streams, self._ends, strict=True))
+        device = code.gpu
 
         def run(stream: int = LEGACY_STREAM) -> None:
             begin.record(stream)
@@ -145,12 +148,16 @@ class GroupSession(CudaSession):
                 session.run(own.handle)
                 end.record(own.handle)
             first(stream)
-            device = code.gpu
             with device.current():
                 for _, _, end in others:
                     device.call("cuStreamWaitEvent", stream, end.handle, 0)
 
         return run
+
+    def timeline(self) -> tuple[Any, list[Event]]:
+        """Rank 0's launches with events between them; the others run as in a call."""
+        graph, events = super().timeline()
+        return GroupTimeline(graph, self._together(self._code, graph.launch)), events
 
     def synchronize(self) -> None:
         """Wait for the last run and the copies; raises what went wrong in them or their data."""
@@ -169,6 +176,19 @@ class GroupSession(CudaSession):
         frees = [partial(device.pool.free, address) for device, address in memory]
         ends = [] if own is None else [own.close]
         each_of([super().close, *(each.close for each in owned), *frees, *ends])
+
+
+class GroupTimeline:
+    """A graph of rank 0's that is launched with the calls of the other ranks beside it."""
+
+    __slots__ = ("_graph", "launch")
+
+    def __init__(self, graph: LaunchGraph, launch: Callable[..., None]) -> None:
+        self._graph, self.launch = graph, launch
+
+    def close(self) -> None:
+        """Give the graph back."""
+        self._graph.close()
 
 
 def each_of(actions: Iterable[Callable[..., Any]]) -> None:

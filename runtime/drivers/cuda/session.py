@@ -169,6 +169,9 @@ class CudaSession:
         if space == "check":
             assert self.checks is not None
             return self.checks.addresses[int(value)]
+        if space == "peer":
+            assert self._shared is not None
+            return self._shared.distance(int(value))
         return self._code.fixed_value(space, value, self._open_arena, self._open_states)
 
     def _takes(self) -> dict[str, Callable[[Any], int]]:
