@@ -323,6 +323,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "count_places": _count_places,
     "sum_runs": _all_dense,
     "count_digits": _all_dense,
+    "sum_digits": _all_dense,
     "order_by_digit": _all_dense,
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,
