@@ -402,6 +402,19 @@ def order_rows(types: Types, attrs: AttrMap) -> TensorType:
     return TensorType("i32", (*data.shape[:-1], wanted))
 
 
+def fourier(types: Types, attrs: AttrMap) -> TensorType:
+    """Floats `[2, n]`, real parts `[.., n]` and perhaps imaginary ones → `[.., keep]`."""
+    require(len(types) in (2, 3), f"{len(types)} operands, expected 2 or 3")
+    turns, re, *im = types
+    extent = re.shape[-1] if re.rank else 0
+    require(re.kind == "float" and isinstance(extent, int), f"{re} has no rows of a fixed length")
+    require(turns == TensorType(re.dtype, (2, extent)), f"{turns} are not the turns of {re}")
+    require(not im or im[0] == re, "the parts differ in type")
+    require(attrs["sign"] in (-1, 1) and 0 <= attrs["keep"] <= extent, "no such direction or end")
+    require(attrs["result"] in range(2 - attrs["is_real"]), f"no result {attrs['result']}")
+    return TensorType(re.dtype, (*re.shape[:-1], attrs["keep"]))
+
+
 def count_digits(types: Types, attrs: AttrMap) -> TensorType:
     """i64 `[rows, n]` → i32 `[rows, parts, 256]`."""
     (words,) = types

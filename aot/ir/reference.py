@@ -367,6 +367,19 @@ def order_rows(data: Array, wanted: int, descending: bool) -> Array:
     return order[..., :wanted]
 
 
+def fourier(
+    turns: Array, re: Array, *im: Array, sign: int, keep: int, is_real: bool, result: int
+) -> Array:
+    """Transforms of rows, in f64."""
+    del turns, is_real
+    data = _wide(re) + 1j * _wide(im[0]) if im else _wide(re)
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        whole = numpy.fft.fft(data) if sign < 0 else numpy.fft.ifft(data, norm="forward")
+        part = whole.imag if result else whole.real
+        found: Array = part[..., :keep].astype(re.dtype)
+    return found
+
+
 def _digits(words: Array, shift: int) -> Array:
     """Eight bits of words."""
     found: Array = (words >> words.dtype.type(shift)) & words.dtype.type(255)
@@ -412,9 +425,9 @@ def sum_runs(rows: Array, starts: Array, source: Array) -> Array:
 _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, count_digits,
-        count_places, erf, erfc, extent, fma, gather, gelu, gelu_tanh, grouped_matmul, iota, matmul,
-        matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan,
-        scatter_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
+        count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh, grouped_matmul,
+        iota, matmul, matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32,
+        scalar, scan, scatter_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
     )},
     "matmul_tf32": matmul,
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),

@@ -28,6 +28,7 @@ from aotc.aot.schedule.attention import block_of
 from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import (
     ATTENTION,
+    FOURIER,
     GROUPED,
     ORDER,
     SCAN,
@@ -50,6 +51,7 @@ RUN_BLOCK, RUN_LINES = (
     128,
     8,
 )  # elements of a program within an index, and rows that it adds at a time
+TRANSFORMED = 1024  # elements of a program of one warp whose Fourier transforms are computed
 SUMMED_PARTS, SUMMED_DIGITS = 64, 32  # whose counts a program adds up together
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
@@ -285,6 +287,28 @@ def _summed(dtype: str) -> str:
     return "int64" if row.itemsize_bytes == 8 else "int32"
 
 
+def fourier(node: Node, traits: TargetTraits) -> Called:
+    """A program has rows of some thousand bytes, and eight elements of each thread a pass."""
+    (turns, re, *im), _, how = operands_of(node)
+    rows, count = prod(re.shape[:-1]), re.shape[-1]
+    height, warps = max(1, TRANSFORMED // count), max(1, count // TRANSFORMED)
+    numbers: dict[str, Any] = {
+        "ROWS": size_text(rows),
+        "N": count,
+        "KEEP": how["keep"],
+        "SIGN": how["sign"],
+        "IS_REAL": not im,
+        "HAS_IM": not how["is_real"],
+        "T": height,
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // height), 1, 1))]
+    stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
+    reads = {"re": re, "im": im[0] if im else None, "roots": turns}
+    return from_template(
+        FOURIER, "fourier", stored, reads, numbers, blocks, num_stages=1, num_warps=warps
+    )
+
+
 def _parts(words: Strided, how: Mapping[str, Any]) -> tuple[dict[str, Any], Grid]:
     """Numbers and programs of the two kernels of a digit that have a part of a row each."""
     rows, count = words.shape
@@ -470,6 +494,7 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         scatter_rows,
         count_places,
         sum_runs,
+        fourier,
         count_digits,
         sum_digits,
         order_by_digit,

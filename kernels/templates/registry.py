@@ -48,8 +48,10 @@ APPROXIMATE = "approximate_math.py"
 LAUNCHES = "launches.py"
 FUNCTIONS = (APPROXIMATE, "philox.py", "codes.py", LAUNCHES)
 # Kernels that are called as they stand, by graphs and by what loads weights.
-WHOLE = ("scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan")
-SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN = WHOLE
+WHOLE = (
+    "scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan", "fourier",
+)  # fmt: skip
+SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN, FOURIER = WHOLE
 
 
 @functools.cache

@@ -158,6 +158,25 @@ def sums_of_runs_of_rows():
     return _placed(op("sum_runs", rows, starts, operand("source", 2, 70, 200, dtype="bf16")))
 
 
+def _spectra(count, keep, is_real):
+    turns, re = operand("turns", 2, count), operand("re", 5, count)
+    how = {"sign": -1, "keep": keep, "is_real": is_real}
+    if is_real:
+        return _placed(op("fourier", turns, re, operand("im", 5, count), **how, result=0))
+    return _placed(op("fourier", turns, re, **how, result=1))
+
+
+@case("sm_90")
+def spectra_of_reals():
+    """Both parts of the first half."""
+    return _spectra(512, 257, False)
+
+
+@case("sm_90")
+def real_parts_of_long_transforms():
+    return _spectra(2048, 2048, True)
+
+
 HOW = {"length": 2048, "shift": 40}  # of a digit's kernels
 
 
