@@ -208,13 +208,16 @@ class Graph:
                 readers[operand].append(node)
         return {node: tuple(found) for node, found in readers.items()}
 
-    def rebuilt(self, change: Callable[[Node, Node], Node]) -> Graph:
+    def rebuilt(
+        self, change: Callable[[Node, Node], Node], made: Mapping[str, Constant] | None = None
+    ) -> Graph:
         """The graph with each node, operands first, as `change` gives it: from the node, and from
-        the same op of what its operands have become."""
+        the same op of what its operands have become. `made`: constants that it makes meanwhile."""
         new: dict[Node, Node] = {}
         for node in self.nodes():
             new[node] = change(node, node.on(tuple(new[operand] for operand in node.inputs)))
-        return self.with_outputs(tuple(new[node] for node in self.outputs))
+        pool = {**self.constants, **(made or {})}
+        return self.with_outputs(tuple(new[node] for node in self.outputs), pool)
 
     def replaced(self, replacements: Mapping[Node, Node]) -> Graph:
         """The graph with nodes exchanged for others, which are made of its nodes."""

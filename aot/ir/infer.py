@@ -424,20 +424,40 @@ def order_rows(types: Types, attrs: AttrMap) -> TensorType:
     return TensorType("i32", (*data.shape[:-1], wanted))
 
 
+def fourier(types: Types, attrs: AttrMap) -> TensorType:
+    """Floats `[2, n]`, real parts `[.., n]` and perhaps imaginary ones → `[.., keep]`."""
+    require(len(types) in (2, 3), f"{len(types)} operands, expected 2 or 3")
+    turns, re, *im = types
+    extent = re.shape[-1] if re.rank else 0
+    require(re.kind == "float" and isinstance(extent, int), f"{re} has no rows of a fixed length")
+    require(turns == TensorType(re.dtype, (2, extent)), f"{turns} are not the turns of {re}")
+    require(not im or im[0] == re, "the parts differ in type")
+    require(attrs["sign"] in (-1, 1) and 0 <= attrs["keep"] <= extent, "no such direction or end")
+    require(attrs["result"] in range(2 - attrs["is_real"]), f"no result {attrs['result']}")
+    return TensorType(re.dtype, (*re.shape[:-1], attrs["keep"]))
+
+
 def count_digits(types: Types, attrs: AttrMap) -> TensorType:
-    """Integers `[rows, n]` and places i32 of the same shape → i32 `[rows, parts, 16]`."""
-    data, order = types
-    require(data.rank == 2 and data.kind == "int", f"{data} has no rows of integers")
-    require(order == TensorType("i32", data.shape), f"places {order} of {data}")
-    require(attrs["shift"] >= 0 and attrs["length"] > 0, "no digit or no part")
-    return TensorType("i32", (data.shape[0], -(-data.shape[1] // attrs["length"]), 16))
+    """i64 `[rows, n]` → i32 `[rows, parts, 256]`."""
+    (words,) = types
+    require(words.rank == 2 and words.dtype == "i64", f"{words} has no rows of words")
+    require(0 <= attrs["shift"] < 64 and attrs["length"] > 0, "no digit or no part")
+    return TensorType("i32", (words.shape[0], -(-words.shape[1] // attrs["length"]), 256))
+
+
+def sum_digits(types: Types, attrs: AttrMap) -> TensorType:
+    """What `count_digits` gives → the same type."""
+    (counts,) = types
+    require(counts.dtype == "i32" and counts.rank == 3, f"{counts} are not counts of digits")
+    require(counts.shape[2] == 256, f"{counts} are not counts of 256 digits")
+    return counts
 
 
 def order_by_digit(types: Types, attrs: AttrMap) -> TensorType:
-    """As `count_digits`, and what that gives → places as they were given."""
-    data, order, counts = types
-    require(counts == count_digits((data, order), attrs), f"{counts} are not counts of digits")
-    return order
+    """As `count_digits`, and what `sum_digits` gives of that → words as they were given."""
+    words, sums = types
+    require(sums == count_digits((words,), attrs), f"{sums} are not sums of counts of digits")
+    return words
 
 
 def count_places(types: Types, attrs: AttrMap) -> TensorType:

@@ -333,11 +333,16 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     # Places along the last axis of the first `wanted` elements in order; equal ones, as 0.0 and
     # -0.0, stay in the order in which they are, and NaN counts as greatest.
     OpDef("order_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
-    # One digit of a sort: four bits of integers `[rows, n]`, from bit `shift` on, in the order of
-    # places i32. How often each digit is in each part of a row, of `length` elements; and the
-    # places stably in the order of the digits, given these counts.
-    OpDef("count_digits", "memory", 2, infer.count_digits, ("length", "shift", "descending")),
-    OpDef("order_by_digit", "memory", 3, infer.order_by_digit, ("length", "shift", "descending")),
+    # sum over j of x_j · e^(sign · 2 π i j k / n) along the last axis, for the first `keep` k: its
+    # real parts (result 0) or imaginary ones (1). Of e^(sign · 2 π i j / n) for each j as `[2, n]`,
+    # and x: real parts and, but for real numbers, imaginary ones. is_real: only result 0 is read.
+    OpDef("fourier", "memory", None, infer.fourier, ("sign", "keep", "is_real", "result")),
+    # One digit of a sort: eight bits of words i64 `[rows, n]`, from bit `shift` on. How often each
+    # digit is in each part of a row, of `length` elements; how often up to the end of each part;
+    # and the words stably in the order of the digits, given these sums.
+    OpDef("count_digits", "memory", 1, infer.count_digits, ("length", "shift")),
+    OpDef("sum_digits", "memory", 1, infer.sum_digits),
+    OpDef("order_by_digit", "memory", 2, infer.order_by_digit, ("length", "shift")),
     # Counts i32 `[outer, n]` and how many of the places i32 `[outer, m]` are each; those outside
     # are left out.
     OpDef("count_places", "memory", 2, infer.count_places),

@@ -378,30 +378,43 @@ def order_rows(data: Array, wanted: int, descending: bool) -> Array:
     return order[..., :wanted]
 
 
-def _digits(data: Array, order: Array, shift: int, descending: bool) -> Array:
-    """Four bits of the numbers that stand as integers do, in an order of these."""
-    if data.dtype.kind == "i":
-        data = data ^ numpy.iinfo(data.dtype).min
-    digits = ((~data if descending else data) >> data.dtype.type(shift)) & data.dtype.type(15)
-    found: Array = numpy.take_along_axis(digits, order, -1)
+def fourier(
+    turns: Array, re: Array, *im: Array, sign: int, keep: int, is_real: bool, result: int
+) -> Array:
+    """Transforms of rows, in f64."""
+    del turns, is_real
+    data = _wide(re) + 1j * _wide(im[0]) if im else _wide(re)
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        whole = numpy.fft.fft(data) if sign < 0 else numpy.fft.ifft(data, norm="forward")
+        part = whole.imag if result else whole.real
+        found: Array = part[..., :keep].astype(re.dtype)
     return found
 
 
-def count_digits(data: Array, order: Array, length: int, shift: int, descending: bool) -> Array:
+def _digits(words: Array, shift: int) -> Array:
+    """Eight bits of words."""
+    found: Array = (words >> words.dtype.type(shift)) & words.dtype.type(255)
+    return found
+
+
+def count_digits(words: Array, length: int, shift: int) -> Array:
     """How often each digit is in each part of each row."""
-    digits = _digits(data, order, shift, descending)
-    starts = range(0, data.shape[1], length)
-    parts = [digits[:, start : start + length, None] == numpy.arange(16) for start in starts]
+    digits = _digits(words, shift)
+    starts = range(0, words.shape[1], length)
+    parts = [digits[:, start : start + length, None] == numpy.arange(256) for start in starts]
     return numpy.stack([part.sum(1, dtype=numpy.int32) for part in parts], 1)
 
 
-def order_by_digit(
-    data: Array, order: Array, counts: Array, length: int, shift: int, descending: bool
-) -> Array:
-    """Places stably in the order of their digits."""
-    del counts, length  # which only say where each part's elements go
-    digits = _digits(data, order, shift, descending)
-    return numpy.take_along_axis(order, numpy.argsort(digits, -1, kind="stable"), -1)
+def sum_digits(counts: Array) -> Array:
+    """Counts of digits up to the end of each part."""
+    return numpy.cumsum(counts, 1, dtype=counts.dtype)
+
+
+def order_by_digit(words: Array, sums: Array, length: int, shift: int) -> Array:
+    """Words stably in the order of their digits."""
+    del sums, length  # which only say where each part's elements go
+    order = numpy.argsort(_digits(words, shift), -1, kind="stable")
+    return numpy.take_along_axis(words, order, -1)
 
 
 def count_places(counts: Array, index: Array) -> Array:
@@ -423,9 +436,9 @@ def sum_runs(rows: Array, starts: Array, source: Array) -> Array:
 _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, count_digits,
-        count_places, erf, erfc, extent, fma, gather, gelu, gelu_tanh, grouped_matmul, iota, matmul,
-        matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan,
-        scatter_rows, sigmoid, sign, sum_runs, take, window,
+        count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh, grouped_matmul,
+        iota, matmul, matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32,
+        scalar, scan, scatter_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
     )},
     "matmul_tf32": matmul,
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),

@@ -30,6 +30,7 @@ from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import (
     ATTENTION,
     EXCHANGE,
+    FOURIER,
     GROUPED,
     ORDER,
     SCAN,
@@ -52,7 +53,8 @@ RUN_BLOCK, RUN_LINES = (
     128,
     8,
 )  # elements of a program within an index, and rows that it adds at a time
-DIGITS_TILE = 512  # elements whose digits a program looks at together
+TRANSFORMED = 1024  # elements of a program of one warp whose Fourier transforms are computed
+SUMMED_PARTS, SUMMED_DIGITS = 64, 32  # whose counts a program adds up together
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
 ROWS_TILED, KEYS_TILED = 64, 256  # of a block that a processor's tiles multiply, at most
@@ -108,6 +110,7 @@ def from_template(
 
 
 _attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
+_of_order = partial(from_template, ORDER, num_stages=1)
 
 
 def attention(node: Node, traits: TargetTraits) -> Called:
@@ -289,36 +292,61 @@ def _summed(dtype: str) -> str:
     return "int64" if row.itemsize_bytes == 8 else "int32"
 
 
-def _digits(node: Node, function: str) -> Called:
-    """A program has a part of a row."""
-    (data, order, *counts), _, how = operands_of(node)
-    rows, count = data.shape
-    length = how["length"]
-    parts = -(-count // length)
+def fourier(node: Node, traits: TargetTraits) -> Called:
+    """A program has rows of some thousand bytes, and eight elements of each thread a pass."""
+    (turns, re, *im), _, how = operands_of(node)
+    rows, count = prod(re.shape[:-1]), re.shape[-1]
+    height, warps = max(1, TRANSFORMED // count), max(1, count // TRANSFORMED)
     numbers: dict[str, Any] = {
+        "ROWS": size_text(rows),
         "N": count,
-        "PARTS": parts,
-        "LENGTH": length,
-        **({"SPAN": power_above(parts)} if counts else {}),
-        "SHIFT": how["shift"],
-        "IS_DESCENDING": how["descending"],
-        "TILE": min(DIGITS_TILE, length & -length),
+        "KEEP": how["keep"],
+        "SIGN": how["sign"],
+        "IS_REAL": not im,
+        "HAS_IM": not how["is_real"],
+        "T": height,
     }
-    blocks: list[tuple[Block, Grid]] = [({}, (parts, rows, 1))]
-    reads = {"data": data, "order": order, **({"counts": counts[0]} if counts else {})}
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // height), 1, 1))]
+    stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
+    reads = {"re": re, "im": im[0] if im else None, "roots": turns}
     return from_template(
-        ORDER, function, {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=2
+        FOURIER, "fourier", stored, reads, numbers, blocks, num_stages=1, num_warps=warps
     )
+
+
+def _parts(words: Strided, how: Mapping[str, Any]) -> tuple[dict[str, Any], Grid]:
+    """Numbers and programs of the two kernels of a digit that have a part of a row each."""
+    rows, count = words.shape
+    parts = -(-count // how["length"])
+    names = {"N": count, "PARTS": parts, "LENGTH": how["length"], "SHIFT": how["shift"]}
+    return names, (parts, rows, 1)
 
 
 def count_digits(node: Node, traits: TargetTraits) -> Called:
     """How often each digit is in each part of a row."""
-    return _digits(node, "count_digits")
+    (words,), _, how = operands_of(node)
+    numbers, grid = _parts(words, how)
+    blocks: list[tuple[Block, Grid]] = [({}, grid)]
+    return _of_order("count_digits", {"out": 0}, {"words": words}, numbers, blocks, num_warps=1)
+
+
+def sum_digits(node: Node, traits: TargetTraits) -> Called:
+    """Counts of digits up to the end of each part."""
+    (counts,), _, _ = operands_of(node)
+    rows, parts, digits = counts.shape
+    tile = min(power_above(parts), SUMMED_PARTS)
+    numbers = {"PARTS": parts, "TILE": tile, "BLOCK": SUMMED_DIGITS}
+    blocks: list[tuple[Block, Grid]] = [({}, (digits // SUMMED_DIGITS, rows, 1))]
+    return _of_order("sum_digits", {"out": 0}, {"counts": counts}, numbers, blocks, num_warps=4)
 
 
 def order_by_digit(node: Node, traits: TargetTraits) -> Called:
-    """Places stably in the order of one digit."""
-    return _digits(node, "order_by_digit")
+    """Words stably in the order of one digit."""
+    (words, sums), _, how = operands_of(node)
+    numbers, grid = _parts(words, how)
+    reads = {"words": words, "sums": sums}
+    blocks: list[tuple[Block, Grid]] = [({}, grid)]
+    return _of_order("order_by_digit", {"out": 0}, reads, numbers, blocks, num_warps=1)
 
 
 def copy(node: Node, traits: TargetTraits) -> Called:
@@ -386,7 +414,7 @@ def order_rows(node: Node, traits: TargetTraits) -> Called:
         "IS_DESCENDING": how["descending"],
     }
     blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
-    of_order = partial(from_template, ORDER, num_stages=1, num_warps=1)
+    of_order = partial(_of_order, num_warps=1)
     if proves_at_most(count, SHORT_ROW) and proves_at_most(wanted, FEW):
         numbers["SPAN"] = power_above(highest(count))
         return of_order("take_least", {"out": 0}, {"data": data}, numbers, blocks)
@@ -503,7 +531,9 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         scatter_rows,
         count_places,
         sum_runs,
+        fourier,
         count_digits,
+        sum_digits,
         order_by_digit,
         copy,
         grouped_matmul,

@@ -298,6 +298,12 @@ def _all_dense(node: Node) -> Node:
     return on_memory([node], [dense(operand) for operand in node.inputs])[0]
 
 
+def _fourier(node: Node) -> Node:
+    """All parts that are wanted, of which the node is one."""
+    parts = [node.result(at) for at in range(1 if node.attr("is_real") else 2)]
+    return on_memory(parts, [dense(operand) for operand in node.inputs])[node.attr("result")]
+
+
 def _grouped_matmul(node: Node) -> Node:
     left, right, ends = node.inputs
     return on_memory([node], [spread(left), spread(right), placed(ends)])[0]
@@ -329,7 +335,9 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "count_places": _count_places,
     "sum_runs": _all_dense,
     "count_digits": _all_dense,
+    "sum_digits": _all_dense,
     "order_by_digit": _all_dense,
+    "fourier": _fourier,
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,
     "scan": _scan,

@@ -18,6 +18,7 @@ from aotc.aot.rewrites import (
     attention_masks,
     channels,
     fold,
+    fourier,
     gates,
     integer_products,
     layout,
@@ -115,6 +116,8 @@ _CLEANING = (*algebra.RULES, *views.RULES)
 _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
+    Stage(MEMORY, function=fourier.expand_unserved, wants=_gpus),
+    Stage(MEMORY, function=fourier.expand, wants=_cpus),
     Stage("tf32", function=tf32.round_data, wants=_rounders),
     Stage(MEMORY, function=weights.widen_products, wants=_gpus),
     Stage(MEMORY, function=scatter.sum_few_places, wants=_gpus),

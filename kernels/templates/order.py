@@ -9,9 +9,11 @@ last key among them is found first, bit by bit: the greatest number that fewer k
 two copies of one. It goes over elements one by one, so it is for processors whose programs are
 threads.
 
-`count_digits` and `order_by_digit`, for GPUs, are one digit of a sort each. A row has PARTS
-programs of LENGTH elements each: the first kernel counts the digits of each part, and in the second
-every program knows by these counts where its elements of each digit go.
+`count_digits`, `sum_digits` and `order_by_digit`, for GPUs, are one digit of a sort, of eight bits.
+An element is a word: its key in the upper half and its place in the lower one, so that each digit
+reads and writes both at once. A row has PARTS programs of LENGTH elements each: the first kernel
+counts the digits of each part, the second adds these counts up from part to part, and in the third
+every program knows by these sums where its elements of each digit go.
 """
 
 from __future__ import annotations
@@ -263,104 +265,137 @@ def take_least(
 
 
 @triton.jit
-def _digit_at(
-    data_ptr, order_ptr, row, at, N, SHIFT: tl.constexpr, IS_DESCENDING: tl.constexpr
-):  # fmt: skip
-    """Places that an order has at some of its elements, and 4 bits of the keys there; past the end
-    of the row a digit that there is not."""
-    BITS: tl.constexpr = data_ptr.dtype.element_ty.primitive_bitwidth
-    KEY: tl.constexpr = tl.uint64 if BITS == 64 else tl.uint32
-    place = tl.load(order_ptr + row * N + at, mask=at < N, other=0)
-    key = _key_of(tl.load(data_ptr + row * N + place, mask=at < N), IS_DESCENDING, KEY)
-    digit = ((key >> SHIFT) & 15).to(tl.int32)
-    return place, tl.where(at < N, digit, 16)
+def _digit_of(words, SHIFT: tl.constexpr):
+    """Eight bits of words."""
+    return ((words >> SHIFT) & 255).to(tl.int32)
 
 
 @triton.jit
-def _ones(digit, GROUP: tl.constexpr):
-    """1 in the 8 bits of a digit among the eight of its group, so that one sum counts all eight."""
-    one = tl.full(digit.shape, 1, tl.int64) << ((digit & 7) * 8).to(tl.int64)
-    return tl.where((digit >> 3) == GROUP, one, 0)
+def _with_bit(digit, step, lanes):
+    """A bit for each of 32 elements whose digit has a bit set."""
+    bit = tl.full((32,), 1, tl.uint32) << lanes.to(tl.uint32)
+    return tl.sum(tl.where(((digit >> step) & 1) != 0, bit, 0), 0)
 
 
 @triton.jit
-def _fields(counts, digit, GROUP: tl.constexpr):
-    """The counts of digits of a group, and 0 for others."""
-    found = (counts >> ((digit & 7) * 8).to(tl.int64)) & 0xFF
-    return tl.where((digit >> 3) == GROUP, found, 0).to(tl.int32)
+def _chosen(number, step, those):
+    """Those that have a bit of a number set, where it is set there, and else the others."""
+    return tl.where(((number >> step) & 1) != 0, those, ~those)
 
 
 @triton.jit
-def _tile_at(first, TILE: tl.constexpr):
-    """Places of a tile as rows of 32, of which 8 bits count the elements."""
-    return first + tl.arange(0, TILE // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+def _same_digit(digit, lanes):
+    """A bit for each of 32 elements that has a digit: one of each element's, and each of all 256 as
+    `[16, 16]`. Found bit by bit of the digits; 256 is none."""
+    halves = tl.arange(0, 16)
+    there = ~_with_bit(digit, 8, lanes)
+    own = there + tl.zeros((32,), tl.uint32)
+    upper = there + tl.zeros((16, 1), tl.uint32)
+    lower = tl.full((1, 16), 0xFFFFFFFF, tl.uint32)
+    for step in tl.static_range(4):
+        those = _with_bit(digit, step, lanes)
+        own &= _chosen(digit, step, those)
+        lower &= _chosen(halves[None, :], step, those)
+        those = _with_bit(digit, 4 + step, lanes)
+        own &= _chosen(digit, 4 + step, those)
+        upper &= _chosen(halves[:, None], step, those)
+    return own, upper & lower
 
 
 @triton.jit
-def _counts_of_rows(digit):
-    """How often each of 16 digits is in each row of a tile, `[TILE / 32, 16]`."""
-    digits = tl.arange(0, 16)[None, :]
-    counts = tl.zeros((digit.shape[0], 16), tl.int32)
-    for group in tl.static_range(2):
-        total = tl.sum(_ones(digit, group), 1)
-        counts += _fields(total[:, None], digits, group)
-    return counts
+def _bits_set(x):
+    """How many bits of 32 are set."""
+    x -= (x >> 1) & 0x55555555
+    x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F
+    return ((x * 0x01010101) >> 24).to(tl.int32)
 
 
 @triton.jit
 def count_digits(
-    out_ptr,  # [ROWS, PARTS, 16] i32
-    data_ptr,  # [ROWS, N]
-    order_ptr,  # [ROWS, N] i32, places in a row of the data
+    out_ptr,  # [ROWS, PARTS, 256] i32
+    words_ptr,  # [ROWS, N] i64
     N: tl.constexpr,
     PARTS: tl.constexpr,
     LENGTH: tl.constexpr,
     SHIFT: tl.constexpr,
-    IS_DESCENDING: tl.constexpr,
-    TILE: tl.constexpr,
 ):
+    """A program is one warp, and goes over its part 32 elements at a time."""
     part = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
-    counts = tl.zeros((16,), tl.int32)
-    for first in range(0, LENGTH, TILE):
-        at = _tile_at(part * LENGTH + first, TILE)
-        _, digit = _digit_at(data_ptr, order_ptr, row, at, N, SHIFT, IS_DESCENDING)
-        counts += tl.sum(_counts_of_rows(digit), 0)
-    tl.store(out_ptr + (row * PARTS + part) * 16 + tl.arange(0, 16), counts)
+    lanes = tl.arange(0, 32)
+    halves = tl.arange(0, 16)
+    words_ptr += row * N
+    first = part * LENGTH
+    end = tl.minimum(first + LENGTH, N)
+    counts = tl.zeros((16, 16), tl.int32)
+    words = tl.load(words_ptr + first + lanes, mask=first + lanes < end, other=0)
+    for at in range(first, end, 32):
+        ahead = at + 32 + lanes
+        following = tl.load(words_ptr + ahead, mask=ahead < end, other=0)
+        digit = tl.where(at + lanes < end, _digit_of(words, SHIFT), 256)
+        _, each = _same_digit(digit, lanes)
+        counts += _bits_set(each)
+        words = following
+    to = halves[:, None] * 16 + halves[None, :]
+    tl.store(out_ptr + (row * PARTS + part) * 256 + to, counts)
+
+
+@triton.jit
+def sum_digits(
+    out_ptr,  # [ROWS, PARTS, 256] i32
+    counts_ptr,  # what `count_digits` found
+    PARTS: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A program has BLOCK of the digits, and goes over TILE parts at a time."""
+    row = tl.program_id(1).to(tl.int64)
+    digits = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    parts = tl.arange(0, TILE)
+    counts_ptr += row * PARTS * 256
+    out_ptr += row * PARTS * 256
+    before = tl.zeros((BLOCK,), tl.int32)
+    for first in range(0, PARTS, TILE):
+        part = first + parts[:, None]
+        at = part * 256 + digits[None, :]
+        counts = tl.load(counts_ptr + at, mask=part < PARTS, other=0)
+        tl.store(out_ptr + at, tl.cumsum(counts, 0) + before[None, :], mask=part < PARTS)
+        before += tl.sum(counts, 0)
 
 
 @triton.jit
 def order_by_digit(
-    out_ptr,  # [ROWS, N] i32
-    data_ptr,  # as `count_digits` has them
-    order_ptr,
-    counts_ptr,  # what it found
+    out_ptr,  # [ROWS, N] i64
+    words_ptr,  # as `count_digits` has them
+    sums_ptr,  # [ROWS, PARTS, 256] i32, what `sum_digits` found
     N: tl.constexpr,
     PARTS: tl.constexpr,
     LENGTH: tl.constexpr,
-    SPAN: tl.constexpr,  # the power of two not below PARTS
     SHIFT: tl.constexpr,
-    IS_DESCENDING: tl.constexpr,
-    TILE: tl.constexpr,
 ):
+    """A program is one warp, and goes over its part 32 elements at a time."""
     part = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
-    digits = tl.arange(0, 16)
-    parts = tl.arange(0, SPAN)
-    counts_ptr += row * PARTS * 16
-    counted = tl.load(
-        counts_ptr + parts[:, None] * 16 + digits[None, :], mask=(parts < PARTS)[:, None], other=0
-    )
-    total = tl.sum(counted, 0)
-    start = tl.cumsum(total, 0) - total
-    start += tl.sum(tl.where((parts < part)[:, None], counted, 0), 0)
-    for first in range(0, LENGTH, TILE):
-        at = _tile_at(part * LENGTH + first, TILE)
-        place, digit = _digit_at(data_ptr, order_ptr, row, at, N, SHIFT, IS_DESCENDING)
-        counts = _counts_of_rows(digit)
-        before = tl.cumsum(counts, 0) - counts + start[None, :]
-        to = tl.gather(before, digit & 15, 1) - 1
-        for group in tl.static_range(2):
-            to += _fields(tl.cumsum(_ones(digit, group), 1), digit, group)
-        start += tl.sum(counts, 0)
-        tl.store(out_ptr + row * N + to, place, mask=at < N)
+    lanes = tl.arange(0, 32)
+    digits = tl.arange(0, 256)
+    words_ptr += row * N
+    out_ptr += row * N
+    sums_ptr += row * PARTS * 256 + digits
+    first = part * LENGTH
+    end = tl.minimum(first + LENGTH, N)
+    total = tl.load(sums_ptr + (PARTS - 1) * 256)
+    earlier = tl.load(sums_ptr + (part - 1) * 256, mask=(digits >= 0) & (part > 0), other=0)
+    start = tl.reshape(tl.cumsum(total, 0) - total + earlier, (16, 16))
+    words = tl.load(words_ptr + first + lanes, mask=first + lanes < end, other=0)
+    for at in range(first, end, 32):
+        ahead = at + 32 + lanes
+        following = tl.load(words_ptr + ahead, mask=ahead < end, other=0)
+        is_there = at + lanes < end
+        digit = tl.where(is_there, _digit_of(words, SHIFT), 256)
+        own, each = _same_digit(digit, lanes)
+        up_to = own << (31 - lanes).to(tl.uint32)  # and the others are cut off
+        before = tl.gather(tl.reshape(start, (256,)), digit & 255, 0)
+        tl.store(out_ptr + before + _bits_set(up_to) - 1, words, mask=is_there)
+        start += _bits_set(each)
+        words = following

@@ -49,9 +49,10 @@ LAUNCHES = "launches.py"
 FUNCTIONS = (APPROXIMATE, "philox.py", "codes.py", LAUNCHES)
 # Kernels that are called as they stand, by graphs and by what loads weights.
 WHOLE = (
-    "scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan", "exchange",
+    "scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan", "fourier",
+    "exchange",
 )  # fmt: skip
-SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN, EXCHANGE = WHOLE
+SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN, FOURIER, EXCHANGE = WHOLE
 
 
 @functools.cache

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy
 import pytest
 
+from aotc.aot.ir.complex_pairs import roots
 from aotc.aot.ir.reference import interpret
 
 torch = pytest.importorskip("torch")
 
 from aotc.aot import errors  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
-from aotc.aot.capture.imports.fourier import _roots  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -151,7 +151,7 @@ def test_pairs_of_reals_give_what_torch_gives(model, example, limit):
 def test_roots_are_exact_at_quarters_and_right_elsewhere():
     for order in (1, 2, 3, 4, 6, 7, 8, 12, 64, 97, 1 << 12):
         exponents = numpy.arange(3 * order)
-        cosine, sine = _roots(-1, exponents, order)
+        cosine, sine = roots(-1, exponents, order)
         angles = -2 * PI * (exponents % order).astype(numpy.longdouble) / order
         assert numpy.abs(cosine - numpy.cos(angles)).max() < 2e-16
         assert numpy.abs(sine - numpy.sin(angles)).max() < 2e-16

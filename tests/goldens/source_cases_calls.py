@@ -158,25 +158,46 @@ def sums_of_runs_of_rows():
     return _placed(op("sum_runs", rows, starts, operand("source", 2, 70, 200, dtype="bf16")))
 
 
-def _digit():
-    """Keys, an order of them and what both kernels of a digit are given."""
-    keys, order = operand("keys", 2, 5000), operand("order", 2, 5000, dtype="i32")
-    how = {"length": 2048, "shift": 8, "descending": True}
-    return b.ordered_bits(keys, True), order, how
+def _spectra(count, keep, is_real):
+    turns, re = operand("turns", 2, count), operand("re", 5, count)
+    how = {"sign": -1, "keep": keep, "is_real": is_real}
+    if is_real:
+        return _placed(op("fourier", turns, re, operand("im", 5, count), **how, result=0))
+    return _placed(op("fourier", turns, re, **how, result=1))
+
+
+@case("sm_90")
+def spectra_of_reals():
+    """Both parts of the first half."""
+    return _spectra(512, 257, False)
+
+
+@case("sm_90")
+def real_parts_of_long_transforms():
+    return _spectra(2048, 2048, True)
+
+
+HOW = {"length": 2048, "shift": 40}  # of a digit's kernels
 
 
 @case("sm_90", kernel=1)
 def digits_of_keys_counted():
-    """Keys are whole numbers that stand as floats do, the kernel before."""
-    keys, order, how = _digit()
-    return _placed(op("count_digits", keys, order, **how))
+    """Words are keys in upper halves, the kernel before."""
+    keys, places = operand("keys", 2, 5000, dtype="i32"), operand("places", 2, 5000, dtype="i32")
+    upper = op("shift_left", b.cast(keys, "i64"), b.scalar(32, "i64"))
+    words = op("bitwise_or", upper, b.cast(places, "i64"))
+    return _placed(op("count_digits", words, **HOW))
 
 
-@case("sm_90", kernel=1)
-def places_in_the_order_of_a_digit():
-    keys, order, how = _digit()
-    counts = operand("counts", 2, 3, 16, dtype="i32")
-    return _placed(op("order_by_digit", keys, order, counts, **how))
+@case("sm_90")
+def digits_of_parts_summed():
+    return _placed(op("sum_digits", operand("counts", 2, 3, 256, dtype="i32")))
+
+
+@case("sm_90")
+def words_in_the_order_of_a_digit():
+    words, sums = operand("words", 2, 5000, dtype="i64"), operand("sums", 2, 3, 256, dtype="i32")
+    return _placed(op("order_by_digit", words, sums, **HOW))
 
 
 @case("cpu")

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.imports import complex_pairs as pairs
 from aotc.aot.capture.imports.call import COMPONENTS, Call, Operand, Row, Rows
 from aotc.aot.capture.imports.fourier import fourier, hermitian, real_ends
 from aotc.aot.capture.imports.table import COMPLEX, refusing
 from aotc.aot.capture.imports.table import ROWS as REAL_ROWS
 from aotc.aot.ir import build
+from aotc.aot.ir import complex_pairs as pairs
 from aotc.aot.ir.graph import Node, make, number
 
 

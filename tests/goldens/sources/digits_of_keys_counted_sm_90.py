@@ -1,7 +1,6 @@
-# in0: *i32
-# in1: *i32
+# in0: *i64
 # out0: *i32
-# num_stages=1 num_warps=2 grid 3×2×1
+# num_stages=1 num_warps=1 grid 3×2×1
 
 from __future__ import annotations
 import triton
@@ -9,22 +8,19 @@ import triton.language as tl
 
 
 # As in the template: _key_of, _count_below, _last_among, _keep_below_bound, _keep_first,
-# _sort_by_rank, _sort_by_digits, order_rows, take_least, _digit_at, _ones, _fields, _tile_at,
-# _counts_of_rows, count_digits, order_by_digit.
+# _sort_by_rank, _sort_by_digits, order_rows, take_least, _digit_of, _with_bit, _chosen,
+# _same_digit, _bits_set, count_digits, sum_digits, order_by_digit.
 
 
 @triton.jit
 def kernel(
-    in0, in1, out0
+    in0, out0
 ):
     count_digits(
         out_ptr=out0,
-        data_ptr=in0,
-        order_ptr=in1,
+        words_ptr=in0,
         N=5000,
         PARTS=3,
         LENGTH=2048,
-        SHIFT=8,
-        IS_DESCENDING=True,
-        TILE=512,
+        SHIFT=40,
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy
+
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.storage import Array
 
 Part = Node | None  # None is zero
 Pair = tuple[Node, Part]  # real and imaginary part
@@ -118,3 +121,30 @@ def cosine(re: Node, im: Node) -> tuple[Node, Node]:
     """cos(a)cosh(b) - sin(a)sinh(b)i."""
     product = build.unary("sin", re) * build.unary("sinh", im)
     return build.unary("cos", re) * build.unary("cosh", im), -product
+
+
+def roots(sign: int, exponents: Array, order: int) -> tuple[Array, Array]:
+    """Cosine and sine of sign · 2 π e / order, exactly 0, 1 and -1 at quarters of a turn.
+
+    Whole quarters are taken off as integers, and the rest is measured from the nearer quarter.
+    """
+    quarters, rest = numpy.divmod(4 * (exponents % order), order)
+    is_late = 2 * rest > order
+    angle = numpy.where(is_late, order - rest, rest) * (math.pi / 2 / order)
+    near, far = numpy.cos(angle), numpy.sin(angle)
+    cosine, sine = numpy.where(is_late, far, near), numpy.where(is_late, near, far)
+    choices = [cosine, -sine, -cosine, sine], [sine, cosine, -sine, -cosine]
+    found = [numpy.choose(quarters, choice) for choice in choices]
+    return found[0] + 0.0, sign * found[1] + 0.0
+
+
+def transformed(data: Pair, turns: Node, keep: int, sign: int, is_real: bool) -> Pair:
+    """The op `fourier` along the last axis: both parts of its first `keep` results, or the real
+    one alone; `turns` are the `roots` of its length."""
+    re, im = data
+    operands = (turns, re) if im is None else (turns, re, im)
+    how = {"sign": sign, "keep": keep, "is_real": is_real}
+    first, *second = (
+        make("fourier", operands, {**how, "result": at}) for at in range(1 if is_real else 2)
+    )
+    return first, second[0] if second else None

@@ -1,0 +1,25 @@
+# in0: *i32
+# out0: *i32
+# num_stages=1 num_warps=4 grid 8×2×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: _key_of, _count_below, _last_among, _keep_below_bound, _keep_first,
+# _sort_by_rank, _sort_by_digits, order_rows, take_least, _digit_of, _with_bit, _chosen,
+# _same_digit, _bits_set, count_digits, sum_digits, order_by_digit.
+
+
+@triton.jit
+def kernel(
+    in0, out0
+):
+    sum_digits(
+        out_ptr=out0,
+        counts_ptr=in0,
+        PARTS=3,
+        TILE=4,
+        BLOCK=32,
+    )

@@ -1,0 +1,34 @@
+# in0: *fp32
+# in1: *fp32
+# in2: *fp32
+# out0: *fp32
+# num_stages=1 num_warps=2 grid 5×1×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: DIAGONAL: tl.constexpr = tl.constexpr(0.7071067811865476), _two,
+# _quarter_on, _four, _eight, _times_root, _times_roots, _joined, _parted, _exchanged_part,
+# _exchanged, _last, _passed, _element, _store, fourier.
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0
+):
+    fourier(
+        re_out_ptr=out0,
+        im_out_ptr=out0,
+        re_ptr=in1,
+        im_ptr=in2,
+        roots_ptr=in0,
+        ROWS=5,
+        N=2048,
+        KEEP=2048,
+        SIGN=-1,
+        IS_REAL=False,
+        HAS_IM=False,
+        T=1,
+    )

@@ -1,0 +1,28 @@
+# in0: *i64
+# in1: *i32
+# out0: *i64
+# num_stages=1 num_warps=1 grid 3×2×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: _key_of, _count_below, _last_among, _keep_below_bound, _keep_first,
+# _sort_by_rank, _sort_by_digits, order_rows, take_least, _digit_of, _with_bit, _chosen,
+# _same_digit, _bits_set, count_digits, sum_digits, order_by_digit.
+
+
+@triton.jit
+def kernel(
+    in0, in1, out0
+):
+    order_by_digit(
+        out_ptr=out0,
+        words_ptr=in0,
+        sums_ptr=in1,
+        N=5000,
+        PARTS=3,
+        LENGTH=2048,
+        SHIFT=40,
+    )

@@ -1,0 +1,108 @@
+"""Fourier transforms of rows: the kernel for GPUs and the products of other targets give them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from aotc.aot.ir import build
+from aotc.aot.ir.complex_pairs import roots, transformed
+from aotc.aot.ir.graph import Constant, Graph, make
+from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.types import TensorType
+from aotc.aot.rewrites import fourier
+from aotc.aot.rewrites.memory import place_ops
+from aotc.aot.targets.cuda.machines import GPUS
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "lower"))
+
+from schedule_runner import Job
+
+pytestmark = [pytest.mark.triton, pytest.mark.slow]
+TRAITS = GPUS[90]
+# Length, rows, results that are wanted, sign, whether data are real, and whether results are.
+TRANSFORMS = [
+    (128, 9, 65, -1, True, False), (128, 7, 128, 1, False, False), (256, 3, 129, -1, True, False),
+    (256, 5, 256, -1, False, False), (512, 5, 257, -1, True, False), (512, 3, 512, 1, False, True),
+    (1024, 2, 1024, -1, False, False), (2048, 3, 1025, -1, True, False),
+    (4096, 1, 4096, 1, False, False), (4096, 2, 7, -1, False, False),
+]  # fmt: skip
+ROUNDINGS = 4e-7  # of the root of the mean square of a result, at most
+
+
+def _graph(length, rows, keep, sign, takes_reals, gives_reals):
+    values = numpy.stack(roots(sign, numpy.arange(length), length)).astype("float32")
+    turns = Constant("turns", TensorType("f32", values.shape), values)
+    names = ("re",) if takes_reals else ("re", "im")
+    inputs = [
+        make("input", (), {"name": name, "dtype": "f32", "shape": (rows, length)}) for name in names
+    ]
+    data = (inputs[0], None if takes_reals else inputs[1])
+    node = build.constant("turns", turns.type)
+    found = [part for part in transformed(data, node, keep, sign, gives_reals) if part is not None]
+    outputs = ("out_re", "out_im")[: len(found)]
+    return Graph(tuple(inputs), tuple(found), names, outputs, {"turns": turns})
+
+
+def _expected(given, keep, sign):
+    data = given[0].astype("float64") + (1j * given[1] if len(given) == 2 else 0)
+    whole = numpy.fft.fft(data) if sign < 0 else numpy.fft.ifft(data, norm="forward")
+    return [whole.real[:, :keep], whole.imag[:, :keep]]
+
+
+def test_butterflies_of_every_length(tmp_path):
+    random, job, cases = numpy.random.default_rng(3), Job(), []
+    for case in TRANSFORMS:
+        graph = _graph(*case)
+        given = [random.standard_normal(node.shape).astype("float32") for node in graph.inputs]
+        served, count = fourier.expand_unserved(graph)
+        assert count == 0
+        placed, _ = place_ops(served)
+        cases.append((case, given, interpret(graph, given), job.add(placed, given, 0, TRAITS)))
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    for case, given, meant, places in cases:
+        for (name, shape), meaning, expected in zip(
+            places, meant, _expected(given, case[2], case[3]), strict=False
+        ):
+            scale = numpy.sqrt(numpy.square(expected).mean() * 2)
+            assert abs(meaning - expected).max() < ROUNDINGS * scale, case
+            assert abs(buffers[name].reshape(shape) - expected).max() < 4 * ROUNDINGS * scale, case
+
+
+@pytest.mark.parametrize("case", [*TRANSFORMS[:4], (100, 3, 51, -1, True, False)])
+def test_products_of_every_length(case):
+    graph, random = _graph(*case), numpy.random.default_rng(4)
+    given = [random.standard_normal(node.shape).astype("float32") for node in graph.inputs]
+    found, count = fourier.expand(graph)
+    assert count == len(graph.outputs)
+    assert "fourier" not in {node.op for node in found.nodes()}
+    for result, expected in zip(
+        interpret(found, given), _expected(given, *case[2:4]), strict=False
+    ):
+        assert abs(result - expected).max() < 1e-5 * abs(expected).max()
+
+
+def test_other_lengths_and_types_have_no_kernel():
+    graph = _graph(100, 3, 51, -1, True, False)
+    assert fourier.expand_unserved(graph)[1] == 2
+    convolved, _ = fourier.expand_unserved(_graph(1021, 2, 1021, -1, False, False))
+    lengths = {node.inputs[1].shape[-1] for node in convolved.nodes() if node.op == "fourier"}
+    assert lengths == {2048}  # of the convolution that it becomes
+
+
+def test_what_is_not_finite_spreads_over_its_row(tmp_path):
+    graph, random = _graph(256, 3, 256, -1, False, False), numpy.random.default_rng(5)
+    given = [random.standard_normal((3, 256)).astype("float32") for _ in range(2)]
+    given[0][1, 17] = numpy.nan
+    placed, _ = place_ops(fourier.expand_unserved(graph)[0])
+    job = Job()
+    places = job.add(placed, given, 0, TRAITS)
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    for name, shape in places:
+        is_finite = numpy.isfinite(buffers[name].reshape(shape)).all(1)
+        assert is_finite.tolist() == [True, False, True]
