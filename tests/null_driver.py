@@ -32,7 +32,7 @@ def features() -> frozenset[str]:
     return frozenset()
 
 
-def missing(needs: Sequence[str], device: int = 0) -> list[Missing]:
+def missing(needs: Sequence[str], device: int = 0, ranks: int = 1) -> list[Missing]:
     """What a target with these needs lacks: all of them."""
     return missing_on_host(features(), needs, "null", device)
 

@@ -7,6 +7,7 @@ import pytest
 from fake_cuda import FakeCuda, install
 from fake_program import COUNT, Host, small_plan
 
+from aotc.runtime.drivers.cuda import streams
 from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import (
     AddressMissing,
@@ -343,3 +344,19 @@ def test_closing_the_executable_closes_its_sessions(program, fake_cuda):
     with pytest.raises(DeviceClosed):
         session.run()
     session.close()
+
+
+def test_what_is_closed_while_torch_records_is_closed_behind_it(fake_cuda, program, monkeypatch):
+    """A wait would end the recording, and Python's collector may close things at any time."""
+    executable = program()
+    session = executable.session()
+    with monkeypatch.context() as recording:
+        recording.setattr(streams, "is_recording", lambda: True)
+        before = dict(fake_cuda.calls)
+        session.close()
+        executable.close()
+        assert dict(fake_cuda.calls) == before
+    assert fake_cuda.live()
+    other = program()
+    other.close()
+    assert fake_cuda.live() == {}

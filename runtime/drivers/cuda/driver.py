@@ -17,7 +17,7 @@ from .errors import DeviceForked, PeerUnreachable, size_text
 from .group import GroupSession, GroupShared, connect, each_of, of_rank
 from .handles import Arguments
 from .session import CudaSession
-from .streams import LEGACY, current
+from .streams import LEGACY, current, put_off
 from .upload import Copies, Upload, overwrite
 
 TYPE_CHECKING = False
@@ -309,8 +309,12 @@ class Executable(DeviceCode):
             return CudaSession(self, shared)
 
     def close(self) -> None:
-        """Give code, weights and the context back, and sessions that are still open; idempotent."""
-        self.gpu.close()
+        """Give code, weights and the context back, and sessions that are still open; idempotent.
+
+        While torch records a CUDA graph it is put off to the next such call behind that.
+        """
+        if not put_off(self.close):
+            self.gpu.close()
 
 
 class Group(Executable):

@@ -23,6 +23,7 @@ from .errors import AddressMissing, DeviceClosed
 from .graph import LaunchGraph
 from .handles import Arguments, parameters
 from .staging import Staging
+from .streams import put_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -282,12 +283,13 @@ class CudaSession:
             self.checks.verify()
 
     def close(self) -> None:
-        """Give the memory back; idempotent. A call that still runs on the device ends first.
+        """Give the memory back; idempotent. A call that still runs on the device ends first, and
+        while torch records a CUDA graph it is put off.
 
         Raises `CudaError` where that wait fails: the memory then goes with the code. After all that
         it raises what the data of a call was refused for, if that was not raised yet.
         """
-        if self._is_closed:
+        if self._is_closed or put_off(self.close):
             return
         self._is_closed = True
         for graph in self._graphs:

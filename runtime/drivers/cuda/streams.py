@@ -19,6 +19,7 @@ LEGACY = 0
 LEGACY_NAME = 1  # in DLPack and `__cuda_array_interface__`, where 0 is not allowed
 NO_ORDER = -1  # in DLPack: the caller orders its streams itself
 
+_later: list[Callable[[], None]] = []  # what waits for the end of a recording
 _torch_current: list[Callable[[int], int]] = []  # torch's own, once torch runs CUDA in this process
 
 
@@ -27,6 +28,25 @@ def current(ordinal: int) -> int | None:
     if _torch_current or _find_torch():
         return _torch_current[0](ordinal)
     return None
+
+
+def is_recording() -> bool:
+    """Whether torch records its current stream as a CUDA graph: a wait for the device would end
+    that, as Python's collector may ask for anywhere."""
+    if not (_torch_current or _find_torch()):
+        return False
+    return bool(sys.modules["torch"].cuda.is_current_stream_capturing())
+
+
+def put_off(action: Callable[[], None]) -> bool:
+    """Have an action be done at the next one of these behind a recording, where there is one now;
+    whether it was put off. Else what was put off before is done."""
+    if is_recording():
+        _later.append(action)
+        return True
+    while _later:
+        _later.pop(0)()
+    return False
 
 
 def _find_torch() -> bool:
