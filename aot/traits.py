@@ -32,6 +32,7 @@ class TargetTraits:
     multiplies_bf16: bool = False  # a CPU multiplies pairs of bf16, by tiles or by vectors
     lanes: int = 16  # f32 elements of one vector register
     programs_wanted: int = 8  # programs of a large kernel, so that a few cores share it evenly
+    shared_by: tuple[int, ...] = (1, 2, 4, 8, 16)  # cores that should share a product evenly
     program_bytes: int = 32 * 1024  # data of one program below which starting it costs too much
     cache_bytes: int = 1024 * 1024  # cache of one core, beyond which data is slow
     byte_ns: float = 0.04  # time to move one byte to or from a buffer, one core

@@ -24,6 +24,7 @@ from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
 from aotc.aot.capture.libraries import ops_listed_once, register_types, repair_shapes
 from aotc.aot.capture.quantised_ops import quantised_decompositions
+from aotc.aot.capture.sizes import with_open_ends
 from aotc.aot.capture.source_lines import all_user_frames
 from aotc.aot.capture.spec import Spec
 from aotc.aot.capture.triton_calls import defaults_known
@@ -77,7 +78,7 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
                 spec.module,
                 spec.arguments,
                 keywords,
-                dynamic_shapes=spec.dynamic_shapes,
+                dynamic_shapes=with_open_ends(spec.dynamic_shapes),
                 strict=is_strict,
             )
         _check_constants(program)

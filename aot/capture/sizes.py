@@ -105,12 +105,17 @@ def sizes_of(
     asked += [_by_axis(row) for row in states]
     names = _names(inputs, asked)
     symbols: dict[Any, Extent] = {}
+    asked_ends = _ends_by_user(inputs, asked)
     bounded = _bounded_by_user(inputs, asked)
     bounded |= {symbol for symbol, name in names.items() if name in never_one}
     bounded |= untrue_at_one(program, _widened(program, names, bounded))
     for symbol, name in names.items():
         least = _TRACED_LOW if symbol in bounded else 1
-        symbols[symbol] = size_of(_dim(name, symbol, least, program, inputs))
+        dim = _dim(name, symbol, least, program, inputs)
+        most = asked_ends.get(symbol, dim.high)
+        if most < dim.high:
+            dim = Dim(name, dim.low, most, min(dim.typical, most))
+        symbols[symbol] = size_of(dim)
     sizes = Sizes(symbols, (), _specialised(inputs, asked))
     with reading(sizes):
         guards = tuple(_guards(program, inputs))
@@ -134,6 +139,31 @@ def spread(shapes: Any, signature: inspect.Signature) -> Any:
         before = {each.name: named.pop(each.name, None) for each in parameters[:place]}
         return {**before, **rows, **named}
     return (*shapes[:place], *(row for each in shapes[place : place + 1] for row in each or ()))
+
+
+def with_open_ends(shapes: Any) -> Any:
+    """`dynamic_shapes` for torch, in which dims of at most 2 may be 3: torch takes it for granted
+    that no dim is 1, so such a dim would be 2 in some places and a size in others."""
+    derived: set[Any] = set()
+    _each_dim(shapes, lambda dim: derived.add(getattr(dim, "root", None)) or dim)
+    opened: dict[str, Any] = {}
+
+    def change(dim: Any) -> Any:
+        name = getattr(dim, "__name__", "")
+        if getattr(dim, "max", None) != _TRACED_LOW or hasattr(dim, "root") or dim in derived:
+            return dim
+        return opened.setdefault(name, torch.export.Dim(name, min=dim.min, max=_TRACED_LOW + 1))
+
+    return _each_dim(shapes, change)
+
+
+def _each_dim(shapes: Any, change: Callable[[Any], Any]) -> Any:
+    """The same with each entry of an axis exchanged."""
+    if isinstance(shapes, Mapping):
+        return {key: _each_dim(row, change) for key, row in shapes.items()}
+    if isinstance(shapes, list | tuple):
+        return type(shapes)(_each_dim(row, change) for row in shapes)
+    return change(shapes)
 
 
 def _inputs(program: ExportedProgram) -> list[tuple[str, Any]]:
@@ -217,6 +247,18 @@ def _bounded_by_user(
         for (_, value), row in zip(inputs, asked, strict=False)
         for axis, size in enumerate(value.shape)
         if not isinstance(size, int) and getattr(row.get(axis), "min", None) == _TRACED_LOW
+    }
+
+
+def _ends_by_user(
+    inputs: Sequence[tuple[str, Any]], asked: Sequence[Mapping[int, Any]]
+) -> dict[Any, int]:
+    """The largest sizes that the user asked for, where torch was given more."""
+    return {
+        size.node.expr: _TRACED_LOW
+        for (_, value), row in zip(inputs, asked, strict=False)
+        for axis, size in enumerate(value.shape)
+        if not isinstance(size, int) and getattr(row.get(axis), "max", None) == _TRACED_LOW
     }
 
 

@@ -157,12 +157,19 @@ def _prices(
         waste = ceil(count / height) * height / count
         if reading is not PACKED:
             waste *= tiles_across * width / typical(columns)
-        idle = ceil(tiles / traits.programs_wanted) * traits.programs_wanted / tiles
+        idle = _turns(tiles, traits) / tiles
         # Each operand is read again for each tile across it.
         reads = reading.right_rows / height + reading.left_columns / width
         return waste * idle * (1 + reads)
 
     return {size: price(size) for size in sizes}
+
+
+def _turns(programs: int, traits: TargetTraits) -> float:
+    """Turns of all cores for so many programs, those of idle cores in the last one too: the mean
+    over the numbers of cores that a machine may have."""
+    counts = traits.shared_by
+    return sum(ceil(programs / count) * count for count in counts) / len(counts)
 
 
 def matmul_candidates(
@@ -265,7 +272,7 @@ def _tiled_price(
     height, width, inner = block
     down, across = ceil(rows / height), ceil(columns / width)
     programs = down * across * batch
-    turns = ceil(programs / traits.programs_wanted) * traits.programs_wanted
+    turns = _turns(programs, traits)
     own = 2 * height * width * depth / costs.operations + costs.program_ns
     if reading is TILED:
         left, right = 2.0 * height * depth, 2.0 * width * depth

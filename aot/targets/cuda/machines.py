@@ -38,6 +38,7 @@ def _gpu(
         has_tf32x3=capability in FAST_TF32,
         lanes=32,
         programs_wanted=8 * multiprocessors,
+        shared_by=(8 * multiprocessors,),
         program_bytes=8 * 1024,
         cache_bytes=cache_mib << 20,
         byte_ns=1 / bytes_per_ns,
