@@ -37,7 +37,8 @@ NOT_MEASURED = {
 # torch.compile, names of tools.
 NO_CODES = frozenset({
     "cache-dir", "cache-max-size", "data-checks", "docker-registry", "dynamic-shapes",
-    "guarded-sizes", "tensor-parallel", "max-autotune", "native-back-ends", "reduce-overhead", "remote-cache",
+    "guarded-sizes", "tensor-parallel",
+    "max-autotune", "native-back-ends", "reduce-overhead", "remote-cache",
     "spdx-tools", "tensor-maps", "verify-blob-attestation",
 })  # fmt: skip
 WITH_OTHER_NAMES = ("coverage", "fuzz", "ARCHITECTURE", "CONTRIBUTING", "rewrites", "models-")

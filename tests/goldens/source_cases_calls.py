@@ -200,6 +200,13 @@ def words_in_the_order_of_a_digit():
     return _placed(op("order_by_digit", words, sums, **HOW))
 
 
+@case("sm_90")
+def rows_of_two_ranks():
+    """What two GPUs have of a sum, on both."""
+    data, status = operand("data", 1, 5, 300, dtype="bf16"), operand("status", 32, dtype="i32")
+    return _placed(op("exchange", data, status, ranks=2, result=0))
+
+
 @case("cpu")
 def copy_into_a_state():
     return [state_copy(operand("data", 5, 1000))]
