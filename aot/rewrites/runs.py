@@ -2,11 +2,13 @@
 
 torch takes a roll apart into a look-up of `(i + shift) % n`, and paddings by reflection and
 replication into ones of distances. A processor gathers such elements one by one; in a few runs of
-neighbours, forwards, backwards or all the same, they are read by vectors.
+neighbours, forwards, backwards or all the same, they are read by vectors. Rows of a vector or more
+are read by vectors wherever they lie, so that their places are computed, one a row.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,8 +16,9 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make, walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import interpret
-from aotc.aot.ir.size import is_static
+from aotc.aot.ir.size import is_static, proves_at_most
 
+ROW = 16  # elements within a place, from which it is a row
 MOST_RUNS = 4  # each is read with a mask of its own
 MOST_PLACES = 1 << 16  # that are computed at build time
 FROM_COUNTERS = frozenset({"iota", "scalar", "reshape", "expand", "cast"})
@@ -45,6 +48,8 @@ def _runs_of(node: Node) -> list[list[int]]:
     data, places = node.inputs
     extent, (count,) = data.shape[node.attr("axis")], places.shape
     if not is_static((extent, count)) or not 1 < count <= MOST_PLACES:
+        return []
+    if proves_at_most(ROW, math.prod(data.shape[node.attr("axis") + 1 :])):
         return []
     if not all(map(_is_counted, walk((places,)))):
         return []

@@ -29,7 +29,7 @@ example_inputs = (torch.randn(2, 3, 11, 13),)
 {more}
 """
 JOINED = {
-    "roll": "x.roll((4, -30), (1, 3))",
+    "roll": "x.roll((4, -30), (2, 3))",
     "roll of all": "x.roll(17)",
     "reflection": 'F.pad(x, (3, 2, 10, 0), mode="reflect")',
     "replication": 'F.pad(x, (3, 0, 1, 25), mode="replicate")',
@@ -38,6 +38,7 @@ JOINED = {
 LOOKED_UP = {
     "every second": "x[..., torch.arange(6) * 2]",
     "places of a period": "x[..., torch.arange(40) % 5]",
+    "rows": "x.roll(1, 1)",
     "nearest": "F.interpolate(x, size=(17, 6))",
     "places of data": "x.index_select(3, x[0, 0, 0].abs().long().clamp(max=5))",
 }
