@@ -123,8 +123,6 @@ def _rewrite(
     over several GPUs with the graphs of each GPU."""
     with clock.stage("rewrite"):
         graphs = [each.graph for each in captured]
-        if options.unchecked_indices:
-            graphs = [graph.without_checks() for graph in graphs]
         if options.ranks > 1:
             graphs = split(graphs, options.ranks)
             if not any(node.op == "exchange" for graph in graphs for node in graph.nodes()):
@@ -134,6 +132,8 @@ def _rewrite(
         rewrites = [each for each in options.rewrites if each.name not in options.skip]
         own = partial(apply_user_rewrites, rewrites=rewrites, trace=traced)
         skip = options.skip | INEXACT if options.round_intermediates else options.skip
+        if options.unchecked_indices:
+            graphs = [graph.without_data_checks() for graph in graphs]
         with kernels_of(options.rewrites):
             rows = rewrite_entries(graphs, families, skip=skip, own=own)
         for device in families:

@@ -317,7 +317,7 @@ def _own(
         if not interface.has_program:
             return Compiled(None, interface, options), Call(interface, None, options.ordinal)
         graph = imported.graph
-        graph = graph.without_checks() if options.unchecked_indices else graph
+        graph = graph.without_data_checks() if options.unchecked_indices else graph
         key = key_of(graph, shown, options)
         program = program_of(key, graph, shown, options)
     except (UserError, FrozenMiss, TuningRecordMiss):

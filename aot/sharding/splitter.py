@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy
 
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Constant, Graph, Node, State, made_for, make
+from aotc.aot.ir.graph import Constant, Graph, Node, State, fixed_constants, made_for, make
 from aotc.aot.ir.infer import EXCHANGE_PROGRAMS
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Shape, is_static, typical
@@ -49,6 +49,7 @@ class Splitter:
         self.state_axes = state_axes
         self.states = dict(zip(graph.inputs[len(graph.given) :], graph.states, strict=True))
         self.constants = dict(graph.constants)
+        self.fixed = fixed_constants(graph.constants)  # whose values may be looked at
         self.exchanges = 0
         self._rule = rule
         self._values = {node: self._given(node) for node in graph.inputs}

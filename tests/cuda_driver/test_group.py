@@ -6,8 +6,10 @@ from fake_cuda import FakeCuda, install
 from fake_program import COUNT, Host
 
 from aotc.runtime.bundle.plan import Buffer, Check, Image, Kernel, Launch, LaunchPlan, StateSlot
+from aotc.runtime.drivers.cuda import streams
 from aotc.runtime.drivers.cuda.driver import group, missing
 from aotc.runtime.drivers.cuda.errors import (
+    CallEndedHalfWay,
     DeviceMemoryFull,
     PeerUnreachable,
     RankSilent,
@@ -180,6 +182,91 @@ def test_a_silent_rank_is_an_error_of_the_call(fake, kernels, silent):
         ran(session, bytes(COUNT))
     session.close()
     code.close()
+    assert fake.live() == {}
+
+
+def test_a_call_on_another_stream_follows_the_one_before_on_every_device(fake, kernels):
+    """Its stream waits for that one's end before the other ranks' streams follow it."""
+    code = made()
+    session = code.session()
+    first, second = (code.gpu.stream() for _ in range(2))
+    session.addresses[:] = [code.gpu.allocate(COUNT) for _ in range(2)]
+    session.run(first.handle)
+    session.synchronize()
+    for stream, waits in ((second, 1), (second, 0), (first, 1)):
+        done = len(fake.trace)
+        session.run(stream.handle)
+        names = [name for name in fake.trace[done:] if name.startswith(("cuStreamW", "cuEventR"))]
+        assert names.index("cuEventRecord") == waits
+        session.synchronize()
+    for each in (session, code):
+        each.close()
+    assert fake.live() == {}
+
+
+def test_host_arrays_reach_every_rank_on_any_stream(fake, kernels):
+    code = made()
+    session, stream = code.session(), code.gpu.stream()
+    given, found = Host(bytes([5] * COUNT)), Host(bytes(COUNT))
+    session.copy_in(0, given.address)
+    session.stage(1)
+    session.run(stream.handle)
+    for each in session._streams:  # the other ranks are ahead
+        fake._finish(fake.streams[each.handle])
+    session.copy_out(1, found.address)
+    session.synchronize()
+    assert found.bytes == bytes([RANKS * 5 + 6] * COUNT)
+    session.close()
+    code.close()
+
+
+def test_what_is_wrong_with_data_is_raised_before_any_rank_is_launched(fake, kernels):
+    code = made()
+    session = code.session()
+    ran(session, bytes(COUNT))
+    launches = len(fake.launches)
+    fake.memory(session._others[1].checks.addresses[0], 8)[:] = (2).to_bytes(8, "little")
+    with pytest.raises(RankSilent):
+        session.run(session.stream)
+    fake.settle()
+    assert len(fake.launches) == launches
+    with pytest.raises(RankSilent):  # the flags of the ranks are no more alike
+        session.run(session.stream)
+    session.close()
+    code.close()
+    assert fake.live() == {}
+
+
+def interrupted(stream):
+    raise KeyboardInterrupt
+
+
+def test_a_call_that_ends_half_way_is_the_last_one(fake, kernels):
+    code = made()
+    session = code.session()
+    ran(session, bytes(COUNT))
+    session._others[1].run = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        session.run(session.stream)
+    with pytest.raises(CallEndedHalfWay):
+        session.run(session.stream)
+    session.close()
+    code.close()
+    assert fake.live() == {}
+
+
+def test_nothing_is_closed_while_torch_records(fake, kernels, monkeypatch):
+    code = made()
+    shared = code.shared()
+    session = code.session(shared)
+    ran(session, bytes(COUNT))
+    with monkeypatch.context() as recording:
+        recording.setattr(streams, "is_recording", lambda: True)
+        before = dict(fake.calls)
+        for each in (session, shared, code):
+            each.close()
+        assert dict(fake.calls) == before
+    streams.put_off(lambda: None)
     assert fake.live() == {}
 
 

@@ -156,6 +156,80 @@ def test_models_are_what_they_were(made, ranks):
     assert_is_the_whole(captured, part, ranks)
 
 
+class Written(nn.Module):
+    """A cache `[4, 6, 8, 4]` of which rows are written at flat places, or at places by dims."""
+
+    def __init__(self, write):
+        super().__init__()
+        self.made, self.write = nn.Linear(12, 24), write
+        self.register_buffer("keys", torch.zeros(4, 6, 8, 4))
+
+    def forward(self, x, at):
+        rows = self.made(x)[:, :2].view(4, 2, 6, 4).transpose(1, 2)
+        self.keys.copy_(self.write(self.keys, rows, at).view(4, 6, 8, 4))
+        return self.keys * 1
+
+
+def flat(at):
+    return (torch.arange(4)[:, None, None] * 6 + torch.arange(6)[None, :, None]) * 8 + at
+
+
+WRITES = {
+    "index_copy": lambda keys, rows, at: keys.view(-1, 4).index_copy(
+        0, flat(at).reshape(-1), rows.reshape(-1, 4)
+    ),
+    "index_add": lambda keys, rows, at: keys.view(-1, 4).index_add(
+        0, flat(at).reshape(-1), rows.reshape(-1, 4)
+    ),
+    "at least": lambda keys, rows, at: keys.view(-1, 4).scatter_add(
+        0, flat(at).reshape(-1, 1).clamp(min=20).expand(-1, 4), rows.reshape(-1, 4)
+    ),
+    "at most": lambda keys, rows, at: keys.view(-1, 4).scatter_add(
+        0, flat(at).reshape(-1, 1).clamp(max=60).expand(-1, 4), rows.reshape(-1, 4)
+    ),
+    "by dims": lambda keys, rows, at: keys.index_put(
+        (torch.arange(4)[:, None, None], torch.arange(6)[None, :, None], at), rows
+    ),
+}
+PLACES = {
+    "within": torch.tensor([2, 3]).expand(4, 6, 2),
+    "of each head": torch.arange(12).reshape(1, 6, 2) % 8,
+    "of the next head": torch.tensor([9, 12]) * (torch.arange(24) < 6).view(4, 6, 1),
+    "of the head before": torch.tensor([-3, 2]) * (torch.arange(24) // 6 == 1).view(4, 6, 1),
+}
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("write", WRITES)
+def test_rows_at_any_places_are_those_of_the_whole(write, places):
+    """Places along one dim may reach beyond it where the user adds them up."""
+    if write == "by dims" and "head" in places and places != "of each head":
+        pytest.skip("the model refuses such places")
+    torch.manual_seed(1)
+    example = (torch.randn(4, 6, 12), PLACES[places].contiguous())
+    captured = capture(spec_of(Written(WRITES[write]).eval(), example))
+    for ranks in (2, 3):
+        (part,) = split([captured.graph], ranks, least_bytes=1)
+        assert_is_the_whole(captured, part, ranks)
+
+
+def test_rows_that_are_split_within_a_place():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.made = nn.Linear(16, 64)
+            self.register_buffer("kept", torch.zeros(2, 8, 64))
+
+        def forward(self, x, at):
+            self.kept[torch.arange(2)[:, None], at[None]] = self.made(x)[:, :2]
+            return self.kept * 1
+
+    example = (torch.randn(2, 3, 16), torch.tensor([1, 4]))
+    captured = capture(spec_of(Net().eval(), example))
+    (part,) = split([captured.graph], 2, least_bytes=1)
+    assert_is_the_whole(captured, part, 2)
+
+
 def exchanges(graph):
     return sum(node.op == "exchange" and not node.attr("result") for node in graph.nodes())
 

@@ -241,11 +241,15 @@ class Shared:
 
     def synchronize(self) -> None:
         """Wait for the last run and the copies; raises what went wrong in them."""
+        self.settle()
+        self.verify()
+
+    def settle(self) -> None:
+        """Wait for the last run and the copies."""
         if self.staging.is_used:
             self.staging.synchronize()
         else:
             self._device.synchronize()
-        self.verify()
 
     def verify(self) -> None:
         """Raise what the device has found in the data of earlier calls of any shape, once."""

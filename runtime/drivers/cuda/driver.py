@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 from functools import partial
 
@@ -320,13 +321,13 @@ class Executable(DeviceCode):
 class Group(Executable):
     """The code of a program that is split over several devices; what it says is of rank 0.
 
-    others: the code of ranks 1 and on, each on the device behind the one before. For the rest see
-    `Executable`.
+    others: the code of ranks 1 and on, each on the device behind the one before; launching: a lock,
+    so that sessions launch their calls in one order on all devices. For the rest see `Executable`.
     """
 
     has_one_copy = False
 
-    __slots__ = ("others",)
+    __slots__ = ("launching", "others")
 
     def __init__(
         self,
@@ -345,6 +346,7 @@ class Group(Executable):
         Raises what `Executable` does, with nothing left behind.
         """
         self.others: tuple[Executable, ...] = ()
+        self.launching = _thread.RLock()  # held while a call is launched on every device
         code = library, plan
         super().__init__(*code, of_rank(weights, 0), inputs, outputs, device, *rest, **options)
         self.has_separate_buffers = False  # peers' buffers lie as far apart as the arenas do
@@ -383,6 +385,7 @@ class Group(Executable):
         """The same code and weights with a plan for given sizes; it needs no closing."""
         found = Group.__new__(Group)
         self._become(found, plan, inputs, outputs)
+        found.launching = self.launching
         found.others = tuple(each.at(plan, inputs, outputs) for each in self.others)
         return found
 

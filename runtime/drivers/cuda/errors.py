@@ -122,6 +122,13 @@ class RankSilent(EnvironmentFault):
     hint = "`nvidia-smi` and the system's log say whether the device is lost; load the bundle anew"
 
 
+class CallEndedHalfWay(EnvironmentFault):
+    """An earlier call was launched on some devices of a program that is split, and not on all."""
+
+    template = "an earlier call of the session was launched on some of its devices only"
+    hint = "open a new session; the error of that call says what was wrong"
+
+
 class StateInParts(InputError):
     """A state lies in parts on the devices of a program that is split: no one part is the state."""
 

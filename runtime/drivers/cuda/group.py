@@ -16,15 +16,17 @@ from functools import partial
 from ...bundle.plan_parts import name_of_rank
 from .arena import Shared
 from .device import Device
-from .errors import PeerUnreachable, StateInParts
+from .errors import CallEndedHalfWay, PeerUnreachable, RankSilent, StateInParts
 from .libcuda import PEER_ACCESS_ENABLED
 from .session import LEGACY_STREAM, CudaSession
+from .streams import put_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from ...errors import AotcError
     from .graph import LaunchGraph
     from .handles import Event, Stream
 
@@ -35,15 +37,42 @@ def of_rank(weights: Mapping[str, tuple[int, int]], rank: int) -> dict[str, tupl
 
 
 class GroupShared:
-    """What the graphs of a caller share on every rank; see `Shared`."""
+    """What the graphs of a caller share on every rank; see `Shared`.
 
-    __slots__ = ("rows", "states")
+    Calls of all shapes follow each other on all devices, from stream to stream too: kernels of one
+    call store into the memory of all ranks. failure: what ended a call on some of them only, with
+    which no later one would be right.
+    """
+
+    __slots__ = ("_done", "_stream", "failure", "rows", "states")
 
     def __init__(self, rows: Sequence[Shared]) -> None:
         self.rows = tuple(rows)
         for row in self.rows:
             row.peers = self.rows
         self.states = GroupStates([row.states for row in self.rows])
+        self.failure: AotcError | None = None
+        self._done: Event | None = None
+        self._stream: int | None = None  # of the last call
+
+    def before_run(self, device: Device, stream: int) -> None:
+        """Before anything of a call is launched: raise what is wrong with those before it, and have
+        the stream follow them."""
+        if self.failure is not None:
+            raise type(self.failure)(**self.failure.fields)
+        self.verify()
+        if stream != self._stream:
+            device.check_stream(stream)
+            if self._done is not None:
+                with device.current():
+                    device.call("cuStreamWaitEvent", stream, self._done.handle, 0)
+
+    def after_run(self, device: Device, stream: int) -> None:
+        """Note the end of a call on every rank."""
+        if self._done is None:
+            self._done = device.event(is_timed=False)
+        self._done.record(stream)
+        self._stream = stream
 
     def fits(self, code: Any) -> bool:
         """Whether the code's plan has room on every rank."""
@@ -56,7 +85,16 @@ class GroupShared:
 
     def synchronize(self) -> None:
         """Wait for the last run and the copies of every rank; raises what went wrong in them."""
-        each_of(row.synchronize for row in self.rows)
+        each_of([*(row.settle for row in self.rows), self.verify])
+
+    def verify(self) -> None:
+        """Raise what the devices have found in the data of earlier calls, once; a rank that did not
+        come ends them all."""
+        try:
+            each_of(row.verify for row in self.rows)
+        except RankSilent as error:
+            self.failure = error
+            raise
 
     def mark(self, stream: int) -> None:
         """See `Shared`: the caller's stream follows all ranks."""
@@ -67,8 +105,12 @@ class GroupShared:
         self.rows[0].reach_mark()
 
     def close(self) -> None:
-        """Give everything back."""
-        each_of(row.close for row in self.rows)
+        """Give everything back, once all ranks have ended what they do."""
+        if put_off(self.close):
+            return
+        done, self._done = self._done, None
+        ends = [] if done is None else [done.close]
+        each_of([*(row.settle for row in self.rows), *ends, *(row.close for row in self.rows)])
 
 
 class GroupStates:
@@ -99,7 +141,7 @@ class GroupStates:
 class GroupSession(CudaSession):
     """One call at a time on every rank; to its caller it is the session of rank 0."""
 
-    __slots__ = ("_begin", "_ends", "_memory", "_others", "_shared_own", "_streams")
+    __slots__ = ("_begin", "_ends", "_group", "_memory", "_others", "_shared_own", "_streams")
 
     def __init__(self, code: Any, shared: GroupShared, own: GroupShared | None) -> None:
         """code: a `Group` of `driver.py`; own: what goes with the session.
@@ -111,7 +153,7 @@ class GroupSession(CudaSession):
         self._ends: list[Event] = []
         self._memory: list[tuple[Device, int]] = []  # outputs of the other ranks, which none reads
         self._begin: Event | None = None
-        self._shared_own = own
+        self._shared_own, self._group = own, shared
         super().__init__(code, shared.rows[0])
         try:
             self._begin = code.gpu.event(is_timed=False)
@@ -134,13 +176,16 @@ class GroupSession(CudaSession):
                 session.addresses[len(code.inputs) + index] = address
 
     def _together(self, code: Any, first: Callable[..., None]) -> Callable[..., None]:
-        """What runs all ranks in the order of a stream of rank 0's device; `first`: rank 0's."""
+        """What runs all ranks in the order of a stream of rank 0's device; `first`: rank 0's.
+
+        Calls of other sessions are launched before or after all of it, on every device.
+        """
         assert self._begin is not None
         begin, count, addresses = self._begin, len(code.inputs), self.addresses
         others = list(zip(self._others, self._streams, self._ends, strict=True))
-        device = code.gpu
+        device, group, staging = code.gpu, self._group, self.staging
 
-        def run(stream: int = LEGACY_STREAM) -> None:
+        def launch(stream: int) -> None:
             begin.record(stream)
             for session, own, end in others:
                 session.addresses[:count] = addresses[:count]  # type: ignore[assignment]
@@ -151,6 +196,18 @@ class GroupSession(CudaSession):
             with device.current():
                 for _, _, end in others:
                     device.call("cuStreamWaitEvent", stream, end.handle, 0)
+            group.after_run(device, stream)
+
+        def run(stream: int = LEGACY_STREAM) -> None:
+            with code.launching:
+                group.before_run(device, stream)
+                if staging.is_used:
+                    staging.before_run(stream)
+                try:
+                    launch(stream)
+                except BaseException:  # some ranks run it, and wait for the others in vain
+                    group.failure = CallEndedHalfWay()
+                    raise
 
         return run
 
@@ -161,21 +218,25 @@ class GroupSession(CudaSession):
 
     def synchronize(self) -> None:
         """Wait for the last run and the copies; raises what went wrong in them or their data."""
-        each_of([super().synchronize, *(each.synchronize for each in self._others)])
+        self._group.synchronize()
 
     def verify(self) -> None:
         """Raise what a device has found in the data of earlier calls, once."""
-        each_of([super().verify, *(each.verify for each in self._others)])
+        self._group.verify()
 
     def close(self) -> None:
         """Give the memory of every rank back; idempotent."""
+        if put_off(self.close):
+            return
         events = [] if self._begin is None else [self._begin]
         owned: list[Any] = [*self._others, *self._ends, *self._streams, *events]
         memory, self._memory = self._memory, []
         own, self._shared_own = self._shared_own, None
         frees = [partial(device.pool.free, address) for device, address in memory]
         ends = [] if own is None else [own.close]
-        each_of([super().close, *(each.close for each in owned), *frees, *ends])
+        settles = [each.gpu.settle for each in self._code.ranks]  # type: ignore[attr-defined]
+        closes = [super().close, *(each.close for each in owned)]
+        each_of([*settles, *closes, *frees, *ends])
 
 
 class GroupTimeline:

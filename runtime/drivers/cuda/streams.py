@@ -35,7 +35,12 @@ def is_recording() -> bool:
     that, as Python's collector may ask for anywhere."""
     if not (_torch_current or _find_torch()):
         return False
-    return bool(sys.modules["torch"].cuda.is_current_stream_capturing())
+    inner = getattr(sys.modules.get("torch"), "_C", None)
+    ask = getattr(inner, "_cuda_isCurrentStreamCapturing", None)
+    try:
+        return ask is not None and bool(ask())
+    except RuntimeError:  # a torch without CUDA has a function that only raises
+        return False
 
 
 def put_off(action: Callable[[], None]) -> bool:
@@ -44,8 +49,9 @@ def put_off(action: Callable[[], None]) -> bool:
     if is_recording():
         _later.append(action)
         return True
-    while _later:
-        _later.pop(0)()
+    waiting, _later[:] = _later[:], []  # each of them asks again
+    for each in waiting:
+        each()
     return False
 
 
