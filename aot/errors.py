@@ -237,9 +237,12 @@ class SplitUnsupported(UserError):
 
 
 class NothingToSplit(UserError):
-    """No product of the model has weights that are worth splitting."""
+    """No product of the model has weights that are worth splitting, and that can be."""
 
-    template = "nothing to split over {ranks} GPUs, expected a product with weights of {least} KiB"
+    template = (
+        "nothing to split over {ranks} GPUs, expected a product with weights of at least {least} "
+        "KiB, of which {ranks} divides the columns"
+    )
     hint = "build it for one GPU: exchanges among several would take longer than they save"
 
 

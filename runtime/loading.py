@@ -7,6 +7,7 @@ import os
 from .bundle.manifest import HEAD_NAME, REFIT_FOLDER
 from .bundle.opened import Bundle, read_bundle
 from .bundle.plan import Plan, split_library
+from .bundle.plan_parts import RANK_MARK, name_of_rank
 from .bundle.plan_rules import check_steps
 from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
 from .drivers import load as load_driver
@@ -215,6 +216,7 @@ def _check_plan(
     path = plan.path
     image_bytes = len(library) if driver.HAS_DEVICE_MEMORY else None
     dims = manifest.entries[0].dims
+    _check_parts(spans, manifest.ranks, path)
     ranks = plan.ranks
     if ranks != manifest.ranks:
         expected = f"{manifest.ranks}, as the manifest has"
@@ -236,6 +238,20 @@ def _check_plan(
         signature = manifest.entries[number].signature
         check(plan.at(lows, number), signature.at(signature.values(lows)))
     return check
+
+
+def _check_parts(spans: dict[str, tuple[int, int]], ranks: int, path: str) -> None:
+    """A weight of which one rank has a part has one of the same size for each of them.
+
+    Raises `BundleMalformed`.
+    """
+    names = {name.partition(RANK_MARK)[0] for name in spans if RANK_MARK in name}
+    for name in names if ranks > 1 else ():
+        sizes = [spans.get(name_of_rank(name, rank), (0, -1))[1] for rank in range(ranks)]
+        if len(set(sizes)) != 1:
+            found = f"parts of `{name}` of {', '.join(map(str, sizes))} bytes"
+            expected = f"{ranks} of one size"
+            raise BundleMalformed(path=path, field="weights", found=found, expected=expected)
 
 
 def _check_code(plan: Plan, vouched: bytes) -> None:

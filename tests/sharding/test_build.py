@@ -19,7 +19,8 @@ from aotc.runtime import check, load  # noqa: E402
 from aotc.runtime.bundle.manifest import Manifest  # noqa: E402
 from aotc.runtime.bundle.plan import Plan  # noqa: E402
 from aotc.runtime.bundle.weights import read_header  # noqa: E402
-from aotc.runtime.errors import BundleIncompatible  # noqa: E402
+from aotc.runtime.errors import BundleIncompatible, BundleMalformed  # noqa: E402
+from aotc.runtime.loading import _check_parts  # noqa: E402
 
 RANKS = 2
 SPEC = """
@@ -131,6 +132,15 @@ def test_loading_brings_each_rank_its_weights(bundle, monkeypatch):
     assert fake.live() == {}
 
 
+def test_parts_of_other_sizes_are_refused():
+    whole = {"w": (64, 256), "w@rank1": (512, 256), "v": (1024, 8)}
+    _check_parts(whole, 2, "plan")
+    with pytest.raises(BundleMalformed, match="parts of `w` of 256, 256, -1 bytes, expected 3"):
+        _check_parts(whole, 3, "plan")
+    with pytest.raises(BundleMalformed, match="of 256, 128 bytes"):
+        _check_parts(whole | {"w@rank1": (512, 128)}, 2, "plan")
+
+
 def test_what_does_not_go_with_several_devices(made):
     for options, words in (
         ({"fallback": "torch"}, "`--fallback torch` beside `--tensor-parallel`"),
@@ -142,5 +152,5 @@ def test_what_does_not_go_with_several_devices(made):
     with pytest.raises(SplitUnsupported, match="target `cpu-"):
         made("other", "cuda:sm_90", "cpu", ranks=2)
     small = SPEC.replace("1024", "64").replace("256", "32")
-    with pytest.raises(NothingToSplit, match="over 2 GPUs, expected a product with weights of 256"):
+    with pytest.raises(NothingToSplit, match="over 2 GPUs, expected a product with weights of at"):
         made("other", text=small, ranks=2)
