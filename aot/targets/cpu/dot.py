@@ -13,7 +13,6 @@ read without them.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -455,11 +454,7 @@ def _smaller(kernel: Kernel, limit: Operand, size: int) -> Operand:
 
 
 def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -> None:
-    """accumulator[row : +rows, column : +strip] += a[row : +rows, :] · b[:, column : +strip]
-
-    Floats are added to it as a sum of their own: the terms of deep products are so added in parts,
-    whose roundings do not grow with the depth as those of one long sum do.
-    """
+    """accumulator[row : +rows, column : +strip] += a[row : +rows, :] · b[:, column : +strip]"""
     tile, accumulator = product.tile, product.accumulator
     places = [
         (kernel.lanes.add(row, integer(i)), _vector_index(kernel, tile, column, j))
@@ -468,12 +463,12 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
     ]
     with kernel.width(tile.width):
         zero = constant("zeroinitializer", kernel.lanes.vector_type(LLVM_TYPES[product.kind]))
-        before = None
-        if accumulator is not None and not product.is_new:
-            before = functools.partial(_before, kernel, accumulator, places)
-        # Integers are exact in any order.
-        is_float = ACCUMULATE[product.kind] == "fma"
-        start = [zero] * len(places) if before is None or is_float else before()
+        start = [
+            zero
+            if product.is_new or accumulator is None
+            else kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place))
+            for place in places
+        ]
         start = _started(kernel, product, rows, row, start)
         limit = product.limit
         skips = may_skip(limit)
@@ -485,18 +480,7 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
                 totals = _outer_product(kernel, product, rows, (row, place, column), totals)
             _prefetch(kernel, product, (row, inner, column))
             loop.next_values = totals
-        totals = loop.results
-        if before is not None and is_float:
-            pairs = zip(before(), totals, strict=True)
-            totals = [kernel.lanes.binary("fadd", one, more) for one, more in pairs]
-        _leave(kernel, product, places, totals)
-
-
-def _before(kernel: Kernel, accumulator: Buffer, places: Sequence[Index]) -> list[Operand]:
-    """What the accumulator holds at the places, a vector each."""
-    return [
-        kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place)) for place in places
-    ]
+        _leave(kernel, product, places, loop.results)
 
 
 def _started(
