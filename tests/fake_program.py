@@ -55,3 +55,14 @@ class Host:
     @property
     def bytes(self):
         return self.buffer.raw
+
+
+def ran(session, data):
+    """The output of one run on host memory."""
+    given, found = Host(data), Host(bytes(COUNT))
+    session.copy_in(0, given.address)
+    session.stage(1)
+    session.run(session.stream)
+    session.copy_out(1, found.address)
+    session.synchronize()
+    return found.bytes

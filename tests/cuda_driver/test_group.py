@@ -3,7 +3,7 @@
 import pytest
 from fake_cubin import text_image
 from fake_cuda import FakeCuda, install
-from fake_program import COUNT, Host
+from fake_program import COUNT, Host, ran
 
 from aotc.runtime.bundle.plan import Buffer, Check, Image, Kernel, Launch, LaunchPlan, StateSlot
 from aotc.runtime.drivers.cuda import streams
@@ -107,16 +107,6 @@ def spans(hosts):
 def made(device=0):
     hosts = weights()
     return group(RANKS)(*split_plan(), spans(hosts), (COUNT,), (COUNT,), device)
-
-
-def ran(session, data):
-    given, found = Host(data), Host(bytes(COUNT))
-    session.copy_in(0, given.address)
-    session.stage(1)
-    session.run(session.stream)
-    session.copy_out(1, found.address)
-    session.synchronize()
-    return found.bytes
 
 
 def test_ranks_run_together_and_keep_their_states(fake, kernels):

@@ -2,7 +2,7 @@
 
 import pytest
 from fake_cubin import text_image
-from fake_program import COUNT, KERNELS, Host
+from fake_program import COUNT, KERNELS, Host, ran
 
 from aotc.runtime.bundle.plan import Image, Kernel, Launch, LaunchPlan, StateSlot
 from aotc.runtime.drivers.cuda.driver import Executable
@@ -40,17 +40,6 @@ def executable(fake_cuda):
     assert fake_cuda.live() == {}
 
 
-def ran(executable, session, data):
-    """The output of one run on host memory."""
-    given, found = Host(data), Host(bytes(COUNT))
-    session.copy_in(0, given.address)
-    session.stage(1)
-    session.run(session.stream)
-    session.copy_out(1, found.address)
-    session.synchronize()
-    return found.bytes
-
-
 def held(session, index):
     host = Host(bytes(COUNT))
     session.states.read(index, host.address)
@@ -63,7 +52,7 @@ def plus(data, number):
 
 def test_runs_follow_each_other(executable):
     session = executable.session()
-    assert [ran(executable, session, ONES) for _ in range(3)] == [
+    assert [ran(session, ONES) for _ in range(3)] == [
         plus(FIRST, 1), plus(FIRST, 2), plus(FIRST, 3),
     ]  # fmt: skip
     assert held(session, 0) == plus(FIRST, 3)
@@ -73,31 +62,31 @@ def test_runs_follow_each_other(executable):
 def test_sessions_have_memory_of_their_own(executable):
     first, second = executable.session(), executable.session()
     assert not set(first.states.addresses) & set(second.states.addresses)
-    ran(executable, first, ONES)
+    ran(first, ONES)
     assert held(second, 0) == FIRST
-    assert ran(executable, second, ONES) == plus(FIRST, 1)
+    assert ran(second, ONES) == plus(FIRST, 1)
 
 
 def test_the_graph_is_not_built_again(executable, fake_cuda):
     session = executable.session()
-    ran(executable, session, ONES)
+    ran(session, ONES)
     fake_cuda.calls.clear()
-    ran(executable, session, ONES)
+    ran(session, ONES)
     session.states.reset()
-    ran(executable, session, ONES)
+    ran(session, ONES)
     assert "cuGraphExecKernelNodeSetParams_v2" not in fake_cuda.calls
     assert "cuGraphInstantiateWithFlags" not in fake_cuda.calls
 
 
 def test_reset_and_write(executable):
     session = executable.session()
-    ran(executable, session, ONES)
+    ran(session, ONES)
     session.states.reset()
     assert held(session, 0) == FIRST
     assert held(session, 1) == bytes(COUNT)
     given = Host(bytes([7] * COUNT))
     session.states.write(0, given.address)
-    assert ran(executable, session, ONES) == bytes([8] * COUNT)
+    assert ran(session, ONES) == bytes([8] * COUNT)
 
 
 def test_a_state_starts_with_a_weight_that_no_launch_reads(executable):
@@ -126,12 +115,12 @@ def test_an_initial_value_is_repeated(fake_cuda):
 
 def test_states_are_taken_over_on_the_device(executable, fake_cuda):
     first, second = executable.session(), executable.session()
-    ran(executable, first, ONES)
+    ran(first, ONES)
     fake_cuda.calls.clear()
     second.states.take(first.states)
     assert not {"cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"} & set(fake_cuda.calls)
     assert held(second, 0) == plus(FIRST, 1)
-    ran(executable, second, ONES)
+    ran(second, ONES)
     assert held(first, 0) == plus(FIRST, 1)
 
 
