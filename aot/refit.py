@@ -267,7 +267,7 @@ def _addition(dtype: str) -> Graph:
         for name, shape in shapes.items()
     )
     weight, a, b, scale = inputs
-    product = make("matmul", (b * build.expand(scale, b.shape), a))
+    product = make("matmul_in_order", (b * build.expand(scale, b.shape), a))
     total = build.cast(weight, "f32") + product
     return Graph(inputs, (build.cast(total, dtype),), tuple(shapes), ("sum",), {})
 

@@ -293,6 +293,8 @@ _MOVEMENT: tuple[OpDef, ...] = (
 _ATTENTION = ("scale", "causal", "offset", "is_safe")
 _CONTRACTIONS: tuple[OpDef, ...] = (
     OpDef("matmul", "matmul", 2, infer.matmul),
+    # One accumulator takes the products in their order, each with one rounding.
+    OpDef("matmul_in_order", "matmul", 2, infer.matmul),
     # Of numbers of TF32, which tensor cores of a GPU multiply exactly; sums are of f32.
     OpDef("matmul_tf32", "matmul", 2, infer.matmul_tf32),
     OpDef("matmul_i8", "matmul", 2, infer.matmul_i8),

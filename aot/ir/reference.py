@@ -440,6 +440,7 @@ _OWN: Mapping[str, Reference] = {
         iota, matmul, matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32,
         scalar, scan, scatter_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
     )},
+    "matmul_in_order": matmul,
     "matmul_tf32": matmul,
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
     "reciprocal": lambda x: (1 / x).astype(x.dtype),

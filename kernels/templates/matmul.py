@@ -42,11 +42,12 @@ def multiply(a, b, acc, PRECISION: tl.constexpr, ACCUMULATOR: tl.constexpr):
 
 
 # For CPUs. The grid is (M tiles, N tiles, Z): neighbouring programs read the same columns of B.
+# APART is how many products may be added up before they go to the accumulator; 0: those of a tile.
 @triton.jit
 def matmul(
     in0, in1, out0,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ACCUMULATOR: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, APART: tl.constexpr = 0,
 ):  # fmt: skip
     z = tl.program_id(2)
     x = tile_rows(BM)
@@ -57,7 +58,7 @@ def matmul(
     for start in range(0, K, BK):
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, :], M, K)
         b = load_b(in1, z, start + tl.arange(0, BK)[:, None], y, K, N)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=ACCUMULATOR)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=APART, out_dtype=ACCUMULATOR)
     store(out0, acc, z, x, y, M, N)
 
 

@@ -113,7 +113,7 @@ def test_wrong_numbers_are_never_written(aotc, build, spec, cache, tmp_path, mon
     build(out)
     before = bundle_files(out)
     monkeypatch.setattr(
-        "aotc.aot.validation.tolerances", lambda captured, *_: (0.0,) * len(captured.graph.outputs)
+        "aotc.aot.validation.tolerances", lambda captured, *_: (-1.0,) * len(captured.graph.outputs)
     )
     code, _, errors = aotc("build", spec, "-o", out, "--force", "--cache-dir", cache)
     assert code == 1

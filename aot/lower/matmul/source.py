@@ -152,6 +152,7 @@ class _MatmulWriter:
             "N": kernel_text(self.domain.lanes.extent),
             "K": kernel_text(self.walk.kernel_size * self.walk.block),
             "ACCUMULATOR": triton_type(self.accumulator),
+            "APART": "1" if self.root_op.op == "matmul_in_order" else "0",
             "PANELS": str(self.panels_axis),
         }
 

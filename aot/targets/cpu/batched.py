@@ -1,12 +1,12 @@
 """`tt.dot` of rank 3: one product for each element of the first dimension.
 
 The operands stand in memory in the accumulator's type; a row of the result is added up in a
-register along the inner dimension.
+register along the inner dimension, apart from the accumulator if it may be (`operands.is_apart`).
 """
 
 from __future__ import annotations
 
-from aotc.aot.targets.cpu import memory, root_ops, tiles
+from aotc.aot.targets.cpu import memory, operands, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel
 from aotc.aot.targets.cpu.lanes import typed
 from aotc.aot.targets.cpu.memory import Index
@@ -24,10 +24,12 @@ def dot(kernel: Kernel, operation: Operation) -> None:
     start = operation.operands[2]
     into = kernel.in_place.get(result) or root_ops.new_buffer(kernel, result)
     kind, depth = result.type.element, a.shape[2]
+    is_apart = operands.is_apart(operation)
 
     def body(index: Index) -> None:
         batch, row, column = index
-        first = kernel.lanes.splat(kernel.lanes.operand(kernel.at(start, index)))
+        before = kernel.lanes.splat(kernel.lanes.operand(kernel.at(start, index)))
+        first = constant("zeroinitializer", before.type) if is_apart else before
         with kernel.writer.loop(constant(depth, "i32"), 1, [first], may_skip=False) as loop:
             inner = kernel.lanes.atom(loop.counter, "i32", natural=True)
             left = kernel.lanes.operand(memory.read_buffer(kernel, a, (batch, row, inner)))
@@ -41,7 +43,9 @@ def dot(kernel: Kernel, operation: Operation) -> None:
                 width = kernel.lanes.width
                 name = f"llvm.fma.v{width}{kind}" if width > 1 else f"llvm.fma.{kind}"
                 loop.next_values = [kernel.writer.call(name, total.type, [left, right, total])]
-        lane = typed(kernel.lanes, loop.results[0], kind)
+        (total,) = loop.results
+        total = kernel.lanes.binary("fadd", before, total) if is_apart else total
+        lane = typed(kernel.lanes, total, kind)
         memory.write_buffer(kernel, into, index, lane)
 
     tiles.run(kernel, into.shape, body, lane_dim=2)

@@ -13,6 +13,7 @@ read without them.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -321,6 +322,8 @@ class Product(NamedTuple):
     tile: Tile
     is_new: bool
     """The accumulator holds nothing yet."""
+    is_apart: bool
+    """Products are added up by themselves before they go to the accumulator."""
     limits: tuple[Operand, Operand]
     """Rows and columns that anybody asks for."""
     stored: StoredProduct | None
@@ -418,6 +421,7 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
         kind,
         tile,
         is_new,
+        operands.is_apart(operation),
         whole if stored is None else fused_store.limits(stored, kernel),
         stored,
         None if stored is None else fused_store.is_last_turn(stored, kernel),
@@ -454,7 +458,11 @@ def _smaller(kernel: Kernel, limit: Operand, size: int) -> Operand:
 
 
 def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -> None:
-    """accumulator[row : +rows, column : +strip] += a[row : +rows, :] · b[:, column : +strip]"""
+    """accumulator[row : +rows, column : +strip] += a[row : +rows, :] · b[:, column : +strip]
+
+    Those that are apart are added to it as a sum of their own: the terms of deep products are so
+    added in parts, whose roundings do not grow with the depth as those of one long sum do.
+    """
     tile, accumulator = product.tile, product.accumulator
     places = [
         (kernel.lanes.add(row, integer(i)), _vector_index(kernel, tile, column, j))
@@ -463,12 +471,10 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
     ]
     with kernel.width(tile.width):
         zero = constant("zeroinitializer", kernel.lanes.vector_type(LLVM_TYPES[product.kind]))
-        start = [
-            zero
-            if product.is_new or accumulator is None
-            else kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place))
-            for place in places
-        ]
+        before = None
+        if accumulator is not None and not product.is_new:
+            before = functools.partial(_before, kernel, accumulator, places)
+        start = [zero] * len(places) if before is None or product.is_apart else before()
         start = _started(kernel, product, rows, row, start)
         limit = product.limit
         skips = may_skip(limit)
@@ -480,7 +486,18 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
                 totals = _outer_product(kernel, product, rows, (row, place, column), totals)
             _prefetch(kernel, product, (row, inner, column))
             loop.next_values = totals
-        _leave(kernel, product, places, loop.results)
+        totals = loop.results
+        if before is not None and product.is_apart:
+            pairs = zip(before(), totals, strict=True)
+            totals = [kernel.lanes.binary("fadd", one, more) for one, more in pairs]
+        _leave(kernel, product, places, totals)
+
+
+def _before(kernel: Kernel, accumulator: Buffer, places: Sequence[Index]) -> list[Operand]:
+    """What the accumulator holds at the places, a vector each."""
+    return [
+        kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place)) for place in places
+    ]
 
 
 def _started(

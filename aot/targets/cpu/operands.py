@@ -1,4 +1,5 @@
-"""How the elements of a product's operands lie in memory: a row's distance from the next, pairs."""
+"""How the elements of a product's operands lie in memory: a row's distance from the next, pairs;
+and how they are added up."""
 
 from __future__ import annotations
 
@@ -7,6 +8,19 @@ from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import CONTIGUOUS
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand
+
+MOST_APART = "maxNumImpreciseAcc"
+"""Attribute of a dot: how many products may be added up before they go to the accumulator. It is 0,
+which sets no limit, unless a kernel says otherwise (`max_num_imprecise_acc` in Triton)."""
+
+
+def is_apart(dot: Operation) -> bool:
+    """Whether products are added up by themselves before they go to the accumulator.
+
+    Integers are exact in any order.
+    """
+    is_float = dot.results[0].type.element in ("f32", "f64")
+    return is_float and dot.integer(MOST_APART) != 1
 
 
 def plain_load(kernel: Kernel, value: Value) -> Operation | None:

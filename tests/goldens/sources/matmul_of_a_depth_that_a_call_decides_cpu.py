@@ -26,5 +26,5 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < size_n
         b = tl.load(in1 + kb*24 + n, mask=y_mask & kb_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float32)
     tl.store(out0 + x*24 + n, acc, mask=x_mask & y_mask)

@@ -18,5 +18,5 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 70
         b = tl.load(in1 + kb, mask=kb_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float32)
     tl.store(out0 + tl.zeros((1, 1), tl.int32), acc)

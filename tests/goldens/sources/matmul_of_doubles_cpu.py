@@ -23,5 +23,5 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 33
         b = tl.load(in1 + kb*5 + n, mask=y_mask & kb_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float64)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float64)
     tl.store(out0 + x*5 + n, acc, mask=y_mask)

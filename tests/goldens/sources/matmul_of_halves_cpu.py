@@ -28,5 +28,5 @@ def kernel(
         kb_mask = kb < 33
         v1 = tl.load(in1 + z*561 + kb*17 + n, mask=y_mask & kb_mask, other=0.0).to(tl.float32)
         b = v1.to(tl.bfloat16)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float32)
     tl.store(out0 + z*153 + x*17 + n, acc, mask=x_mask & y_mask)

@@ -27,7 +27,7 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 45
         b = tl.load(in1 + (z % 3)*945 + kb*21 + n, mask=y_mask & kb_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float32)
     v0 = tl.load(in2 + n, mask=y_mask)
     v1 = acc + v0
     v2 = tl.where(v1 < 0, 0, v1)

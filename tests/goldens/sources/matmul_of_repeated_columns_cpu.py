@@ -24,5 +24,5 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 37
         b = tl.broadcast_to(tl.where(kb_mask, v0, 0.0), BK, BN)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float32)
     tl.store(out0 + x*7 + n, acc, mask=y_mask)

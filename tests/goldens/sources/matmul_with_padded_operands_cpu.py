@@ -21,5 +21,5 @@ def kernel(
         a = tl.load(in0 + x*30 + ka - 1, mask=inside0 & inside2, other=0.0)
         kb = start + tl.arange(0, BK)[:, None]
         b = tl.load(in1 + kb*20 + n, mask=inside1, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float32)
     tl.store(out0 + x*32 + n, acc)

@@ -29,5 +29,5 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         v3 = tl.load(in2 + panel*2048 + n*64 + kb, mask=y_mask)
         b = libdevice.tanh(v3)
-        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+        acc = tl.dot(a, b, acc, "ieee", max_num_imprecise_acc=0, out_dtype=tl.float32)
     tl.store(out0 + x*33 + panel*32 + n, acc, mask=x_mask & y_mask)
