@@ -281,7 +281,7 @@ def peak_gflops(target: str) -> float:
 def measured(text: str, given: argparse.Namespace) -> dict[str, float]:
     """Contender → the fastest call, in milliseconds: others may use the machine too."""
     environment = {**os.environ, **ONE_THREAD}
-    aotc = [str(Path(sys.executable).parent / "aotc")]
+    aotc = [sys.executable, "-m", "aotc.aot.cli"]
     with tempfile.TemporaryDirectory() as folder:
         spec, bundle = Path(folder, "spec.py"), Path(folder, "bundle")
         spec.write_text(text)

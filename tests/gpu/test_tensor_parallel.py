@@ -1,5 +1,5 @@
-"""Programs that are split over two GPUs: numbers, many calls, other streams, and a rank that does
-not come."""
+"""Programs that are split over two and four GPUs: numbers, many calls, other streams, and a rank
+that does not come."""
 
 from __future__ import annotations
 
@@ -46,13 +46,15 @@ dynamic_shapes = ({0: torch.export.Dim("rows", min=1, max=600)}, None)
 """
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
+@pytest.fixture(scope="module", params=[2, 4])
+def bundle(request, tmp_path_factory):
+    if torch.cuda.device_count() < request.param:
+        pytest.skip(f"needs {request.param} GPUs")
     folder = tmp_path_factory.mktemp("split")
     (folder / "spec.py").write_text(SPEC)
     command = [sys.executable, "-m", "aotc.aot.cli", "build", folder / "spec.py"]
-    command += ["-o", folder / "bundle", "--target", "cuda", "--tensor-parallel", "2"]
-    command += ["--cache-dir", folder / "cache"]
+    command += ["-o", folder / "bundle", "--target", "cuda", "--cache-dir", folder / "cache"]
+    command += ["--tensor-parallel", request.param]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return folder / "bundle"
@@ -154,7 +156,7 @@ def test_a_rank_that_does_not_come_is_an_error_and_no_hang(bundle):
 
 def test_memory_is_given_back_on_every_device(bundle):
     def used():
-        return [torch.cuda.mem_get_info(each)[0] for each in range(2)]
+        return [torch.cuda.mem_get_info(each)[0] for each in range(torch.cuda.device_count())]
 
     ((x, at),) = calls_of([4])
     load(bundle, device="cuda").close()
