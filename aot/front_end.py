@@ -24,6 +24,7 @@ from aotc.aot.rewrites.quantise import quantise_weights
 from aotc.aot.rewrites.rewrite import INEXACT, rewrite_entries
 from aotc.aot.sharding.split import LEAST_BYTES, split
 from aotc.aot.stages import Clock
+from aotc.aot.targets.digest import triton_version
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor
 from aotc.aot.traits import TargetTraits
@@ -51,6 +52,9 @@ def capture_and_rewrite(
     """The stages capture and rewrite, while the workers load the compilers that they will need."""
     devices = {target.device: None for target in targets}
     to_warm = () if options.frozen else devices  # a frozen build compiles nothing, or very little
+    # Known before: packages are found by a walk over `sys.meta_path`, which misses some while
+    # imports of the model change it.
+    triton_version()
     warming = threading.Thread(target=_warm_up, args=(to_warm, executor, store))
     warming.start()
     try:

@@ -28,6 +28,7 @@ from aotc.aot.schedule.trace import (
     accesses,
     data_index,
     is_unrolled,
+    is_window_sum,
     lookup_index,
     reduced_extents,
 )
@@ -562,10 +563,16 @@ class Emitter:
 
     def _write_unrolled(self, node: Node, index: Position, guard: Guard) -> Value:
         axes, total = node.attr("axes"), None
+        # On a GPU the compiler makes one instruction of both.
+        is_fused = is_window_sum(node) and node.op == "sum" and not self.is_of_gpu
+        is_fused = is_fused and node.type.kind == "float" and node.inputs[0] not in self.buffers
         for at in product(*map(range, reduced_extents(node))):
             position = list(index)
             for axis, place in zip(axes, at, strict=True):
                 position[axis] = ix.constant(place)
+            if total is not None and is_fused:
+                total = self._write_multiply_add(node.inputs[0], tuple(position), guard, total)
+                continue
             value = self.value(node.inputs[0], tuple(position), guard)
             if total is None:
                 is_sum = node.op == "sum" and node.type.kind == "float"
@@ -577,6 +584,18 @@ class Emitter:
         if total is None:
             raise _misplaced(node)
         return total
+
+    def _write_multiply_add(
+        self, factors: Node, index: Position, guard: Guard, total: Value
+    ) -> Value:
+        """total + x · y, rounded once."""
+        needs = accesses(factors, index)
+        left, right = (self.operand(factors, need, guard) for need in needs)
+        if left.is_literal or right.is_literal:
+            value = self.value(factors, index, guard)
+            return self.body.bind(f"{total.text} + {value.text}", _joined([total, value]))
+        text = f"tl.fma({left.text}, {right.text}, {total.text})"
+        return self.body.bind(text, _joined([left, right, total]))
 
 
 _WRITERS: dict[str, Callable[[Emitter, Node, Position, Guard], Value]] = {

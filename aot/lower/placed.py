@@ -462,6 +462,8 @@ def scan(node: Node, traits: TargetTraits) -> Called:
         warps = max(1, numbers["BLOCK"] // SCANNED_BLOCK)
     elif inner == 1:
         numbers["BLOCK"] = min(SCANNED_BLOCK, power_above(highest(count)))
+        if kind.startswith(("max", "min")):
+            numbers["LOOKS"] = True
         units = outer
     else:
         numbers["BLOCK"] = min(SCANNED_COLUMNS, power_above(highest(inner)))

@@ -69,6 +69,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         if node.kind not in MATMULS:
             return node
         node = _with_columns(_with_copy(node, copies), copies)
+        node = node if traits.is_gpu else _with_positions(node, copies)
         node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
         if traits.is_gpu and not any(
             len(users[each]) > 1 or each in outputs for each in _on_the_way(given.inputs[0])
@@ -125,6 +126,38 @@ def _with_copy(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     copies[source] = copy
     return changed
+
+
+def _with_positions(root_op: Node, copies: dict[Node, Node]) -> Node:
+    """The matmul whose columns are positions of windows, on a copy of their input, padding
+    included, in which these lie side by side."""
+    path = [root_op.inputs[1]]
+    while path[-1].kind == "view" and path[-1].op in ("reshape", "permute"):
+        path.append(path[-1].inputs[0])
+    if root_op.kind != "matmul" or path[-1].op != "window":
+        return root_op
+    source, axes = path[-1].inputs[0], path[-1].attr("axes")
+    domain = matmul_domain(root_op)
+    _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    tracer = Tracer(lambda node: node is source)
+    tracer.visit(need.node, need.index)
+    strides = [[part.stride(domain.lanes) for part in each.index] for each in tracer.accesses]
+    moving = {axis for row in strides for axis, stride in enumerate(row) if stride != 0}
+    if moving != {axes[-1]} or any(row[axes[-1]] is None for row in strides):
+        return root_op
+    last = len(source.shape) - 1
+    if axes[-1] == last:
+        if source.kind == "pad":
+            copies[source] = source
+        return root_op
+    order = (*(axis for axis in range(last + 1) if axis not in axes), *axes)
+    copy = make("permute", (source,), {"dims": order})
+    back = tuple(order.index(axis) for axis in range(last + 1))
+    moved = make("permute", (copy,), {"dims": back})
+    for node in reversed(path):
+        moved = node.on((moved,))
+    copies[source] = copy
+    return root_op.on((root_op.inputs[0], moved, *root_op.inputs[2:]))
 
 
 def _with_columns(root_op: Node, copies: dict[Node, Node]) -> Node:

@@ -30,6 +30,7 @@ SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, RUNS_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 1.25, 4.0, 8.0
+MASK_PRICE = 1.0  # of a condition that does not hold from one lane to another alone
 _PRICES: dict[Extent | None, float] = {
     None: SCATTERED_PRICE,
     0: BROADCAST_PRICE,
@@ -95,15 +96,17 @@ def cheapest(
     options = list(domains)
     if len(options) == 1:
         return options[0]
-    prices = [
-        _price([*trace(domain).accesses, *stores(domain)], domain, traits) for domain in options
-    ]
+    prices = [_price(trace(domain), stores(domain), domain, traits) for domain in options]
     return options[prices.index(min(prices))]
 
 
-def _price(accesses: Iterable[Access], domain: Domain, traits: TargetTraits) -> float:
+def _price(traced: Tracer, stores: list[Access], domain: Domain, traits: TargetTraits) -> float:
     total = 0.0
-    for need in accesses:
+    if not traits.is_gpu:  # of which each thread has an index and its conditions anyway
+        total += MASK_PRICE * sum(
+            condition.index.stride(domain.lanes) is None for condition in traced.conditions
+        )
+    for need in (*traced.accesses, *stores):
         offset = ix.linear(need.index, need.node.shape)
         loaded = frozenset().union(*map(loaded_by, offset.symbols()))
         repeats = prod(typical(symbol.extent) for symbol in varies_with(need, domain))

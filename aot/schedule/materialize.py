@@ -117,6 +117,7 @@ def _elements(shape: Sequence[Extent]) -> tuple[Index, ...]:
 REPEATED_WORK = 8.0  # operations behind an element that rows had better read than repeat
 MAX_ROOTS = 8  # stores of one kernel; more only spill registers
 MAX_CHECKS = 64  # of one kernel: each is done before the next begins
+FEWEST_TERMS = 9  # of a sum over a window, whose margin is stored before
 FEW_PARTS = 4  # of a concat that is read like a view
 MOST_POINTS = 16  # at which one kernel evaluates a node for each of its elements
 MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text, and registers
@@ -195,6 +196,7 @@ class _Materializer:
         self.depths: dict[Node, int] = dict.fromkeys(self.nodes, 0)
         self.checks: list[Kernel] = []  # kernels of nothing else
         self.near: dict[Node, list[Kernel]] = {}  # pointwise kernels that compute a node, or may
+        self.margins = frozenset() if traits.is_gpu else margins(self.nodes)
 
     def run(self, stored: frozenset[Node]) -> list[Kernel]:
         for node in reversed(self.nodes):
@@ -285,7 +287,7 @@ class _Materializer:
         if node in self.absorbed:
             return False
         readers = self.points[node]
-        if self._is_too_much(node):
+        if node in self.margins or self._is_too_much(node):
             return True
         verdicts = {fusion(_kind(node), kernel.kind).verdict for kernel in readers}
         if verdicts <= {"always"}:
@@ -431,6 +433,22 @@ class _Materializer:
             if node in roots or not (node in self.materialised or node.op in STORED):
                 waiting.extend(node.inputs)
         return list(found)
+
+
+def margins(nodes: Iterable[Node]) -> frozenset[Node]:
+    """Pads that sums over windows read: a vector costs a mask for each element of the window, more
+    than its product, and a stored margin none."""
+    found: set[Node] = set()
+    for node in nodes:
+        if is_window_sum(node) and _terms(node) >= FEWEST_TERMS:
+            waiting = list(node.inputs)
+            while waiting:
+                operand = waiting.pop()
+                if operand.op == "pad":
+                    found.add(operand)
+                elif operand.kind in ("view", "window") or operand is node.inputs[0]:
+                    waiting += operand.inputs
+    return frozenset(found)
 
 
 def _kind(node: Node) -> str:

@@ -150,12 +150,14 @@ def reduction_index(node: Node, kept: Index, reduced: Index) -> tuple[Index, ...
 
 @dataclass(slots=True)
 class Tracer:
-    """Walks from roots to the `boundary`; notes each access to it and the index of each stop."""
+    """Walks from roots to the `boundary`; notes each access to it, the index of each stop and the
+    conditions on the way."""
 
     boundary: Boundary
     contract: Contract | None = None
     accesses: dict[Access, None] = field(default_factory=dict)
     visited: dict[tuple[Node, tuple[Index, ...]], None] = field(default_factory=dict)
+    conditions: dict[Bound, None] = field(default_factory=dict)
 
     def visit(self, node: Node, index: tuple[Index, ...]) -> None:
         """Follow `node` at `index` to all that it reads."""
@@ -165,6 +167,7 @@ class Tracer:
             self.accesses[Access(node, index)] = None
             return
         for need in self._needs(node, index):
+            self.conditions |= dict.fromkeys(need.conditions)
             self.visit(need.node, need.index)
         self.visited[node, index] = None
 

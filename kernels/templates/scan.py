@@ -115,6 +115,38 @@ def _scan_block(x, at, value, other, KIND: tl.constexpr, IS_REVERSED: tl.constex
 
 
 @triton.jit
+def _is_passed_over(x, value, KIND: tl.constexpr):
+    """Whether no key of a block changes the running extreme or the place that is asked for."""
+    if KIND == "max":
+        return tl.max(x, 0) <= value
+    elif KIND == "max_place":
+        return tl.max(x, 0) < value
+    elif KIND == "min":
+        return tl.min(x, 0) >= value
+    else:
+        return tl.min(x, 0) > value
+
+
+@triton.jit
+def _store_extremes(
+    to_ptr, x, at, is_there, value, other,
+    KIND: tl.constexpr, IS_REVERSED: tl.constexpr, OF: tl.constexpr, LOOKS: tl.constexpr,
+):  # fmt: skip
+    """A block's running extremes of keys, or their places, stored; what is behind it. LOOKS: at the
+    whole block first, of which a long row has few that change anything."""
+    IS_VALUE: tl.constexpr = KIND == "max" or KIND == "min"
+    is_passed_over = _is_passed_over(x, value, KIND) if LOOKS else False
+    if is_passed_over:
+        end = _of_key(value, OF) if IS_VALUE else other
+        tl.store(to_ptr, tl.broadcast_to(end, x.shape).to(to_ptr.dtype.element_ty), mask=is_there)
+    else:
+        running, value, other = _scan_block(x, at, value, other, KIND, IS_REVERSED)
+        found = _of_key(running, OF) if IS_VALUE else running
+        tl.store(to_ptr, found.to(to_ptr.dtype.element_ty), mask=is_there)
+    return value, other
+
+
+@triton.jit
 def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.constexpr):
     """A block's running sums of exponentials as exponents, stored; what is behind it."""
     largest = tl.max(x, 0)
@@ -158,12 +190,12 @@ def scan_rows(
     IS_REVERSED: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     BLOCK: tl.constexpr,
+    LOOKS: tl.constexpr = False,
 ):
     """One row after the other, each by blocks."""
     lanes = tl.arange(0, BLOCK)
     OTHER: tl.constexpr = ACCUMULATOR if KIND == "log_sum" else tl.int32
-    IS_VALUE: tl.constexpr = KIND == "max" or KIND == "min"
-    IS_EXTREME: tl.constexpr = IS_VALUE or KIND == "max_place" or KIND == "min_place"
+    IS_EXTREME: tl.constexpr = KIND != "sum" and KIND != "prod" and KIND != "log_sum"
     for row in range(tl.program_id(0), ROWS, tl.num_programs(0)):
         row_ptr = data_ptr + row.to(tl.int64) * N
         to_ptr = out_ptr + row.to(tl.int64) * N
@@ -178,10 +210,14 @@ def scan_rows(
                 value, other = _store_exponentials(
                     to_ptr + at, x, at < N, value, other, IS_REVERSED
                 )
+            elif IS_EXTREME:
+                keys = _key_of(x, KIND)
+                value, other = _store_extremes(
+                    to_ptr + at, keys, at, at < N, value, other,
+                    KIND, IS_REVERSED, ACCUMULATOR, LOOKS,
+                )  # fmt: skip
             else:
-                x = _key_of(x, KIND) if IS_EXTREME else x
                 found, value, other = _scan_block(x, at, value, other, KIND, IS_REVERSED)
-                found = _of_key(found, ACCUMULATOR) if IS_VALUE else found
                 tl.store(to_ptr + at, found.to(out_ptr.dtype.element_ty), mask=at < N)
 
 

@@ -157,7 +157,7 @@ def windows_of_windows(times: int) -> Graph:
 def test_windows_of_windows_are_cut_on_a_cpu(times):
     """`convolutions 202611277000560`: three had 600 KB of text and took LLVM 20 s."""
     texts = [spec.forms[0].source for spec in lower(schedule(windows_of_windows(times), CPU), CPU)]
-    assert len(texts) <= times
+    assert len(texts) <= times + 1  # and one of margins
     assert max(text.count("\n") for text in texts) < 1500
 
 

@@ -65,14 +65,17 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         is_tiled=reading in (TILED, TILED_COPY),
         panels_axis=0 if is_by_columns(shape, reading) else 1,
     )
+    holes = {
+        "tile_rows": [writer.tile_rows()],
+        "load_a": writer.load_a,
+        "load_b": writer.load_b,
+        "store": writer.store,
+    }
+    if writer.panel.extent == 1:
+        holes["panel"] = ["panel = 0"]  # how many of its columns there are is known then
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],
-        {
-            "tile_rows": [writer.tile_rows()],
-            "load_a": writer.load_a,
-            "load_b": writer.load_b,
-            "store": writer.store,
-        },
+        holes,
         writer.constants(),
         writer.before_loop,
     )

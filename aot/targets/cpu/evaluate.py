@@ -77,6 +77,8 @@ class Kernel(memory.Code):
     """Where a tensor has to be computed: the buffer of the loop-carried value that it follows."""
     fused_store: StoredProduct | None = None
     """The product that stores its elements as it goes, while it is lowered."""
+    asked_for: StoredProduct | None = None
+    """The product of which only what its stores' mask leaves is asked for, while it is lowered."""
     active_bounds: frozenset[Bound] = frozenset()
     """Where the loops of the current root are cut."""
     functions: Mapping[str, Function] = field(default_factory=dict)

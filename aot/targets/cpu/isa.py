@@ -14,11 +14,7 @@ class Isa:
     lanes: int
     """f32 elements in a vector register."""
     registers: int
-    """Vector registers: `compiled.n_regs`."""
-    tile_rows: int
-    """Rows of the accumulator tile of a dot, which must leave registers for its operands."""
-    tile_vectors: int
-    """Vectors in a row of the accumulator tile of a dot."""
+    """Vector registers."""
     widest_masked_bits: int
     """Wider reads and writes with a mask become several of these."""
     masks_by_sign: bool = False
@@ -61,8 +57,6 @@ AVX2 = Isa(
     "x86-64-v3",
     lanes=8,
     registers=16,
-    tile_rows=6,
-    tile_vectors=2,
     widest_masked_bits=256,
     masks_by_sign=True,
     cuts_loops=True,
@@ -71,8 +65,6 @@ AVX512 = Isa(
     "x86-64-v4",
     lanes=16,
     registers=32,
-    tile_rows=6,
-    tile_vectors=4,
     widest_masked_bits=4096,
     smaller=AVX2.name,
 )

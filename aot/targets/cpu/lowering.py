@@ -199,11 +199,11 @@ class Lowering:
         if found is None:
             return False
         is_open = fused_store.is_open(found, self.kernel)
-        self.kernel.fused_store = found if is_open else None
+        self.kernel.fused_store, self.kernel.asked_for = found if is_open else None, found
         if not is_open or not tile_pipeline.write(self.kernel, found, self._block_without):
             ROOT_OPS[found.operation.name](self, found.operation)
         is_stored = self.kernel.fused_store is not None
-        self.kernel.fused_store = None
+        self.kernel.fused_store = self.kernel.asked_for = None
         if is_stored:
             no_turn = fused_store.takes_no_turn(found, self.kernel)
             if no_turn is not None:

@@ -244,8 +244,12 @@ def end_at_multiples(cuts: Sequence[Conjunct], step: int) -> bool:
 
 def limit(kernel: Kernel, cuts: Sequence[Conjunct], size: int) -> tuple[Operand, bool]:
     """Upper end of a loop and whether it may run zero times."""
-    upper: Operand = constant(size, "i32")
+    known = [cut.bound.upper.constant for cut in cuts]
+    most = min([size, *(max(0, each) for each in known if each is not None)])
+    upper: Operand = constant(most, "i32")
     for cut in cuts:
+        if cut.bound.upper.constant is not None:
+            continue
         # In 64 bits: what is left of a long array, or of an empty one, need not fit in 32.
         wide = kernel.lanes.operand(cut.bound.upper)
         within = kernel.writer.call("llvm.smin.i64", "i64", [wide, constant(size, "i64")])

@@ -12,7 +12,7 @@ def kernel(
 ):
     z = tl.program_id(2)
     x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
-    panel = tl.program_id(1)
+    panel = 0
     n = tl.arange(0, BN)[None, :]
     y = panel * BN + n
     acc = tl.zeros((BM, BN), tl.float32)
