@@ -65,6 +65,8 @@ class Side(NamedTuple):
     of the next row."""
     cut: tiles.Conjunct | None = None
     """The mask of a load, which holds wherever the microkernel reads."""
+    end: tiles.Conjunct | None = None
+    """The part of a load's mask beyond which the microkernel reads nothing along the depth."""
 
     def at(self, kernel: Kernel, index: Index) -> Operand:
         """The element, or the lanes, at an index of the operand."""
@@ -100,11 +102,13 @@ def side(
     rows: int,
     *,
     is_left: bool,
-    cut: tiles.Conjunct | None = None,
+    depth: Depth | None = None,
 ) -> Side:
     """An operand of a product of so many rows; the left one is copied at once, if at all."""
-    value = dot.operands[0 if is_left else 1]
-    found = _known(kernel, Side(value, dot.results[0].type.element, cut=cut))
+    value, wide = dot.operands[0 if is_left else 1], dot.results[0].type.element
+    cut = depth.end if depth is not None and depth.is_whole else None
+    found = Side(value, wide, cut=cut, end=None if depth is None else depth.end)
+    found = _known(kernel, found)
     if found.buffer is not None:
         return found
     transposed = _transposed(kernel, value) if is_left else None
@@ -221,26 +225,32 @@ def _is_direct(
         return width == 1 or memory.is_contiguous(pointer)
 
 
-def _depth_cuts(
-    kernel: Kernel, dot: Operation
-) -> tuple[tiles.Conjunct, tiles.Conjunct] | tuple[None, None]:
-    """The masks of both operands, where they say that nothing but zeros follows from the same place
-    of the inner dimension on, and nothing else."""
-    left, right = (_depth_cut(kernel, dot.operands[place], 1 - place) for place in range(2))
-    if left is None or right is None or left.bound.upper != right.bound.upper:
+class Depth(NamedTuple):
+    """Where the mask of an operand ends along the inner dimension: zeros follow."""
+
+    end: tiles.Conjunct
+    is_whole: bool
+    """The mask says nothing else."""
+
+
+def _depths(kernel: Kernel, dot: Operation) -> tuple[Depth, Depth] | tuple[None, None]:
+    """Those of both operands, where they end at the same place."""
+    left, right = (_depth(kernel, dot.operands[place], 1 - place) for place in range(2))
+    if left is None or right is None or left.end.bound.upper != right.end.bound.upper:
         return None, None
     return left, right
 
 
-def _depth_cut(kernel: Kernel, value: Value, dim: int) -> tiles.Conjunct | None:
+def _depth(kernel: Kernel, value: Value, dim: int) -> Depth | None:
     load = value.owner
     if load is None or load.name != "tt.load" or kernel.guard is not None:
         return None
     if len(load.operands) != 3 or not is_zero(kernel, load.operands[2]):
         return None
-    cuts = tiles.conjuncts(kernel, load.operands[1], value.type.shape or ())
-    is_whole = len(cuts) == 1 and cuts[0].bound.dim == dim
-    return cuts[0] if is_whole and _is_one_comparison(load.operands[1]) else None
+    mask = load.operands[1]
+    cuts = tiles.conjuncts(kernel, mask, value.type.shape or ())
+    found = next((cut for cut in cuts if cut.bound.dim == dim), None)
+    return None if found is None else Depth(found, len(cuts) == 1 and _is_one_comparison(mask))
 
 
 def _is_one_comparison(mask: Value) -> bool:
@@ -290,9 +300,10 @@ def _write_widened(
         pointer = memory.buffer_pointer(kernel, buffer, place)
         memory.write(kernel, pointer, found, buffer.element, None)
 
-    tiles.run(kernel, shape, body, lane_dim=lane)
+    ends = () if operand.end is None else (operand.end,)
+    tiles.run(kernel, shape, body, lane_dim=lane, cuts=ends)
     if filling is not None:
-        filling.finish([])
+        filling.finish([each.bound for each in ends])
 
 
 class Tile(NamedTuple):
@@ -451,13 +462,14 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
         columns = tile.vectors * tile.width
         b = word_sides.right_of(kernel, operation.operands[1], columns, instruction)
     else:
-        cuts = _depth_cuts(kernel, operation)
-        a = side(kernel, operation, shape[0], is_left=True, cut=cuts[0])
-        b = side(kernel, operation, shape[0], is_left=False, cut=cuts[1])
+        depths = _depths(kernel, operation)
+        a = side(kernel, operation, shape[0], is_left=True, depth=depths[0])
+        b = side(kernel, operation, shape[0], is_left=False, depth=depths[1])
         tile = choose_tile(kernel, *shape, depth, kind, limits[1], is_copied=not b.is_direct)
-        if cuts[0] is not None:
-            limit = tiles.limit(kernel, cuts[:1], depth)[0]
-            if not tiles.end_at_multiples(cuts[:1], tile.unroll):
+        if depths[0] is not None:
+            ends = (depths[0].end,)
+            limit = tiles.limit(kernel, ends, depth)[0]
+            if not tiles.end_at_multiples(ends, tile.unroll):
                 tile = tile._replace(unroll=1)
     return Product(
         a,
