@@ -362,9 +362,10 @@ class Product(NamedTuple):
         return self.tile.unroll * self.pack
 
 
-# About what a core of 2022 to 2025 does, in cycles (AMD Zen 4 and 5, Intel Sapphire Rapids).
-LATENCY = 4.5  # of a multiply-add; two begin a cycle, as two loads do
-FAR_LOAD = 1.0  # of a vector of the right operand, which comes from the second cache
+# About what a core of 2022 to 2025 takes, in cycles (AMD Zen 5, Intel Sapphire Rapids).
+LATENCY = 4.5  # a multiply-add; two begin a cycle
+NEAR_LOAD = 0.25  # a load from the nearest cache beside multiply-adds
+FAR_LOAD = 1.0  # that a vector of the right operand takes longer, from the second cache
 TALLEST, WIDEST = 8, 8  # rows and vectors of a tile
 CUT_COLUMNS = 32  # of a strip, where it is not known how many are asked for
 
@@ -412,8 +413,8 @@ def choose_tile(
 
 
 def _step(rows: int, vectors: int) -> float:
-    """Cycles of a tile for one element of the depth: a row's own element is one load more."""
-    return max(rows * vectors / 2, LATENCY, (rows + vectors) / 2) + FAR_LOAD * vectors
+    """Cycles of a tile for one element of the depth: a load for each row and each vector."""
+    return max(rows * vectors / 2, LATENCY) + NEAR_LOAD * (rows + vectors) + FAR_LOAD * vectors
 
 
 def dot(kernel: Kernel, operation: Operation) -> None:
