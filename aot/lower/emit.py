@@ -563,9 +563,11 @@ class Emitter:
 
     def _write_unrolled(self, node: Node, index: Position, guard: Guard) -> Value:
         axes, total = node.attr("axes"), None
-        # On a GPU the compiler makes one instruction of both.
+        # On a GPU the compiler makes one instruction of both. Products that are stored, or rounded
+        # to their type, are values of their own.
+        is_own = node.inputs[0] in self.buffers or node.inputs[0] in self.rounded
         is_fused = is_window_sum(node) and node.op == "sum" and not self.is_of_gpu
-        is_fused = is_fused and node.type.kind == "float" and node.inputs[0] not in self.buffers
+        is_fused = is_fused and node.type.kind == "float" and not is_own
         for at in product(*map(range, reduced_extents(node))):
             position = list(index)
             for axis, place in zip(axes, at, strict=True):

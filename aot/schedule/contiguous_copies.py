@@ -4,6 +4,9 @@ An implicit GEMM reads windows of its input in runs of channels. Where channels 
 contiguous axis, it would gather element by element and check bounds for each. Then the input is
 copied once, padding included and channels last, so that a whole row of a window is one run.
 
+Windows whose positions are the columns of a product, on a processor, are read from a copy in which
+positions lie side by side, padding included.
+
 A right operand of which neither rows nor columns lie together, the filters of a convolution that
 come as an argument, is copied row by row: each tile of rows would gather all of it again.
 
@@ -23,7 +26,7 @@ pointers: it is joined from concats of a few parts each, which are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from math import isqrt
 
@@ -105,35 +108,43 @@ def _by_parts(joined: Node, copies: dict[Node, Node]) -> Node:
     return make("concat", tuple(parts), joined.attrs, joined.source)
 
 
-def _with_copy(root_op: Node, copies: dict[Node, Node]) -> Node:
-    """The matmul on windows of a copy of their input, if it then reads longer runs."""
-    path = [root_op.inputs[0]]
+def _to_window(operand: Node) -> list[Node]:
+    """An operand and what it views, down to a window if there is one."""
+    path = [operand]
     while path[-1].kind == "view" and path[-1].op in ("reshape", "permute"):
         path.append(path[-1].inputs[0])
-    if path[-1].op != "window" or _run(root_op, None) > 0:
-        return root_op
-    source = path[-1].inputs[0]
-    axes = path[-1].attr("axes")
-    first = [axis for axis in range(len(source.shape)) if axis not in axes]
-    order = (*first[:1], *axes, *first[1:])
-    copy = make("permute", (source,), {"dims": order})
+    return path
+
+
+def _on_copy(path: Sequence[Node], order: Sequence[int]) -> tuple[Node, Node]:
+    """A copy of what the window reads, dims in this order, and the operand that reads the copy."""
+    copy = make("permute", (path[-1].inputs[0],), {"dims": tuple(order)})
     back = tuple(order.index(axis) for axis in range(len(order)))
     moved = make("permute", (copy,), {"dims": back})
     for node in reversed(path):
         moved = node.on((moved,))
+    return copy, moved
+
+
+def _with_copy(root_op: Node, copies: dict[Node, Node]) -> Node:
+    """The matmul on windows of a copy of their input, if it then reads longer runs."""
+    path = _to_window(root_op.inputs[0])
+    if path[-1].op != "window" or _run(root_op, None) > 0:
+        return root_op
+    axes = path[-1].attr("axes")
+    first = [axis for axis in range(path[-1].inputs[0].type.rank) if axis not in axes]
+    copy, moved = _on_copy(path, (*first[:1], *axes, *first[1:]))
     changed = root_op.on((moved, *root_op.inputs[1:]))
     if _run(changed, copy) == 0:
         return root_op
-    copies[source] = copy
+    copies[copy] = copy
     return changed
 
 
 def _with_positions(root_op: Node, copies: dict[Node, Node]) -> Node:
     """The matmul whose columns are positions of windows, on a copy of their input, padding
     included, in which these lie side by side."""
-    path = [root_op.inputs[1]]
-    while path[-1].kind == "view" and path[-1].op in ("reshape", "permute"):
-        path.append(path[-1].inputs[0])
+    path = _to_window(root_op.inputs[1])
     if root_op.kind != "matmul" or path[-1].op != "window":
         return root_op
     source, axes = path[-1].inputs[0], path[-1].attr("axes")
@@ -145,19 +156,14 @@ def _with_positions(root_op: Node, copies: dict[Node, Node]) -> Node:
     moving = {axis for row in strides for axis, stride in enumerate(row) if stride != 0}
     if moving != {axes[-1]} or any(row[axes[-1]] is None for row in strides):
         return root_op
-    last = len(source.shape) - 1
-    if axes[-1] == last:
-        if source.kind == "pad":
-            copies[source] = source
-        return root_op
-    order = (*(axis for axis in range(last + 1) if axis not in axes), *axes)
-    copy = make("permute", (source,), {"dims": order})
-    back = tuple(order.index(axis) for axis in range(last + 1))
-    moved = make("permute", (copy,), {"dims": back})
-    for node in reversed(path):
-        moved = node.on((moved,))
-    copies[source] = copy
-    return root_op.on((root_op.inputs[0], moved, *root_op.inputs[2:]))
+    first = [axis for axis in range(source.type.rank) if axis not in axes]
+    if axes[-1] != source.type.rank - 1:
+        copy, moved = _on_copy(path, (*first, *axes))
+        copies[copy] = copy
+        return root_op.on((root_op.inputs[0], moved))
+    if source.kind == "pad":
+        copies[source] = source
+    return root_op
 
 
 def _with_columns(root_op: Node, copies: dict[Node, Node]) -> Node:

@@ -7,8 +7,8 @@ follow each other closely. Rows far apart would share the few lines that the nea
 addresses alike, and take an entry of the table of pages each; they are copied next to each other
 first, as is all that is computed, as f32. Where the instruction set multiplies neighbours along the
 inner dimension, both operands are read by words of them instead (`word_sides.py`). Where the masks
-of both operands say that nothing follows in the inner dimension, the loop ends there, and they are
-read without them.
+of both operands say that nothing follows in the inner dimension, the loop ends there, and so do
+copies; a mask that says nothing else is left out.
 """
 
 from __future__ import annotations
@@ -377,27 +377,23 @@ def choose_tile(
     depth: int,
     kind: str = "f32",
     wanted: Operand | None = None,
-    *,
-    is_read_in_words: bool = False,
-    is_copied: bool = True,
+    unit: int = 0,
 ) -> Tile:
     """The block of accumulators that multiplies so many rows and columns in the fewest cycles.
 
-    wanted: columns that anybody asks for, if not all of them are. A strip that is copied has whole
-    vectors of elements that loops over tensors take, one of words a power of two of columns.
+    wanted: columns that anybody asks for, if not all of them are. unit: a strip may have any
+    multiple of so many columns; 0: powers of two alone.
     """
     width = min(kernel.isa.lanes * ITEMSIZE_BYTES["f32"] // ITEMSIZE_BYTES[kind], columns)
     is_known = wanted is None or wanted.text.isdigit()
     count = int(wanted.text) if wanted is not None and is_known else columns
     most = columns if is_known else min(columns, CUT_COLUMNS)
     across = [v for v in range(1, WIDEST + 1) if v * width <= most]
-    if is_copied or is_read_in_words:
-        unit = 0 if is_read_in_words else kernel.isa.lanes
-        across = [v for v in across if v in (1, 2, 4, 8) or (unit and v * width % unit == 0)]
+    across = [v for v in across if v in (1, 2, 4, 8) or (unit and v * width % unit == 0)]
     across = [v for v in across if -(-count // (v * width)) * v * width <= columns]
     fitting = [
         (tall, vectors)
-        for vectors in across[1:] or across
+        for vectors in [v for v in across if v > 1] or across
         for tall in range(1, min(rows, TALLEST) + 1)
         if tall * vectors + (2 + vectors if tall > 1 else 3) <= kernel.isa.registers
     ]
@@ -456,9 +452,7 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
     a: Side | Left
     b: Side | Right
     if instruction is not None:
-        tile = choose_tile(
-            kernel, *shape, depth // instruction.pack, kind, limits[1], is_read_in_words=True
-        )
+        tile = choose_tile(kernel, *shape, depth // instruction.pack, kind, limits[1])
         a = word_sides.left_of(kernel, operation.operands[0], instruction)
         columns = tile.vectors * tile.width
         b = word_sides.right_of(kernel, operation.operands[1], columns, instruction)
@@ -466,7 +460,8 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
         depths = _depths(kernel, operation)
         a = side(kernel, operation, shape[0], is_left=True, depth=depths[0])
         b = side(kernel, operation, shape[0], is_left=False, depth=depths[1])
-        tile = choose_tile(kernel, *shape, depth, kind, limits[1], is_copied=not b.is_direct)
+        unit = 1 if b.is_direct else kernel.isa.lanes  # copies are loops over whole vectors
+        tile = choose_tile(kernel, *shape, depth, kind, limits[1], unit)
         if depths[0] is not None:
             ends = (depths[0].end,)
             limit = tiles.limit(kernel, ends, depth)[0]

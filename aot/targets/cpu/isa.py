@@ -14,7 +14,7 @@ class Isa:
     lanes: int
     """f32 elements in a vector register."""
     registers: int
-    """Vector registers."""
+    """Vector registers: `compiled.n_regs`."""
     widest_masked_bits: int
     """Wider reads and writes with a mask become several of these."""
     masks_by_sign: bool = False
