@@ -66,6 +66,8 @@ SHORT_ROW, FEW = 256, 8  # elements of a row, and wanted ones, that are found on
 SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they make
 SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
 EXCHANGED_BYTES = 4096  # of a row that a program stores at a time
+EXCHANGED_WORDS = 512  # the same, of elements that travel in words of 8 bytes
+MOST_WORDS = 1 << 14  # elements that do: of more, their bytes take as long as the flags behind them
 EXCHANGE_LOOKS = 1 << 23  # at a flag of a rank that does not come, of about a microsecond each
 ALIGNED_BYTES = 16  # of memory that threads load and store at once
 # Groups of 16 elements for each that is wanted: then few are not above what bounds those.
@@ -477,34 +479,41 @@ def scan(node: Node, traits: TargetTraits) -> Called:
 
 def exchange(node: Node, traits: TargetTraits) -> Called:
     """A program gives and awaits its share of the elements."""
-    (data, _), _, how = operands_of(node)
+    (data, status), _, how = operands_of(node)
     ranks, itemsize_bytes = how["ranks"], DTYPES[node.attr("results")[0][0]].itemsize_bytes
-    is_scattered = data.shape[0] == ranks
-    count = prod(data.shape[1:])
+    count, word_bytes = prod(data.shape[1:]), DTYPES["i64"].itemsize_bytes
+    most_words = MOST_WORDS if itemsize_bytes < word_bytes else 0
     block = EXCHANGED_BYTES // itemsize_bytes
-    programs = max(1, min(EXCHANGE_PROGRAMS, -(-typical(count) // block)))
+    at_a_time = EXCHANGED_WORDS if typical(count) <= most_words else block
+    programs = max(1, min(EXCHANGE_PROGRAMS, -(-typical(count) // at_a_time)))
+    flags = EXCHANGE_PROGRAMS * ranks // 2
     numbers = {
         "COUNT": size_text(count),
         "RANKS": ranks,
-        "IS_SCATTERED": is_scattered,
+        "IS_SCATTERED": data.shape[0] == ranks,
         "PROGRAMS": programs,
         "STATUS": EXCHANGE_PROGRAMS,
+        "FLAGS": flags,
         "UNIT": ALIGNED_BYTES // itemsize_bytes,
         "BLOCK": block,
+        "MOST_WORDS": most_words,
+        "WORDS_BLOCK": EXCHANGED_WORDS,
         "LIMIT": EXCHANGE_LOOKS,
     }
     blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
-    stored, reads = {"out": 0, "status_out": 1}, {"data": data, "status": operands_of(node)[0][1]}
+    stored, reads = {"out": 0, "status_out": 1}, {"data": data, "status": status}
     called = from_template(
         EXCHANGE, "exchange", stored, reads, numbers, blocks, num_stages=1, num_warps=8
     )
     peers = ", ".join(f"peer_{rank}" for rank in range(ranks))
     more: tuple[CallArgument, ...] = (
-        ("flags_ptr", "value", "flags"),
+        ("arrivals_ptr", "value", "arrivals"),
         ("peers", "value", f"({peers},)"),
     )
-    flags = Scratch("flags", "*i32", EXCHANGE_PROGRAMS * ranks * 4, is_zeroed=True, turns=2)
-    return replace(called, arguments=(*called.arguments, *more), scratch=(flags,), ranks=ranks)
+    longest = -(-min(highest(count), most_words) // EXCHANGED_WORDS) * EXCHANGED_WORDS
+    words = flags + ranks * longest
+    scratch = Scratch("arrivals", "*i64", words * word_bytes, is_zeroed=True, turns=2)
+    return replace(called, arguments=(*called.arguments, *more), scratch=(scratch,), ranks=ranks)
 
 
 def _number(value: Scalar) -> str:

@@ -214,8 +214,8 @@ class _Writer:
         found, zeroed_end = [], self.apart_bytes
         for each in kernel.scratch:
             if each.turns:
-                part = next(turns) % each.turns
-                found.append((part * aligned(fixed(each.nbytes), self.step), True))
+                part = next(turns) % each.turns  # of as many bytes for all: they lie apart
+                found.append((part * (self.apart_bytes // each.turns), True))
             elif each.is_zeroed:
                 found.append((zeroed_end, True))
                 zeroed_end += aligned(fixed(each.nbytes), self.step)

@@ -87,6 +87,15 @@ def step_ms(session: Any, calls: int) -> float:
     return (time.perf_counter() - began_s) / calls * 1e3
 
 
+def in_turns(sessions: dict[str, Any], rounds: int, calls: int) -> dict[str, float]:
+    """Milliseconds of a step of each session: medians of so many turns."""
+    times: dict[str, list[float]] = {name: [] for name in sessions}
+    for _ in range(rounds):
+        for name, session in sessions.items():
+            times[name].append(step_ms(session, calls))
+    return {name: statistics.median(row) for name, row in times.items()}
+
+
 def compared(whole: Any, split: Any, vocabulary: int) -> None:
     """How far the logits of the split program are from those of the whole one."""
     generator = torch.Generator().manual_seed(1)
@@ -117,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--no-share", action="store_true", help="build `whole` and `split` alone")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=100)
     parser.add_argument("--replays", type=int, default=0)
@@ -124,24 +134,23 @@ def main() -> None:
     chosen = parser.parse_args()
     shape = SHAPES["tiny" if chosen.tiny else "llama-8b"]
     share = {**shape, **{name: shape[name] // chosen.ranks for name in DIVIDED}}
+    rows = {"whole": (shape, 1), "split": (shape, chosen.ranks), "share": (share, 1)}
+    if chosen.no_share:
+        del rows["share"]
     with tempfile.TemporaryDirectory() as folder:
-        rows = {"whole": (shape, 1), "split": (shape, chosen.ranks), "share": (share, 1)}
         sessions = {}
         for name, (fields, ranks) in rows.items():
             with part(f"build and load {name}"):
                 sessions[name] = built(Path(folder, name), fields, ranks, chosen.flag).session()
         with part("compare"):
             compared(sessions["whole"], sessions["split"], shape["vocab_size"])
-        times: dict[str, list[float]] = {name: [] for name in rows}
-        for _ in range(chosen.rounds):
-            for name, session in sessions.items():
-                times[name].append(step_ms(session, chosen.calls))
-        found = {name: statistics.median(row) for name, row in times.items()}
+        found = in_turns(sessions, chosen.rounds, chosen.calls)
         print(", ".join(f"{name} {value:.4f} ms a step" for name, value in found.items()))
-        exchanges = 2 * shape["num_hidden_layers"] + 2
-        each_us = (found["split"] - found["share"]) / exchanges * 1e3
-        print(f"split / whole {found['split'] / found['whole']:.3f}; "
-              f"{exchanges} exchanges, {each_us:.2f} us each")  # fmt: skip
+        print(f"split / whole {found['split'] / found['whole']:.3f}")
+        if "share" in found:
+            exchanges = 2 * shape["num_hidden_layers"] + 2
+            each_us = (found["split"] - found["share"]) / exchanges * 1e3
+            print(f"{exchanges} exchanges, {each_us:.2f} us each")
         if chosen.replays:
             replayed(sessions["split"], chosen.replays)
 

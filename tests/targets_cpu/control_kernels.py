@@ -1,4 +1,4 @@
-"""Kernels whose functions are graphs of blocks: returns within branches."""
+"""Kernels whose functions are graphs of blocks: returns within branches; `while` with tensors."""
 
 from __future__ import annotations
 
@@ -59,3 +59,114 @@ def tensors_that_blocks_are_given():
     expected = 3 * x
     expected[2], expected[3] = 2 * x[2], x[3] + 1
     return out, expected
+
+
+@triton.jit
+def roots_kernel(out_ptr, turns_ptr, x_ptr, B: tl.constexpr):
+    pid = tl.program_id(0)
+    at = pid * B + tl.arange(0, B)
+    x = tl.load(x_ptr + at)
+    root, before, turns = x + 1, x * 0, 0
+    while tl.max(tl.abs(root - before)) > 1e-6 * tl.max(root):
+        root, before = (root + x / root) * 0.5, root
+        turns += 1
+    tl.store(out_ptr + at, root)
+    tl.store(out_ptr + at + tl.num_programs(0) * B, before)
+    tl.store(turns_ptr + pid, turns)
+
+
+@case
+def roots_until_none_moves():
+    x, out, turns = normal(3, 40)[:, :32].abs().contiguous(), torch.zeros(2, 3, 32), torch.zeros(3)
+    roots_kernel[(3,)](out, turns, x, B=32)
+    assert (turns > 3).all()
+    assert (out[0] - out[1]).abs().max() < 1e-4
+    return out[0], x.sqrt()
+
+
+@triton.jit
+def walk_kernel(out_ptr, x_ptr, limit, B: tl.constexpr):
+    at = x_ptr + tl.arange(0, B)
+    low, total = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
+    high, place = low + 0.5, tl.arange(0, B)
+    while (tl.sum(total) < limit) & (tl.max(place) < 20 * B):
+        x = tl.load(at)
+        total += x
+        low, high = high, tl.where(x > high, x, high) + low[:, None].sum(1)
+        at += B
+        place += B
+    tl.store(out_ptr + tl.arange(0, B), total)
+    tl.store(out_ptr + B + tl.arange(0, B), low)
+    tl.store(out_ptr + 2 * B + tl.arange(0, B), high)
+    tl.store(out_ptr + 3 * B + tl.arange(0, B), place)
+    tl.store(out_ptr + 4 * B + tl.arange(0, B), tl.load(at))
+
+
+@case
+def pointers_that_move_until_enough():
+    x, out = normal(20, 16).abs(), torch.zeros(5, 16)
+    walk_kernel[(1,)](out, x, 70.0, B=16)
+    total = low = torch.zeros(16)
+    high, step = low + 0.5, 0
+    while total.sum() < 70:
+        total = total + x[step]
+        low, high = high, torch.maximum(x[step], high) + low
+        step += 1
+    assert 2 < step < 20
+    place = torch.arange(16) + 16.0 * step
+    return out, torch.stack([total, low, high, place, x[step]])
+
+
+@triton.jit
+def powers_kernel(out_ptr, x_ptr, limit, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)
+    x = tl.load(x_ptr + at)
+    product = x
+    while tl.max(tl.sum(tl.abs(product), 1)) > limit:
+        product = tl.dot(product, x, input_precision="ieee") + tl.trans(product) * 0.125
+    tl.store(out_ptr + at, product)
+
+
+@case
+def products_until_small():
+    x, out = normal(16, 16) / 8, torch.zeros(16, 16)
+    powers_kernel[(1,)](out, x, 0.05, N=16)
+    product = x
+    while product.abs().sum(1).max() > 0.05:
+        product = product @ x + product.T / 8
+    return out, product
+
+
+@triton.jit
+def nested_kernel(out_ptr, x_ptr, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    x, total = tl.load(x_ptr + at), tl.zeros([B], tl.float32)
+    outer = 0
+    while outer < n:
+        inner, part = 0, x
+        while (inner < outer) & (tl.max(part) > 0.01):
+            part = part * 0.5 + tl.cumsum(part) * 0.01
+            inner += 1
+        if outer % 2 == 1:
+            total += part
+        else:
+            total, x = total - part, x + 1
+        outer += 1
+    tl.store(out_ptr + at, total)
+    tl.store(out_ptr + B + at, x)
+
+
+@case
+def loops_within_loops():
+    x, out = normal(32), torch.zeros(2, 32)
+    nested_kernel[(1,)](out, x, 7, B=32)
+    total = torch.zeros(32)
+    for outer in range(7):
+        part, inner = x, 0
+        while inner < outer and part.max() > 0.01:
+            part, inner = part * 0.5 + part.cumsum(0) * 0.01, inner + 1
+        if outer % 2 == 1:
+            total = total + part
+        else:
+            total, x = total - part, x + 1
+    return out, torch.stack([total, x])

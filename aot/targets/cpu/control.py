@@ -30,7 +30,6 @@ class Carried:
     """How one loop-carried value travels: its LLVM values at the start, and at each turn."""
 
     argument: Value
-    result: Value
     initial: Value
     start: list[Operand]
 
@@ -157,28 +156,40 @@ def _is_update(argument: Value, following: Value) -> bool:
     return len(following.uses) == 1 or argument is following
 
 
-def _carry(
-    kernel: Kernel, argument: Value, result: Value, initial: Value, following: Value
-) -> Carried:
+def _carry(kernel: Kernel, argument: Value, initial: Value, following: Value) -> Carried:
     if not argument.type.is_tensor:
-        start = kernel.lanes.operand(kernel.scalar(initial))
-        return CarriedScalar(argument, result, initial, [start])
+        return _carried_scalar(kernel, argument, initial)
     if _is_shift(argument, following):
-        kind = "i64" if argument.type.is_pointer else argument.type.element
-        return CarriedShift(argument, result, initial, [constant(0, kind)])
-    if initial in kernel.pending:
-        root_ops.force(kernel, initial)
-    buffer = root_ops.materialize(kernel, initial)
-    if _is_update(argument, following):
-        single = CarriedBuffer(argument, result, initial, [])
-        single.buffer = buffer
-        _compute_in_place(kernel, argument, following, buffer)
-        return single
-    pair = CarriedPair(
-        argument, result, initial, [buffer.base, root_ops.new_buffer(kernel, argument).base]
-    )
+        return _carried_shift(argument, initial)
+    if not _is_update(argument, following):
+        return _carried_pair(kernel, argument, initial)
+    single = CarriedBuffer(argument, initial, [])
+    single.buffer = _first(kernel, initial)
+    _compute_in_place(kernel, argument, following, single.buffer)
+    return single
+
+
+def _carried_scalar(kernel: Kernel, argument: Value, initial: Value) -> CarriedScalar:
+    return CarriedScalar(argument, initial, [kernel.lanes.operand(kernel.scalar(initial))])
+
+
+def _carried_shift(argument: Value, initial: Value) -> CarriedShift:
+    kind = "i64" if argument.type.is_pointer else argument.type.element
+    return CarriedShift(argument, initial, [constant(0, kind)])
+
+
+def _carried_pair(kernel: Kernel, argument: Value, initial: Value) -> CarriedPair:
+    buffer, spare = _first(kernel, initial), root_ops.new_buffer(kernel, argument)
+    pair = CarriedPair(argument, initial, [buffer.base, spare.base])
     pair.buffer = buffer
     return pair
+
+
+def _first(kernel: Kernel, initial: Value) -> Buffer:
+    """The tensor that a loop begins with, in memory of its own."""
+    if initial in kernel.pending:
+        root_ops.force(kernel, initial)
+    return root_ops.materialize(kernel, initial)
 
 
 def _compute_in_place(kernel: Kernel, argument: Value, following: Value, buffer: Buffer) -> None:
@@ -221,7 +232,7 @@ def turns(
     block, lanes = operation.body, kernel.lanes
     ends = operation.results, operation.operands[3:], block.operations[-1].operands
     rows = [row for row in zip(block.arguments[1:], *ends, strict=True) if row[0] not in left_out]
-    carried = [_carry(kernel, *row) for row in rows]
+    carried = [_carry(kernel, row[0], row[2], row[3]) for row in rows]
     start = [x for item in carried for x in item.start]
     with kernel.writer.loop(
         lanes.operand(upper),
@@ -269,25 +280,94 @@ def _counter(kernel: Kernel, counter: Operand, lower: Lane, step: Lane) -> Int:
 
 
 def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
-    """`scf.while`; carries scalars only."""
+    """`scf.while(initial…)`: `before` gives a condition, and what `after` and the results are."""
     before, after = operation.regions[0][0], operation.regions[1][0]
-    tensors = [x for x in (*before.arguments, *after.arguments) if x.type.is_tensor]
-    if tensors:
-        raise unsupported("a `while` loop that carries tensors")
-    start = [kernel.lanes.operand(kernel.scalar(x)) for x in operation.operands]
+    given, following = before.operations[-1].operands[1:], after.operations[-1].operands
+    inside = dict(zip(given, after.arguments, strict=True))
+    rows = zip(before.arguments, operation.operands, following, strict=True)
+    carried = {row[0]: _carry_around(kernel, *row, inside.get(row[0])) for row in rows}
+    kept = [_keep(kernel, value, carried.get(value)) for value in given]
+    start = [x for item in carried.values() for x in item.start]
     with kernel.writer.while_loop(start, _hint(operation)) as (phis, test, repeat, results):
         kernel.min_depths[operation] = kernel.writer.depth
-        for argument, phi in zip(before.arguments, phis, strict=True):
-            kernel.scalars[argument] = scalar_lane(kernel, phi, argument)
-        condition, *kept = run(before).operands
-        operands = [kernel.lanes.operand(kernel.scalar(x)) for x in kept]
+        _bind_all(kernel, list(carried.values()), before.arguments, phis)
+        condition, *_ = run(before).operands
+        operands = [item.operand(kernel) for item in kept]
         test(kernel.lanes.operand(kernel.scalar(condition)), operands)
-        for argument, operand in zip(after.arguments, operands, strict=True):
-            kernel.scalars[argument] = scalar_lane(kernel, operand, argument)
-        following = run(after).operands
-        repeat([kernel.lanes.operand(kernel.scalar(x)) for x in following])
-    for result, operand in zip(operation.results, results, strict=True):
-        kernel.scalars[result] = scalar_lane(kernel, operand, result)
+        for item, value, operand in zip(kept, after.arguments, operands, strict=True):
+            item.bind(kernel, value, operand)
+        run(after)
+        pairs = zip(carried.values(), following, strict=True)
+        repeat([x for item, value in pairs for x in item.following(kernel, value)])
+    for item, value, operand in zip(kept, operation.results, results, strict=True):
+        item.bind(kernel, value, operand)
+
+
+def _carry_around(
+    kernel: Kernel, argument: Value, initial: Value, following: Value, inside: Value | None
+) -> Carried:
+    """How an argument of `before` travels; inside: what it is in `after`, if it is passed on."""
+    if not argument.type.is_tensor:
+        return _carried_scalar(kernel, argument, initial)
+    if inside is not None and _is_shift(inside, following):
+        return _carried_shift(inside, initial)
+    return _carried_pair(kernel, argument, initial)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What `before` gives `after`, and the loop at its end."""
+
+    value: Value
+
+    def operand(self, kernel: Kernel) -> Operand:
+        """Its LLVM value at the end of `before`."""
+        return kernel.lanes.operand(kernel.scalar(self.value))
+
+    def bind(self, kernel: Kernel, value: Value, operand: Operand) -> None:
+        """Makes `value` (an argument of `after`, or the loop's result) stand for it."""
+        kernel.scalars[value] = scalar_lane(kernel, operand, value)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptShift(Kept):
+    """A tensor that moves by a scalar each turn, as `before` was given it."""
+
+    shift: CarriedShift
+
+    def operand(self, kernel: Kernel) -> Operand:
+        return kernel.lanes.operand(kernel.shifted[self.value].offset)
+
+    def bind(self, kernel: Kernel, value: Value, operand: Operand) -> None:
+        self.shift.bind(kernel, value, [operand])
+
+
+@dataclass(frozen=True, eq=False)
+class KeptBuffer(Kept):
+    """A tensor in memory: as `before` was given it, or else written at its end."""
+
+    buffer: Buffer
+    is_given: bool
+
+    def operand(self, kernel: Kernel) -> Operand:
+        if self.is_given:
+            return kernel.buffers[self.value].base
+        buffer = self.buffer._replace(min_depth=kernel.writer.depth)
+        return root_ops.materialize(kernel, self.value, buffer).base
+
+    def bind(self, kernel: Kernel, value: Value, operand: Operand) -> None:
+        depth = kernel.writer.depth
+        kernel.buffers[value] = self.buffer._replace(base=operand, min_depth=depth)
+
+
+def _keep(kernel: Kernel, value: Value, carried: Carried | None) -> Kept:
+    if not value.type.is_tensor:
+        return Kept(value)
+    if isinstance(carried, CarriedShift):
+        return KeptShift(value, carried)
+    if isinstance(carried, CarriedPair):
+        return KeptBuffer(value, carried.buffer, is_given=True)
+    return KeptBuffer(value, root_ops.new_buffer(kernel, value), is_given=False)
 
 
 def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
