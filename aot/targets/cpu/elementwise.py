@@ -198,8 +198,22 @@ def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
     if width in WIDTHS:
         lanes.writer.functions.add((element, name, width))
         return lanes.writer.call(math_symbol(name, width, element), kind, operands)
+    if width > max(WIDTHS):
+        return _by_halves(lanes, operands, width, lambda rows: call_math(lanes, name, rows))
     wide = [_resize(lanes, x, width, 8) for x in operands]
     return _resize(lanes, call_math(lanes, name, wide), 8, width)
+
+
+def _by_halves(
+    lanes: Lanes,
+    operands: Sequence[Operand],
+    width: int,
+    call: Callable[[list[Operand]], Operand],
+) -> Operand:
+    """A function of more lanes than it has a form for."""
+    halves = range(width // 2), range(width // 2, width)
+    found = [call([shuffled(lanes.writer, [x], half) for x in operands]) for half in halves]
+    return shuffled(lanes.writer, found, range(width))
 
 
 def _resize(lanes: Lanes, operand: Operand, width: int, wanted: int) -> Operand:
@@ -287,7 +301,11 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
 def _call_device(lanes: Lanes, name: str, operands: list[Operand], kind: str) -> Operand:
     """Calls a function of `DEVICE`; of a number of lanes that it has no form for, with more."""
     width = int(operands[0].type[1:].split(" ")[0]) if is_vector(operands[0]) else 1
-    wanted = next((each for each in WIDTHS if each >= width), max(WIDTHS))
+    if width > max(WIDTHS):
+        return _by_halves(
+            lanes, operands, width, lambda rows: _call_device(lanes, name, rows, kind)
+        )
+    wanted = next(each for each in WIDTHS if each >= width)
     if wanted > width:
         operands = [_resize(lanes, x, width, wanted) for x in operands]
     element = LLVM_TYPES[kind]

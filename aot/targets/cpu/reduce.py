@@ -9,6 +9,7 @@ from typing import Final
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.types import Scalar
 from aotc.aot.targets.cpu import memory, root_ops, tiles
+from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
 from aotc.aot.targets.cpu.lanes import select, shuffled, typed
 from aotc.aot.targets.cpu.linear import (
@@ -23,7 +24,7 @@ from aotc.aot.targets.cpu.linear import (
     wrap,
 )
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.ttir import Block, Operation
+from aotc.aot.targets.cpu.ttir import Block, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 ADDED_IN_TURN: Final = 32  # floats of one lane, before their sum is added to that of all
@@ -122,6 +123,23 @@ class _Fold:
             return []
         cuts = tiles.conjuncts(self.kernel, mask, self.shape)
         return [cut for cut in cuts if cut.bound.dim == self.axis]
+
+    def holding(self, lane: int) -> list[tiles.Conjunct]:
+        """What masks of loads behind the operands ask for along the lanes alone."""
+        found: list[tiles.Conjunct] = []
+        left, seen = list(self.operation.operands), set[Value]()
+        while left:
+            value = left.pop()
+            made = value.owner
+            if made is None or value in seen or value in self.kernel.buffers:
+                continue
+            seen.add(value)
+            if made.name == "tt.load" and len(made.operands) > 1:
+                if value.type.shape == self.shape:
+                    found += tiles.conjuncts(self.kernel, made.operands[1], self.shape)
+            elif made.name in RULES:
+                left += made.operands
+        return [cut.without(self.axis) for cut in found if cut.bound.dim == lane]
 
     def buffers(self) -> list[Buffer]:
         return [root_ops.new_buffer(self.kernel, x) for x in self.operation.results]
@@ -314,7 +332,10 @@ def _reduce_across(fold: _Fold, lane: int) -> None:
         fold.write(results, rest, fold.lanes(total))
 
     kept = fold.shape[:axis] + fold.shape[axis + 1 :]
-    tiles.run(kernel, kept, body, lane_dim=lane - (lane > axis))
+    vectors = root_ops.vectors_across(kernel, fold.operation.operands, lane)
+    holding = fold.holding(lane) if vectors > 1 else ()
+    at = lane - (lane > axis)
+    tiles.run(kernel, kept, body, lane_dim=at, holding=holding, vectors=vectors)
     fold.finish(results)
 
 

@@ -19,6 +19,8 @@ from aotc.aot.targets.cpu.writer import Operand
 LANES = 16  # of a processor with registers for two vectors
 LONG = 10  # instructions that wait for each other: from one function on, two vectors are faster
 FEWEST_VECTORS = 8  # of a row: of fewer, the last turn would mostly be without work
+SHORT = 4  # instructions that need no registers beside those of the partial results
+MOST_ACROSS = 8  # vectors of these
 NARROW = frozenset({"f32", "f16", "bf16", "i32", "i1", "i8"})
 
 
@@ -250,14 +252,33 @@ def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
     is_fit = lane is not None and kernel.isa.lanes == LANES and not kernel.pending
     if not is_fit or lane is None or shape[lane] < FEWEST_VECTORS * LANES:
         return 1
-    width = 2 * LANES
+    longest = _longest(kernel, values, lane, 2 * LANES)
+    return 2 if longest is not None and longest >= LONG else 1
+
+
+def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
+    """How many vectors of partial results a reduction along another dimension has at a time: as
+    many as there are registers for, so that a row of memory is read in long pieces and additions
+    do not wait for each other; one where the expressions behind need registers of their own."""
+    shape, width = values[0].type.shape or (), kernel.isa.lanes
+    vectors = min(MOST_ACROSS // len(values), shape[lane] // width)
+    if vectors < 2:
+        return 1
+    longest = _longest(kernel, values, lane, vectors * width)
+    return vectors if longest is not None and longest <= SHORT else 1
+
+
+def _longest(kernel: Kernel, values: Sequence[Value], lane: int, width: int) -> float | None:
+    """Instructions on the longest way from memory to one of the values, which read contiguous
+    memory along `lane`; None where they read other memory or have other types."""
+    shape = values[0].type.shape or ()
     with kernel.width(width), kernel.probe() as depth:
         mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", width, natural=True)
         index = [integer(0)] * len(shape)
         index[lane] = Int("i32", mark.base, Linear((), 1))
         walk = _Walk(kernel)
         longest = max(walk.length(value, tuple(index)) for value in values)
-    return 2 if walk.is_fit and longest >= LONG else 1
+    return longest if walk.is_fit else None
 
 
 @dataclass(slots=True)

@@ -23,9 +23,19 @@ class Conjunct(NamedTuple):
     path: tuple[Operation, ...]
     """Views between the mask and the comparison, outermost first."""
     bound: Bound
+    reduced: int | None = None
+    """An axis of the mask, which the indices of a reduction's results lack."""
+
+    def without(self, axis: int) -> Conjunct:
+        """The same for the results of a reduction along another axis."""
+        dim = self.bound.dim
+        bound = self.bound._replace(dim=dim - (dim > axis))
+        return self._replace(bound=bound, reduced=axis)
 
     def fact(self, kernel: Kernel, index: Index) -> tuple[Value, Index]:
         """The comparison, and the index at which it is evaluated for an element of the tile."""
+        if self.reduced is not None:
+            index = (*index[: self.reduced], integer(0), *index[self.reduced :])
         return self.comparison, _through(kernel, self.path, index)
 
 
@@ -153,11 +163,13 @@ def run(
     *,
     lane_dim: int | None = None,
     cuts: Sequence[Conjunct] = (),
+    holding: Sequence[Conjunct] = (),
     vectors: int = 1,
 ) -> None:
     """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
 
-    Inside, the comparisons in `cuts` are facts, except in the lanes of a last partial chunk.
+    Inside, the comparisons in `cuts` are facts, except in the lanes of a last partial chunk. So are
+    those in `holding`, along the lanes, for the chunks where they hold; others follow these.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
     width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
@@ -167,13 +179,14 @@ def run(
     outer = [cut for cut in cuts if cut.bound.dim != lane_dim]
     inner = [cut for cut in cuts if cut.bound.dim == lane_dim]
     with kernel.width(width):
-        _nest(kernel, shape, order, [integer(0)] * len(shape), body, outer, inner)
+        _nest(kernel, shape, order, [integer(0)] * len(shape), body, outer, inner, holding)
     kernel.active_bounds = kept
 
 
 def _nest(
     kernel: Kernel, shape: Sequence[int], order: Sequence[int], index: list[Int],
     body: Callable[[Index], None], outer: Sequence[Conjunct], inner: Sequence[Conjunct],
+    holding: Sequence[Conjunct],
 ) -> None:  # fmt: skip
     if not order:
         with_facts(kernel, outer, tuple(index), body)
@@ -182,17 +195,37 @@ def _nest(
     if rest:
         cuts = [cut for cut in outer if cut.bound.dim == dim]
         if shape[dim] == 1:
-            _nest(kernel, shape, rest, index, body, outer, inner)
+            _nest(kernel, shape, rest, index, body, outer, inner, holding)
             return
         upper, may_skip = limit(kernel, cuts, shape[dim])
         with kernel.writer.loop(upper, 1, may_skip=may_skip) as loop:
             index[dim] = kernel.lanes.atom(loop.counter, "i32", natural=True)
-            _nest(kernel, shape, rest, index, body, outer, inner)
+            _nest(kernel, shape, rest, index, body, outer, inner, holding)
         index[dim] = integer(0)
         return
-    chunks(kernel, shape[dim], inner, lambda place, cuts: with_facts(
-        kernel, [*outer, *cuts], (*index[:dim], place, *index[dim + 1 :]), body
-    ))  # fmt: skip
+
+    def chunk(place: Int, cuts: Sequence[Conjunct]) -> None:
+        with_facts(kernel, [*outer, *cuts], (*index[:dim], place, *index[dim + 1 :]), body)
+
+    if holding:
+        _chunks_where(kernel, shape[dim], holding, chunk)
+    else:
+        chunks(kernel, shape[dim], inner, chunk)
+
+
+def _chunks_where(
+    kernel: Kernel,
+    size: int,
+    holding: Sequence[Conjunct],
+    body: Callable[[Int, Sequence[Conjunct]], None],
+) -> None:
+    """Loops over `size` elements: chunks in which all comparisons hold, then the others."""
+    width = kernel.lanes.width
+    lane = Linear((), 1) if width > 1 else Linear()
+    upper, _ = limit(kernel, holding, size)
+    start = kernel.writer.emit(f"and {upper}, {-width}", "i32", [upper])
+    _chunk_loop(kernel, start, holding, lane, body, may_skip=True)
+    _chunk_loop(kernel, constant(size, "i32"), [], lane, body, may_skip=True, lower=start)
 
 
 def chunks(
