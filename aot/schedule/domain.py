@@ -30,6 +30,7 @@ SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, RUNS_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 1.25, 4.0, 8.0
+SCATTER_PRICE = 2.0  # of a store to other than neighbours, relative to a load, on a processor
 MASK_PRICE = 1.0  # of a condition that does not hold from one lane to another alone
 _PRICES: dict[Extent | None, float] = {
     None: SCATTERED_PRICE,
@@ -106,18 +107,31 @@ def _price(traced: Tracer, stores: list[Access], domain: Domain, traits: TargetT
         total += MASK_PRICE * sum(
             condition.index.stride(domain.lanes) is None for condition in traced.conditions
         )
-    for need in (*traced.accesses, *stores):
-        offset = ix.linear(need.index, need.node.shape)
-        loaded = frozenset().union(*map(loaded_by, offset.symbols()))
-        repeats = prod(typical(symbol.extent) for symbol in varies_with(need, domain))
-        stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
-        price = _PRICES.get(stride, STRIDED_PRICE)
-        if stride is None and not loaded and _has_runs(offset, domain, traits):
-            price = RUNS_PRICE
-        price = 1.0 if domain.lanes.extent == 1 else price
-        total += price * repeats
+    reads = [_price_of(need, domain, traits) for need in traced.accesses]
+    written = [_price_of(need, domain, traits) for need in stores]
+    most = max((times for _, times in reads), default=0)
+    is_strided = all(price >= STRIDED_PRICE for price, times in reads if times == most)
+    if not traits.is_gpu and is_strided:
+        # Where elements are read along the lanes, blocks of them are turned over in registers.
+        written = [
+            (price * (SCATTER_PRICE if price >= STRIDED_PRICE else 1.0), times)
+            for price, times in written
+        ]
+    total += sum(price * times for price, times in (*reads, *written))
     lanes = max(1, typical(domain.lanes.extent))
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
+
+
+def _price_of(need: Access, domain: Domain, traits: TargetTraits) -> tuple[float, int]:
+    """(price of an element along the lanes, how many times so many lanes are loaded or stored)"""
+    offset = ix.linear(need.index, need.node.shape)
+    loaded = frozenset().union(*map(loaded_by, offset.symbols()))
+    repeats = prod(typical(symbol.extent) for symbol in varies_with(need, domain))
+    stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
+    price = _PRICES.get(stride, STRIDED_PRICE)
+    if stride is None and not loaded and _has_runs(offset, domain, traits):
+        price = RUNS_PRICE
+    return 1.0 if domain.lanes.extent == 1 else price, repeats
 
 
 def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:

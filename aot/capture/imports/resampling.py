@@ -309,7 +309,8 @@ def _sampled(data: Node, column: Node, row: Node) -> Node:
     area = row.shape[1:]
     ends = ((row, height), (column, width))
     is_in, is_in_row = ((place >= 0.0) & (place <= float(extent - 1)) for place, extent in ends)
-    line, at = (build.cast(_clipped(place, extent), "i64") for place, extent in ends)
+    dtype = "i32" if height * width < 1 << 31 else "i64"
+    line, at = (build.cast(_clipped(place, extent), dtype) for place, extent in ends)
     index = build.reshape(line * width + at, (samples, 1, math.prod(area)))
     index = build.expand(index, (samples, channels, math.prod(area)))
     pixels = build.reshape(data, (samples, channels, height * width))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir import index as ix
@@ -13,7 +14,7 @@ from aotc.aot.lower.emit import Body
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import WARP, blocks, pointwise_candidates, power_above, power_below
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.trace import Tracer
+from aotc.aot.schedule.trace import Tracer, loaded_by
 from aotc.aot.traits import TargetTraits
 
 _DIMS = ("[:, None]", "[None, :]")
@@ -55,25 +56,49 @@ def _candidates(group: Group, traits: TargetTraits) -> tuple[Candidate, ...]:
     rows, lanes = group.domain.rows, group.domain.lanes
     element_bytes = group.bytes / max(1, typical(rows.extent * lanes.extent))
     if not traits.is_gpu:
-        most = TRANSPOSED_LANES if _is_transposed(group) else None
+        traced = _traced(group)
+        most = TRANSPOSED_LANES if _is_transposed(group, traced) else None
+        has_rows = most is None and typical(rows.extent) > 1
+        if has_rows and _shared_cost(group, traced) >= SHARED_COST:
+            most = SHARED_LANES
         return pointwise_candidates(rows.extent, lanes.extent, element_bytes, traits, most)
     shape = PointwiseShape(
         rows.extent,
         lanes.extent,
         element_bytes,
         functions=sum(OPS[node.op].cost >= FUNCTION_COST for node in group.nodes),
-        is_transposed=_is_transposed(group),
+        is_transposed=_is_transposed(group, _traced(group)),
     )
     return gpu_candidates(shape, traits)
 
 
-def _is_transposed(group: Group) -> bool:
-    """Whether a load or store is contiguous along the rows of the tile, not along its lanes."""
+def _traced(group: Group) -> Tracer:
+    """What an element of the group needs."""
     reads = set(group.reads)
     tracer = Tracer(lambda node: node in reads)
     for need in (need for root in group.roots for need in root.needs):
         tracer.visit(need.node, need.index)
-    offsets = [ix.linear(need.index, need.node.shape) for need in tracer.accesses]
+    return tracer
+
+
+def _shared_cost(group: Group, traced: Tracer) -> float:
+    """Operations for one element that are the same for all rows of a tile."""
+    rows = group.domain.rows
+
+    def varies_with_rows(index: Sequence[Index]) -> bool:
+        symbols = frozenset[Symbol]().union(*(part.symbols() for part in index))
+        return any(symbol == rows or rows.name in loaded_by(symbol) for symbol in symbols)
+
+    return sum(
+        OPS[node.op].cost
+        for node, index in traced.visited
+        if node.kind == "pointwise" and not varies_with_rows(index)
+    )
+
+
+def _is_transposed(group: Group, traced: Tracer) -> bool:
+    """Whether a load or store is contiguous along the rows of the tile, not along its lanes."""
+    offsets = [ix.linear(need.index, need.node.shape) for need in traced.accesses]
     offsets += [ix.linear(root.index, root.node.shape) for root in group.roots]
     rows, lanes = group.domain.rows, group.domain.lanes
     return any(
@@ -95,6 +120,9 @@ LARGEST_PROGRAM = 4096  # elements of a pointwise tile: more only cost registers
 # Of a CPU: a cache line of an operand that lies along the rows is read again for each row that it
 # has elements of, and so many lines stay in the first cache.
 TRANSPOSED_LANES = 128
+# Of a CPU: what is the same for all rows of a tile is computed once and kept in the first cache.
+SHARED_COST = 16.0  # operations from which this pays
+SHARED_LANES = 512
 TRANSPOSED_TILE = 64  # side of a square tile that changes the order of elements in shared memory
 WIDE = 8  # tiles along the lanes from which a partial tile does not matter
 FEWEST_WAVES = 2  # programs for each multiprocessor that a small kernel is cut into

@@ -282,13 +282,37 @@ class Lanes:
         offset = self.extend(pointer.offset, "i64")
         if offset.is_uniform or (offset.stride == Linear((), 1) and not offset.base.is_vector):
             return self.advance(pointer.base, offset.base, pointer.element)
-        lanes = self.splat(self.operand(offset))
-        kind = self.vector_type("ptr")
+        base, lanes = self._parted(pointer._replace(offset=offset))
         return self.writer.emit(
-            f"getelementptr {LLVM_TYPES[pointer.element]}, {pointer.base}, {lanes}",
-            kind,
-            [pointer.base, lanes],
+            f"getelementptr {LLVM_TYPES[pointer.element]}, {base}, {lanes}",
+            self.vector_type("ptr"),
+            [base, lanes],
         )
+
+    def _parted(self, pointer: Pointer) -> tuple[Operand, Operand]:
+        """What is the same in all lanes, as an address, and the offsets of the lanes from it.
+
+        The latter in 32 bits where they are these before an extension: then one instruction
+        gathers all lanes.
+        """
+        offset = pointer.offset
+        if is_vector(pointer.base):
+            return pointer.base, self.splat(self.operand(offset))
+        uniform, varying = Linear((), offset.base.constant), Linear()
+        for term in offset.base.terms:
+            if is_vector(term[0].operand):
+                varying = varying.plus(Linear((term,)))
+            else:
+                uniform = uniform.plus(Linear((term,)))
+        base = self.advance(pointer.base, uniform, pointer.element)
+        steps = offset.stride.constant * (self.width - 1)
+        if not varying.terms and offset.stride.is_constant and abs(steps) < 1 << 31:
+            return base, self.operand(Int("i32", Linear(), offset.stride))
+        if len(varying.terms) == 1 and offset.stride == Linear():
+            ((atom, coefficient),) = varying.terms
+            if atom.source is not None and coefficient == 1 and atom.source.type.endswith("i32>"):
+                return base, atom.source
+        return base, self.splat(self.operand(Int("i64", varying, offset.stride)))
 
     def advance(self, base: Operand, offset: Linear, element: str) -> Operand:
         """`base + offset` elements, as a chain of additions from the outermost term inwards."""

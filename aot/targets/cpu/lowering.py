@@ -23,6 +23,7 @@ from aotc.aot.targets.cpu import (
     root_ops,
     tile_dot,
     tile_pipeline,
+    turned_store,
     usage,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
@@ -71,8 +72,14 @@ def _control(
 def _store(lowering: Lowering, operation: Operation) -> None:
     """Stores that share their loops are written at the last of them."""
     run = lowering.runs[operation]
-    if operation is run[-1] and not lowering.close(operation):
-        root_ops.store(lowering.kernel, run)
+    if operation is not run[-1] or lowering.close(operation):
+        return
+    kernel = lowering.kernel
+    read_dim = turned_store.read_dimension(kernel, operation) if len(run) == 1 else None
+    if read_dim is None:
+        root_ops.store(kernel, run)
+    else:
+        turned_store.store(kernel, operation, read_dim)
 
 
 def _ignore(lowering: Lowering, operation: Operation) -> None:

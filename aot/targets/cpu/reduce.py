@@ -84,6 +84,16 @@ class _Fold:
         tiles.with_facts(self.kernel, cuts, index, body)
         return found
 
+    @property
+    def is_asserted(self) -> bool:
+        """Whether the combination checks what it gives."""
+        return any(each.name == "tt.assert" for each in self.operation.body.operations)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether anything of it is reported lane by lane, of one vector."""
+        return self.is_asserted or self.kernel.guard is not None
+
     def combine(self, old: Sequence[Operand], new: Sequence[Lane]) -> list[Operand]:
         return self.splat(self.kernel.apply(self.operation.body, [*self.lanes(old), *new]))
 
@@ -332,7 +342,9 @@ def _reduce_across(fold: _Fold, lane: int) -> None:
         fold.write(results, rest, fold.lanes(total))
 
     kept = fold.shape[:axis] + fold.shape[axis + 1 :]
-    vectors = root_ops.vectors_across(kernel, fold.operation.operands, lane)
+    vectors = (
+        1 if fold.is_checked else root_ops.vectors_across(kernel, fold.operation.operands, lane)
+    )
     holding = fold.holding(lane) if vectors > 1 else ()
     at = lane - (lane > axis)
     tiles.run(kernel, kept, body, lane_dim=at, holding=holding, vectors=vectors)
@@ -372,9 +384,8 @@ def scan(kernel: Kernel, operation: Operation) -> None:
     lane = tiles.lane_dimension(kernel, operation.operands[0])
     is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
     # By vector lanes are combined too that are not chosen: nothing is asserted of these.
-    is_asserted = any(each.name == "tt.assert" for each in operation.body.operations)
     is_in_lanes = fold.axis == lane or is_one_row
-    is_by_vector = fold.shape[fold.axis] > 1 and is_in_lanes and not is_asserted
+    is_by_vector = fold.shape[fold.axis] > 1 and is_in_lanes and not fold.is_asserted
     row = _scan_vectors if is_by_vector else _scan_elements
     fold.each_row(lambda rest: row(fold, rest, results))
     fold.finish(results)

@@ -252,7 +252,7 @@ def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
     is_fit = lane is not None and kernel.isa.lanes == LANES and not kernel.pending
     if not is_fit or lane is None or shape[lane] < FEWEST_VECTORS * LANES:
         return 1
-    longest = _longest(kernel, values, lane, 2 * LANES)
+    longest = longest_from_memory(kernel, values, lane, 2 * LANES)
     return 2 if longest is not None and longest >= LONG else 1
 
 
@@ -264,11 +264,13 @@ def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
     vectors = min(MOST_ACROSS // len(values), shape[lane] // width)
     if vectors < 2:
         return 1
-    longest = _longest(kernel, values, lane, vectors * width)
+    longest = longest_from_memory(kernel, values, lane, vectors * width)
     return vectors if longest is not None and longest <= SHORT else 1
 
 
-def _longest(kernel: Kernel, values: Sequence[Value], lane: int, width: int) -> float | None:
+def longest_from_memory(
+    kernel: Kernel, values: Sequence[Value], lane: int, width: int
+) -> float | None:
     """Instructions on the longest way from memory to one of the values, which read contiguous
     memory along `lane`; None where they read other memory or have other types."""
     shape = values[0].type.shape or ()

@@ -1,0 +1,101 @@
+"""Stores along another dimension than loads, and reductions of several vectors of columns, for any
+sizes of tile and mask, on each instruction set."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from aotc import kernels
+from aotc.kernels import driver
+from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int8, torch.float64]
+
+
+@pytest.fixture(params=["x86-64-v3", "x86-64-v4"])
+def isa(request, monkeypatch):
+    if not ISA_FEATURES[request.param] <= features():
+        pytest.skip(f"this processor is not {request.param}")
+    monkeypatch.setattr(driver, "_isa", lambda: request.param)
+    with kernels.on_cpu():
+        yield request.param
+    for kernel in (turned, columns):
+        kernel.device_caches.clear()
+
+
+@triton.jit
+def turned(
+    out_ptr, x_ptr, rows, columns, stride, IS_SHIFTED: tl.constexpr, IS_MASKED: tl.constexpr,
+    XBLOCK: tl.constexpr, YBLOCK: tl.constexpr,
+):  # fmt: skip
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    if IS_MASKED:
+        mask = (x < rows) & (y < columns)
+        if IS_SHIFTED:
+            mask = mask & (x >= 2)
+        found = tl.load(x_ptr + y * stride + x, mask=mask)
+        tl.store(out_ptr + x * columns + y, found + found, mask=mask)
+    else:
+        found = tl.load(x_ptr + y * stride + x)
+        tl.store(out_ptr + x * columns + y, found + found)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_stores(isa, seed):
+    chosen = random.Random(seed)
+    blocks = [chosen.choice((4, 16, 32, 64, 128)) for _ in range(2)]
+    counts = [chosen.choice((1, 5, 15, 16, 17, 40, 64, 100, 130)) for _ in range(2)]
+    is_masked, is_shifted = chosen.random() < 0.7, chosen.random() < 0.3
+    if not is_masked:
+        counts = [-(-count // block) * block for count, block in zip(counts, blocks, strict=True)]
+    rows, columns = counts
+    dtype, more = chosen.choice(DTYPES), chosen.choice((0, 0, 3))
+    data = (torch.randn(columns, rows + more, dtype=torch.float32) * 20).to(dtype)
+    out = torch.full((rows, columns), 77, dtype=dtype)
+    grid = tuple(-(-count // block) for count, block in zip(counts, blocks, strict=True))
+    turned[grid](out, data, rows, columns, rows + more, is_shifted, is_masked, *blocks)
+    expected = (data[:, :rows] + data[:, :rows]).T.contiguous()
+    if is_masked and is_shifted:
+        expected[:2] = 77
+    assert torch.equal(out, expected)
+
+
+@triton.jit
+def columns(
+    sums_ptr, peaks_ptr, x_ptr, w_ptr, rows, columns, RBLOCK: tl.constexpr, YBLOCK: tl.constexpr
+):
+    y = tl.program_id(0) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    r = tl.arange(0, RBLOCK)[:, None]
+    inside = r < rows
+    x = tl.load(x_ptr + r * columns + y, mask=(y < columns) & inside)
+    w = tl.load(w_ptr + r, mask=inside)
+    sums = tl.sum(tl.where(inside, x.to(tl.float32) * w, 0.0), axis=0, keep_dims=True)
+    peaks = tl.max(tl.where(inside, tl.exp(x.to(tl.float32)), -1.0), axis=0, keep_dims=True)
+    # Columns beyond the mask are zeros that others add up.
+    total = tl.sum(sums)
+    tl.store(sums_ptr + y, sums, mask=y < columns)
+    tl.store(sums_ptr + columns + tl.program_id(0), total)
+    tl.store(peaks_ptr + y, peaks, mask=y < columns)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_reductions(isa, seed):
+    chosen = random.Random(seed)
+    block = chosen.choice((8, 32, 64, 128, 256, 512))
+    rows, count = chosen.choice((1, 3, 40, 100, 128)), chosen.choice((1, 7, 60, 128, 200, 500))
+    dtype = chosen.choice((torch.float32, torch.float32, torch.bfloat16, torch.float16))
+    data, weights = torch.randn(rows, count).to(dtype), torch.randn(rows, 1)
+    programs = -(-count // block)
+    sums, peaks = torch.zeros(count + programs), torch.zeros(count)
+    columns[(programs,)](sums, peaks, data, weights, rows, count, 128, block)
+    expected = (data.double() * weights).sum(0)
+    torch.testing.assert_close(sums[:count].double(), expected, rtol=1e-5, atol=1e-4)
+    totals = torch.stack([each.sum() for each in expected.split(block)])
+    torch.testing.assert_close(sums[count:].double(), totals, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(peaks.double(), data.double().exp().amax(0), rtol=1e-5, atol=1e-5)
