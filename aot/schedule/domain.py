@@ -112,7 +112,7 @@ def _price(traced: Tracer, stores: list[Access], domain: Domain, traits: TargetT
     most = max((times for _, times in reads), default=0)
     is_strided = all(price >= STRIDED_PRICE for price, times in reads if times == most)
     if not traits.is_gpu and is_strided:
-        # Where elements are read along the lanes, blocks of them are turned over in registers.
+        # Where elements are read along the lanes, blocks of them are transposed in registers.
         written = [
             (price * (SCATTER_PRICE if price >= STRIDED_PRICE else 1.0), times)
             for price, times in written

@@ -170,3 +170,72 @@ def loops_within_loops():
         else:
             total, x = total - part, x + 1
     return out, torch.stack([total, x])
+
+
+@triton.jit
+def jumps_kernel(out_ptr, x_ptr, n, IS_WHILE: tl.constexpr, B: tl.constexpr):
+    at, total = x_ptr + tl.arange(0, B), tl.zeros([B], tl.float32)
+    if IS_WHILE:
+        turn = 0
+        while turn < n:
+            x = tl.load(at)
+            total += x
+            at = tl.where(x > 0, at + B, at + 2 * B)
+            turn += 1
+    else:
+        for _ in range(n):
+            x = tl.load(at)
+            total += x
+            at = tl.where(x > 0, at + B, at + 2 * B)
+    tl.store(out_ptr + tl.arange(0, B), total)
+    tl.store(out_ptr + B + tl.arange(0, B), tl.load(at))
+
+
+@case
+def pointers_that_each_lane_moves():
+    x = normal(30, 32)
+    found, expected = [], []
+    for is_while in (False, True):
+        out = torch.zeros(2, 32)
+        jumps_kernel[(1,)](out, x, 9, is_while, B=32)
+        place, total = torch.arange(32), torch.zeros(32)
+        for _ in range(9):
+            now = x.flatten()[place]
+            total, place = total + now, torch.where(now > 0, place + 32, place + 64)
+        found.append(out)
+        expected.append(torch.stack([total, x.flatten()[place]]))
+    return torch.stack(found), torch.stack(expected)
+
+
+@triton.jit
+def sides_kernel(out_ptr, x_ptr, n, B: tl.constexpr):
+    pid, i = tl.program_id(0), tl.arange(0, B)
+    out = out_ptr + pid * B + i
+    if pid > n:
+        at, other = x_ptr + i, x_ptr + 2 * i
+    else:
+        at, other = x_ptr + B - 1 - i, x_ptr + i
+    if pid == 3:
+        tl.store(out, 1.0)
+        return
+    if pid == 2:
+        at = x_ptr + (i * 7) % B
+    elif pid == 1:
+        at += 1
+    near = tl.where(pid > 1, at, other)  # by one condition for all lanes
+    small = i.to(tl.int8)
+    x = tl.load(at) + 2 * tl.load(other + 1) + 4 * tl.load(near) + tl.load(x_ptr + i + small)
+    tl.store(out, x)
+
+
+@case
+def pointers_of_branches_and_blocks():
+    x, out, i = normal(80), torch.zeros(5, 32), torch.arange(32)
+    sides_kernel[(5,)](out, x, 1, B=32)
+    expected = torch.ones(5, 32)
+    for pid in (0, 1, 2, 4):
+        at, other = (i, 2 * i) if pid > 1 else (31 - i, i)
+        at = i * 7 % 32 if pid == 2 else at + 1 if pid == 1 else at
+        near = at if pid > 1 else other
+        expected[pid] = x[at] + 2 * x[other + 1] + 4 * x[near] + x[2 * i]
+    return out, expected

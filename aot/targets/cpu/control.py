@@ -374,8 +374,6 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     """`scf.if`: scalars merge by phi; both sides write a tensor result to one buffer."""
     condition = kernel.lanes.operand(kernel.scalar(operation.operands[0]))
     buffers = {x: root_ops.new_buffer(kernel, x) for x in operation.results if x.type.is_tensor}
-    if any(x.is_pointer for x in (r.type for r in buffers)):
-        raise unsupported("a branch that gives tensors of pointers")
     scalars = [x for x in operation.results if not x.type.is_tensor]
 
     def side(region: list[Block]) -> Callable[[], list[Operand]]:

@@ -523,7 +523,7 @@ def _bitcast(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> La
             return a._replace(element=wanted.pointee)
         if a.offset.is_uniform:
             return Pointer(lanes.operand(a), integer(0, "i64"), wanted.pointee)
-        return lanes.operand(a)
+        return lanes.values(a)
     source = operation.operands[0].type.element
     operand = lanes.operand(a)
     if wanted.is_pointer:
@@ -555,11 +555,8 @@ def _add_pointer(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -
 
 
 def _moved_by_lanes(lanes: Lanes, operation: Operation, pointer: Lane, amount: Operand) -> Operand:
-    element = LLVM_TYPES[operation.results[0].type.pointee]
-    base = lanes.splat(lanes.operand(pointer))
-    return lanes.writer.emit(
-        f"getelementptr {element}, {base}, {amount}", base.type, [base, amount]
-    )
+    base = lanes.splat(lanes.values(pointer))
+    return lanes.moved(base, amount, operation.results[0].type.pointee)
 
 
 def _select(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -568,7 +565,7 @@ def _select(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
     if test.text in ("true", "false"):
         return a if test.text == "true" else b
     kind = result_kind(operation)
-    made = select(lanes, test, lanes.operand(a), lanes.operand(b))
+    made = select(lanes, test, lanes.values(a), lanes.values(b))
     if isinstance(a, Pointer) and not is_vector(made):
         return Pointer(made, integer(0, "i64"), a.element)
     most = None
@@ -633,7 +630,7 @@ RULES: dict[str, Rule] = {
     "arith.bitcast": _bitcast,
     "tt.bitcast": _bitcast,
     "tt.ptr_to_int": lambda lanes, operation, x: lanes.atom(
-        lanes.cast("ptrtoint", lanes.operand(x[0]), "i64"), "i64"
+        lanes.cast("ptrtoint", lanes.values(x[0]), "i64"), "i64"
     ),
     "tt.int_to_ptr": _integer_to_pointer,
     "tt.addptr": _add_pointer,

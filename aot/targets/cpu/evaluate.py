@@ -152,7 +152,8 @@ class Kernel(memory.Code):
                     offset=self.lanes.add(moved.offset, self.lanes.extend(offset, "i64"))
                 )
             if not isinstance(moved, Int):
-                raise unsupported("a loop-carried tensor of computed addresses")
+                steps = self.lanes.splat(self.lanes.operand(self.lanes.extend(offset, "i64")))
+                return self.lanes.moved(self.lanes.operand(moved), steps, value.type.pointee)
             return self.lanes.add(moved, offset)
         return self.define(value, index)
 

@@ -90,8 +90,6 @@ def run(kernel: Kernel, function: Function, lower: Callable[[Block], Operation])
     for node in order:
         for value in node.block.arguments if node is not nodes[0] else ():
             if value.type.is_tensor:
-                if value.type.is_pointer:
-                    raise unsupported("a block that is given tensors of pointers")
                 node.buffers[value] = root_ops.new_buffer(kernel, value)
     kernel.writer.scope.lines += _write(kernel, nodes[0], lower)
 

@@ -76,7 +76,10 @@ class Lanes:
         return "<" + ", ".join(f"{kind} {x}" for x in items) + ">"
 
     def operand(self, lane: Lane) -> Operand:
-        """The LLVM value of a lane value: scalar when uniform, otherwise a vector."""
+        """The LLVM value of a lane value: scalar when uniform, otherwise a vector.
+
+        Of pointers to neighbours the first one, as loads and stores want it; see `values`.
+        """
         if isinstance(lane, Operand):
             return lane
         if isinstance(lane, Pointer):
@@ -282,12 +285,19 @@ class Lanes:
         offset = self.extend(pointer.offset, "i64")
         if offset.is_uniform or (offset.stride == Linear((), 1) and not offset.base.is_vector):
             return self.advance(pointer.base, offset.base, pointer.element)
-        base, lanes = self._parted(pointer._replace(offset=offset))
-        return self.writer.emit(
-            f"getelementptr {LLVM_TYPES[pointer.element]}, {base}, {lanes}",
-            self.vector_type("ptr"),
-            [base, lanes],
-        )
+        return self.values(pointer)
+
+    def values(self, lane: Lane) -> Operand:
+        """Each lane's own value: scalar when uniform. Of pointers each lane's address."""
+        if not isinstance(lane, Pointer) or lane.offset.is_uniform:
+            return self.operand(lane)
+        base, steps = self._parted(lane._replace(offset=self.extend(lane.offset, "i64")))
+        return self.moved(base, steps, lane.element)
+
+    def moved(self, base: Operand, steps: Operand, element: str) -> Operand:
+        """Addresses so many elements after one, or after each of some."""
+        text = f"getelementptr {LLVM_TYPES[element]}, {base}, {steps}"
+        return self.writer.emit(text, self.vector_type("ptr"), [base, steps])
 
     def _parted(self, pointer: Pointer) -> tuple[Operand, Operand]:
         """What is the same in all lanes, as an address, and the offsets of the lanes from it.

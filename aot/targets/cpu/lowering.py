@@ -8,7 +8,8 @@ the operations of `ROOT_OPS` and `CONTROL`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from aotc.aot.targets.cpu import (
@@ -23,7 +24,7 @@ from aotc.aot.targets.cpu import (
     root_ops,
     tile_dot,
     tile_pipeline,
-    turned_store,
+    transposed_store,
     usage,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
@@ -75,11 +76,11 @@ def _store(lowering: Lowering, operation: Operation) -> None:
     if operation is not run[-1] or lowering.close(operation):
         return
     kernel = lowering.kernel
-    read_dim = turned_store.read_dimension(kernel, operation) if len(run) == 1 else None
+    read_dim = transposed_store.read_dimension(kernel, operation) if len(run) == 1 else None
     if read_dim is None:
         root_ops.store(kernel, run)
     else:
-        turned_store.store(kernel, operation, read_dim)
+        transposed_store.store(kernel, operation, read_dim)
 
 
 def _ignore(lowering: Lowering, operation: Operation) -> None:
@@ -171,21 +172,30 @@ class Lowering:
 
     def block(self, block: Block) -> Operation:
         """Lowers a block's operations; returns its terminator, which the caller handles."""
-        outer = dict(self.kernel.pending)
-        for operation in block.operations[:-1]:
-            with located(operation):
-                self.operation(operation)
-        self.kernel.pending = outer
+        with self._region():
+            for operation in block.operations[:-1]:
+                with located(operation):
+                    self.operation(operation)
         return block.operations[-1]
+
+    @contextmanager
+    def _region(self) -> Iterator[None]:
+        """What a region writes to memory of tensors from around it, others do not find there: it
+        may not have run."""
+        outer = dict(self.kernel.pending)
+        yield
+        self.kernel.pending = outer
+        for value, pending in outer.items():
+            pending.written = False
+            self.kernel.buffers.pop(value, None)
 
     def _block_without(self, loop: Operation, left_out: Operation) -> None:
         """Lowers the operations of a loop's block, which are no roots, but for one."""
-        outer = dict(self.kernel.pending)
-        for operation in loop.body.operations[:-1]:
-            if operation is not left_out:
-                with located(operation):
-                    self.operation(operation)
-        self.kernel.pending = outer
+        with self._region():
+            for operation in loop.body.operations[:-1]:
+                if operation is not left_out:
+                    with located(operation):
+                        self.operation(operation)
 
     def operation(self, operation: Operation) -> None:
         """Raises CompileError for an operation that is not known, whether its results are read."""

@@ -393,7 +393,7 @@ def _read_apart(kernel: Code, pointer: Pointer, element: str, min_depth: int) ->
 
 
 def write_buffer(kernel: Code, buffer: Buffer, index: Index, lane: Lane) -> None:
-    value = kernel.lanes.operand(lane)
+    value = kernel.lanes.values(lane)
     if buffer.element == "i1":
         value = (
             kernel.lanes.cast("zext", value, "i8")

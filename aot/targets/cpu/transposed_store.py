@@ -3,7 +3,7 @@
     store(p + x·n + y, f(load(q + y·m + x)), mask)
 
 Lane by lane, such elements would be gathered or scattered. Here square blocks are read along the
-one dimension, turned over in registers and stored along the other: `2 · block` accesses of whole
+one dimension, transposed in registers and stored along the other: `2 · block` accesses of whole
 vectors and `block · log2 block` shuffles. The last block of a dimension ends where the mask does,
 and some of its elements are stored twice.
 """

@@ -24,12 +24,12 @@ def isa(request, monkeypatch):
     monkeypatch.setattr(driver, "_isa", lambda: request.param)
     with kernels.on_cpu():
         yield request.param
-    for kernel in (turned, columns):
+    for kernel in (transposed, columns):
         kernel.device_caches.clear()
 
 
 @triton.jit
-def turned(
+def transposed(
     out_ptr, x_ptr, rows, columns, stride, IS_SHIFTED: tl.constexpr, IS_MASKED: tl.constexpr,
     XBLOCK: tl.constexpr, YBLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -59,7 +59,7 @@ def test_stores(isa, seed):
     data = (torch.randn(columns, rows + more, dtype=torch.float32) * 20).to(dtype)
     out = torch.full((rows, columns), 77, dtype=dtype)
     grid = tuple(-(-count // block) for count, block in zip(counts, blocks, strict=True))
-    turned[grid](out, data, rows, columns, rows + more, is_shifted, is_masked, *blocks)
+    transposed[grid](out, data, rows, columns, rows + more, is_shifted, is_masked, *blocks)
     expected = (data[:, :rows] + data[:, :rows]).T.contiguous()
     if is_masked and is_shifted:
         expected[:2] = 77
