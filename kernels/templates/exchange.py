@@ -48,7 +48,8 @@ def _by_words(
                 tl.store(out_ptr + rank * COUNT + place, row, mask=mask)
             else:
                 word = row.to(bits, bitcast=True).to(tl.int64) & 0xFFFFFFFF | 1 << 32
-                tl.store(mail_ptr + peers[other] * 2 + rank * length + place, word)
+                away = peers[other].to(tl.int64) * 2  # words
+                tl.store(mail_ptr + away + rank * length + place, word)
     for start in range(program * BLOCK, COUNT, PROGRAMS * BLOCK):
         place = start + tl.arange(0, BLOCK)
         for other in tl.static_range(RANKS):
@@ -83,7 +84,7 @@ def _by_flags(
         for other in tl.static_range(RANKS):
             if IS_SCATTERED:
                 row = tl.load(data_ptr + other * COUNT + place, mask=mask)
-            target = out_ptr + peers[other] * UNIT + rank * COUNT
+            target = out_ptr + peers[other].to(tl.int64) * UNIT + rank * COUNT
             tl.store(target + place, row, mask=mask)
     LANES: tl.constexpr = triton.next_power_of_2(RANKS)
     lane = tl.arange(0, LANES)

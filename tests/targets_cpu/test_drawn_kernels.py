@@ -17,7 +17,7 @@ from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 sys.path.insert(0, str(Path(__file__).parent))
 import drawn_kernels
 
-SEEDS = [1, 2, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 30))]
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 30))]
 KERNELS = 12
 
 
