@@ -312,6 +312,14 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "transposed sum of 1,001 × 999": _case(
             "return x + y.T", _of("1001, 999"), _of("999, 1001")
         ),
+        "transposition of 256 × 256": _case("return x.t().contiguous()", _of("256, 256")),
+        "transposition of 512 × 512": _case("return x.t().contiguous()", _of("512, 512")),
+        "images of 8 × 64 × 3,136 to channels last": _case(
+            "return x.transpose(1, 2).contiguous()", _of("8, 64, 3136")
+        ),
+        "channels last of 8 × 3,136 × 64 to images": _case(
+            "return x.transpose(1, 2).contiguous()", _of("8, 3136, 64")
+        ),
         "transposition of 1,500 × 2,003": _case("return x.T.contiguous()", _of("1500, 2003")),
         "transposition of 8 × 197 × 12 × 64": _case(
             "return x.transpose(1, 2).contiguous()", _of("8, 197, 12, 64")
