@@ -67,7 +67,7 @@ SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they
 SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
 EXCHANGED_BYTES = 4096  # of a row that a program stores at a time
 EXCHANGED_WORDS = 512  # the same, of elements that travel in words of 8 bytes
-MOST_WORDS = 1 << 14  # elements that do: of more, their bytes take as long as the flags behind them
+MOST_WORDS = 1 << 14  # elements that do: each session has twice as many words for every rank
 EXCHANGE_LOOKS = 1 << 23  # at a flag of a rank that does not come, of about a microsecond each
 ALIGNED_BYTES = 16  # of memory that threads load and store at once
 # Groups of 16 elements for each that is wanted: then few are not above what bounds those.

@@ -20,7 +20,7 @@ from aotc.aot.targets.cpu.memory import Index
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
-MOST_BYTES = 4  # of an element: a block of larger ones has no room in the registers
+MOST_BYTES = 4  # of an element: a block of larger ones does not fit the registers
 
 
 def read_dimension(kernel: Kernel, store: Operation) -> int | None:
