@@ -23,6 +23,7 @@ import torch
 
 from aotc.aot.capture.aten_places import HOST, LATE, Place
 from aotc.aot.capture.aten_signature import (
+    CHOSEN,
     Fixed,
     Given,
     Made,
@@ -83,7 +84,7 @@ class Walked:
 
     imported: Imported | None
     refusals: tuple[Refusal, ...]
-    left: frozenset[torch.fx.Node]  # calls that are refused or take what a refused input gives
+    left: frozenset[torch.fx.Node]  # calls that are refused or chosen, or read what is refused
 
 
 def import_aten(
@@ -107,9 +108,9 @@ def import_aten(
         walker = _AtenImporter(owner=owner, orders=orders, rounds=rounds, place=place)
         for node in graph.nodes:
             walker.visit(node)
-    if not walker.refused:
+    wrong = {row.node for row in walker.refused} | walker.chosen
+    if not wrong:
         return Walked(walker.imported(), (), frozenset())
-    wrong = {row.node for row in walker.refused}
     calls = [node for node in graph.nodes if node.op == "call_function"]
     left = {node for node in calls if node in wrong or walker.values.get(node) is None}
     return Walked(None, tuple(walker.refused), _with_numbers(calls, left))
@@ -197,6 +198,7 @@ class _AtenImporter(Importer):
     made: dict[torch.fx.Node, Made] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    chosen: set[torch.fx.Node] = field(default_factory=set)
     stand_ins: int = 0
     place: Place = HOST
 
@@ -221,6 +223,10 @@ class _AtenImporter(Importer):
         return Imported(graph, taken, tuple(self.made.values()), tuple(self.results))
 
     def _call(self, node: torch.fx.Node) -> None:
+        if CHOSEN in node.meta:
+            self.chosen.add(node)
+            self._stand_in(node)
+            return
         before = dict(self.checks)
         try:
             check_storage(node)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 Numbers = tuple[Any, ...]  # ints, or what stands for a size of the call
+CHOSEN = "aotc_chosen"  # note on a call that is torch's to compute, though it has an import
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from torch._higher_order_ops.effects import with_effects
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_symbols
 
+from aotc.aot.capture.aten_signature import CHOSEN
 from aotc.aot.dynamo.errors import GraphRefused
 from aotc.aot.dynamo.programs import counting
 from aotc.aot.dynamo.random_ops import called, draws
@@ -41,7 +42,7 @@ def leave(
     counting().regions_left += 1
     if any(each in reason for reason in reasons for each in (NO_KERNEL, OF_STORAGE)):
         fallback = "eager"  # Inductor computes what has no kernel, and takes one place for all
-    if fallback == "inductor" and _is_attention(module):
+    if fallback == "inductor" and is_of_kernels(module):
         fallback = "eager"  # Inductor calls the very same kernels
     if fallback == "inductor" and _draws(module):
         fallback = "eager"  # Inductor's generator gives other numbers
@@ -54,6 +55,12 @@ def leave(
     log.warning("aotc: %s to %s: %s%s", what, fallback, "; ".join(known[:SHOWN]), more)
     call, kept = _eager(module) if fallback == "eager" else _by_inductor(module, examples)
     return call, None if _has_effects(module) else kept
+
+
+def by_library(module: GraphModule) -> tuple[Boxed, GraphModule | bytes | None]:
+    """The callable of a region of nothing but products that torch's library computes faster."""
+    log.info("aotc: %d ops are calls of torch's library for products", _calls(module))
+    return _eager(module)
 
 
 def _draws(module: GraphModule) -> bool:
@@ -79,10 +86,15 @@ def _asserts_of_other_sizes(module: GraphModule) -> bool:
     return any(not each.expr.free_symbols <= known for each in asserts)
 
 
-def _is_attention(module: GraphModule) -> bool:
-    """Whether a graph is calls of attention kernels of torch's, and their parts."""
-    calls = [called(node)[0] for node in module.graph.nodes if node.op == "call_function"]
-    return all(each is operator.getitem or "_scaled_dot_product_" in str(each) for each in calls)
+def is_of_kernels(module: GraphModule) -> bool:
+    """Whether a graph is calls of torch's kernels for attention and products, and their parts."""
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    return all(CHOSEN in node.meta or _is_of_attention(node) for node in calls)
+
+
+def _is_of_attention(node: Node) -> bool:
+    target = called(node)[0]
+    return target is operator.getitem or "_scaled_dot_product_" in str(target)
 
 
 def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
@@ -97,16 +109,18 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
     return module.forward  # type: ignore[no-any-return]
 
 
-# In a graph's `meta`: strides of its arguments, and of its results where only these are laid; None
-# for any.
-STRIDES, RESULT_STRIDES = "aotc_strides", "aotc_result_strides"
+# In a graph's `meta`: strides of its arguments, None for any; which arguments attention alone
+# reads; strides of its results, where attention gives some of them.
+STRIDES, ATTENDED, RESULT_STRIDES = "aotc_strides", "aotc_attended", "aotc_result_strides"
 
 
 def _eager(module: GraphModule) -> tuple[Boxed, GraphModule | bytes | None]:
     placeholders = module.graph.find_nodes(op="placeholder")
     module.meta[STRIDES] = tuple(map(_traced_strides, placeholders))
-    if _is_attention(module):
+    attended = [all(map(_is_of_attention, node.users)) for node in placeholders]
+    if any(attended) and is_of_kernels(module):
         (output,) = module.graph.find_nodes(op="output")
+        module.meta[ATTENDED] = tuple(attended)
         module.meta[RESULT_STRIDES] = tuple(map(_strides, output.args[0]))
     return op_by_op(module), module
 
@@ -116,6 +130,7 @@ def op_by_op(module: GraphModule) -> Boxed:
     as these do, and graphs behind them were compiled for that. Attention takes whatever has its
     last dim dense, and mostly gives what was traced all the same; there the results are laid."""
     strides, results = module.meta.get(STRIDES), module.meta.get(RESULT_STRIDES)
+    attended = module.meta.get(ATTENDED)
     if not strides or not any(strides):
         return boxed(module)
 
@@ -126,8 +141,8 @@ def op_by_op(module: GraphModule) -> Boxed:
 
     def attend(arguments: list[Any]) -> Any:
         given = [
-            value if _is_dense_at_its_end(value) else laid(value, row)
-            for value, row in zip(arguments, strides, strict=True)
+            value if is_free and _is_dense_at_its_end(value) else laid(value, row)
+            for value, row, is_free in zip(arguments, strides, attended, strict=True)
         ]
         arguments.clear()
         return [laid(*pair) for pair in zip(module(*given), results, strict=True)]
@@ -140,8 +155,9 @@ def _is_dense_at_its_end(value: Any) -> bool:
 
 
 def _traced_strides(node: Node) -> tuple[int, ...] | None:
-    """Strides of an argument that is only read, where they are known."""
-    return None if any(map(_changes, node.users)) else _strides(node)
+    """Strides of an argument that is only read, where they are known; a copy loses what is
+    written."""
+    return None if any(map(changes, node.users)) else _strides(node)
 
 
 def _strides(node: Any) -> tuple[int, ...] | None:
@@ -153,8 +169,8 @@ def _strides(node: Any) -> tuple[int, ...] | None:
     return tuple(value.stride()) if is_known else None
 
 
-def _changes(node: Node) -> bool:
-    """Whether a call changes an argument, which a copy would lose."""
+def changes(node: Node) -> bool:
+    """Whether a call changes an argument."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
 

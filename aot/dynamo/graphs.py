@@ -20,14 +20,15 @@ from aotc.aot.capture.aten_graph import (
     read_dims,
     sizes_in,
 )
-from aotc.aot.capture.aten_signature import Fixed, Result, Sized, Viewed
+from aotc.aot.capture.aten_signature import CHOSEN, Fixed, Result, Sized, Viewed
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call, Interface
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.devices import place_of, placed
-from aotc.aot.dynamo.fallback import boxed, leave, log, refuse
+from aotc.aot.dynamo.fallback import boxed, by_library, leave, log, refuse
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
+from aotc.aot.dynamo.library_products import choose
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import counting
 from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, RandomStep, Recipe, Step
@@ -66,6 +67,8 @@ def compile_graph(
     examples = fix_states(module, examples)
     sizes = sizes_in(examples)
     take_layouts(module, examples)
+    if not channels_last(module, *saved):
+        choose(module, options)
     parts = split(module, examples, sizes)
     if parts is None:
         return _compiled_graph(module, examples, sizes, options, saved)
@@ -123,7 +126,7 @@ def _compiled_for_all(
         if len(_walked(module, fixed, options).refusals) < len(walked.refusals):
             per_size = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
             return _whole(module, None), per_size
-    orders = {} if walked.refusals else channels_last(module, *saved)
+    orders = {} if walked.left else channels_last(module, *saved)
     recipe, call = compile_at(module, examples, sizes, options, walked, orders)
     ranges = number_ranges(examples, sizes)
     if not ranges:
@@ -163,7 +166,7 @@ def compile_at(
     reasons = [row.reason for row in walked.refusals]
     if reasons and options.fallback == "error":
         raise refuse(reasons)
-    if not reasons:
+    if not walked.left and not reasons:
         code, call = _own(module, examples, sizes, options, orders)
         if isinstance(code, Compiled):
             report(module, orders)
@@ -294,6 +297,9 @@ def _compiled(
     examples = [node.meta.get("val") for node in part.arguments]
     if not part.is_left:
         return _own(part.module, examples, sizes, options)
+    if all(CHOSEN in node.meta for node in part.nodes):
+        call, kept = by_library(part.module)
+        return None if kept is None else LeftToTorch(kept), call
     call, kept = leave(part.module, examples, options.fallback, reasons)
     return None if kept is None else LeftToTorch(kept), call
 

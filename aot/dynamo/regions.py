@@ -5,19 +5,28 @@ its arguments and has the right parity: even levels are ours. So regions depend 
 and there are as few of them, one after the other, as the graph allows. A node that draws random
 numbers is not below the one that drew before it, so that the generator is asked in the graph's
 order.
+
+What is computed element by element of values that no kernel of its region makes moves to the first
+region that reads it. The backward graph of a deep model would else compute in its first region what
+all layers compute anew of their saved activations, and keep it, in place of fusing it into the
+kernels that read it.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_graph import COMPUTED
+from aotc.aot.dynamo.fallback import changes
 from aotc.aot.dynamo.random_ops import draws
+
+CONVERSION = torch.ops.aten._to_copy.default
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +42,7 @@ class Region:
 
 def regions(module: GraphModule, left: AbstractSet[Node]) -> list[Region]:
     """The regions in the order in which they run; `left` are the nodes that aotc cannot compile."""
-    levels = _levels(module.graph, left)
+    levels = _sunk(module.graph, _levels(module.graph, left))
     rows: dict[int, list[Node]] = {}
     for node, level in levels.items():
         rows.setdefault(level, []).append(node)
@@ -57,6 +66,35 @@ def _levels(graph: Graph, left: AbstractSet[Node]) -> dict[Node, int]:
         if draws(node):
             last_draw = levels[node]
     return levels
+
+
+def _sunk(graph: Graph, levels: Mapping[Node, int]) -> Mapping[Node, int]:
+    """The levels, where elementwise nodes have the last even one that all their users allow."""
+    if any(map(changes, levels)):
+        return levels  # what moves might read what was written meanwhile
+    moved = dict(levels)
+    may_move: set[Node] = set()
+    for node, level in levels.items():
+        inputs = [each for each in node.all_input_nodes if levels.get(each) == level]
+        if level % 2 == 0 and _is_elementwise(node) and may_move.issuperset(inputs):
+            may_move.add(node)
+    for node in reversed(graph.nodes):
+        users = [moved[user] for user in node.users if user in moved]
+        if node in may_move and users:
+            least = min(users)
+            moved[node] = least - least % 2
+    return moved
+
+
+def _is_elementwise(node: Node) -> bool:
+    """Whether a call computes elements one by one, moves them, or makes them of nothing."""
+    if not isinstance(node.target, torch._ops.OpOverload) or draws(node):
+        return False
+    is_one_by_one = torch.Tag.pointwise in node.target.tags or node.target is CONVERSION
+    if is_one_by_one or not node.all_input_nodes:
+        return True
+    returns = node.target._schema.returns
+    return len(returns) == 1 and returns[0].alias_info is not None
 
 
 def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region:

@@ -473,6 +473,24 @@ def test_training_beside_eager():
     torch.testing.assert_close(losses[1], losses[0], rtol=2e-2, atol=1e-3)
 
 
+@pytest.mark.parametrize("rounds", [False, True])
+@pytest.mark.parametrize("is_autocast", [True, False])
+def test_gradients_of_large_weights_by_torchs_library(caplog, is_autocast, rounds):
+    """Of 16-bit products that are the graph's own results: they are no refusals, and right."""
+    caplog.set_level("INFO", logger="aotc")
+    dtype = torch.float32 if is_autocast else torch.bfloat16
+    layers = [torch.nn.Linear(1536, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 1536)]
+    module = torch.nn.Sequential(*layers).to("cuda", dtype)
+    options = {**STRICT, "round_intermediates": rounds}
+    compiled = torch.compile(module, backend="aotc", options=options)
+    x = torch.randn(2048, 1536, device="cuda", dtype=dtype)
+    with torch.autocast("cuda", torch.bfloat16, enabled=is_autocast):
+        rows = gradients_beside_f64(module, x, compiled)
+    assert "torch's library for products" in caplog.text
+    for ours, eager in rows:
+        assert ours <= 1.5 * eager + 1e-6
+
+
 def stepped(kind, dtype, backend=None):
     """Parameters after four steps, each along the sine of what they are."""
     torch._dynamo.reset()
