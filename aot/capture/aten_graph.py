@@ -24,6 +24,7 @@ import torch
 from aotc.aot.capture.aten_places import HOST, LATE, Place
 from aotc.aot.capture.aten_signature import (
     CHOSEN,
+    READ_AS_IT_LIES,
     Fixed,
     Given,
     Made,
@@ -450,7 +451,8 @@ def check_storage(node: torch.fx.Node) -> None:
 def _kept_base(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose memory a result may be given in, also that which it was split from; a part
     that nobody sees is dense, but where kernels read it by steps."""
-    is_read_by_steps = any(user.target in READ_BY_STEPS for user in node.users)
+    is_read_by_steps = READ_AS_IT_LIES in node.meta
+    is_read_by_steps |= any(user.target in READ_BY_STEPS for user in node.users)
     return _viewed(node) if HIDDEN in node.meta and not is_read_by_steps else base_of(node)
 
 

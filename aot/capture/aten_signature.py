@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 Numbers = tuple[Any, ...]  # ints, or what stands for a size of the call
+READ_AS_IT_LIES = "aotc_read_as_it_lies"  # note on a result: views of memory need no copy
 CHOSEN = "aotc_chosen"  # note on a call that is torch's to compute, though it has an import
 
 

@@ -92,9 +92,13 @@ def is_of_kernels(module: GraphModule) -> bool:
     return all(CHOSEN in node.meta or _is_of_attention(node) for node in calls)
 
 
+def is_attention(node: Node) -> bool:
+    """Whether a node calls one of torch's kernels for attention, which read rows of any stride."""
+    return "_scaled_dot_product_" in str(called(node)[0])
+
+
 def _is_of_attention(node: Node) -> bool:
-    target = called(node)[0]
-    return target is operator.getitem or "_scaled_dot_product_" in str(target)
+    return node.target is operator.getitem or is_attention(node)
 
 
 def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:

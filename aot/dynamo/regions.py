@@ -23,7 +23,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_graph import COMPUTED
-from aotc.aot.dynamo.fallback import changes
+from aotc.aot.capture.aten_signature import READ_AS_IT_LIES
+from aotc.aot.dynamo.fallback import changes, is_attention
 from aotc.aot.dynamo.random_ops import draws
 
 CONVERSION = torch.ops.aten._to_copy.default
@@ -113,6 +114,9 @@ def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region
                 copies[each] = graph.node_copy(each)
         copies[node] = graph.node_copy(node, copies.__getitem__)
     results = tuple(node for node in nodes if any(user not in inside for user in node.users))
+    for node in results:
+        if any(is_attention(user) for user in node.users if user not in inside):
+            copies[node].meta[READ_AS_IT_LIES] = True
     graph.output(tuple(copies[node] for node in results))
     return Region(GraphModule(module, graph), is_left, arguments, results, frozenset(nodes))
 

@@ -6,7 +6,7 @@ nothing outside needs a value in between, and no cycle between kernels can arise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -34,6 +34,7 @@ CONTRACTIONS = MATMULS | {"attention"}  # each is the one of its kernel
 Position = tuple[Index, ...]
 COLUMN_GROUPS = (2, 4)  # columns of a matmul that may meet
 MOST_TIPS = 4  # results of a product whose columns meet
+MOST_BESIDE = 3  # results of a product that are stored on the way to its last one
 MOST_MEMBERS = 64  # nodes of a cluster, which are looked at again with each one that joins
 
 
@@ -59,21 +60,25 @@ class Cluster:
 
 def clusters(
     graph: Graph,
-    may_group_columns: bool = False,
+    is_gpu: bool = False,
     parted: Callable[[Cluster], Cluster] = lambda cluster: cluster,
 ) -> list[Cluster]:
     """One cluster for each matmul and each group of reductions over the same rows.
 
-    `parted` may leave out members of a cluster, which are then free for others.
+    On a GPU the columns of a product may meet, and results of the graph are stored on the way to
+    what is computed of them. `parted` may leave out members of a cluster, which are then free for
+    others.
     """
     users, outputs = graph.users(), frozenset(graph.outputs)
     successor = post_dominators(graph, users)
+    if not is_gpu:
+        successor = {node: each for node, each in successor.items() if node not in outputs}
     found: list[Cluster] = []
     owned: set[Node] = set()
     for node in graph.nodes():
         if node in owned or not _is_stop(node):
             continue
-        start = replace(_start(node), may_group_columns=may_group_columns)
+        start = replace(_start(node), may_group_columns=is_gpu)
         cluster = parted(_grown(start, outputs, users, successor, owned))
         owned |= cluster.members
         found.append(cluster)
@@ -81,20 +86,26 @@ def clusters(
 
 
 def post_dominators(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> dict[Node, Node]:
-    """For each node the nearest node that all its paths to outputs pass; absent for outputs."""
+    """For each node the nearest node that all its paths to outputs pass, for an output all those to
+    other outputs; absent where there is none."""
     outputs = set(graph.outputs)
     parent: dict[Node, Node] = {}
+    behind: dict[Node, Node] = {}  # outputs
     depth: dict[Node, int] = {}
     for node in reversed(graph.nodes()):
         depth[node] = 0
-        if node in outputs or not users[node]:
+        if not users[node]:
             continue
         meeting: Node | None = users[node][0]
         for other in users[node][1:]:
             meeting = _meet(meeting, other, parent, depth)
-        if meeting is not None:
+        if meeting is None:
+            continue
+        if node in outputs:
+            behind[node] = meeting
+        else:
             parent[node], depth[node] = meeting, depth[meeting] + 1
-    return parent
+    return parent | behind
 
 
 def _meet(
@@ -151,6 +162,19 @@ def row_indices(root_op: Node, kept: Index, reduced: Index) -> dict[Node, Positi
     return {root_op: row, root_op.inputs[0]: full}
 
 
+def element_index(cluster: Cluster, node: Node) -> Position | None:
+    """Where a cluster evaluates a node that it stores: a value of its own, or elements of rows that
+    may have another shape."""
+    known = cluster.index.get(node)
+    if known is not None or cluster.kind != "row":
+        return known
+    data = cluster.root_op.inputs[0]
+    index = cluster.index[data]
+    if node.shape == data.shape or node.type.numel != data.type.numel:
+        return index
+    return ix.unravel(ix.linear(index, data.shape), node.shape)
+
+
 def _grown(
     cluster: Cluster,
     outputs: Collection[Node],
@@ -158,7 +182,10 @@ def _grown(
     successor: Mapping[Node, Node],
     owned: set[Node],
 ) -> Cluster:
-    while cluster.tip not in outputs and cluster.tip in successor:
+    beside: list[Node] = []  # results that are stored on the way
+    while cluster.tip in successor:
+        if cluster.tip in outputs and (cluster.kind != "matmul" or len(beside) == MOST_BESIDE):
+            break
         target = successor[cluster.tip]
         between = _between(cluster, target, users, owned)
         if between is None or _is_left(cluster, target, users, owned):
@@ -169,12 +196,22 @@ def _grown(
         bigger = replace(cluster, tip=target, members=members, index=dict(cluster.index))
         if not (place(bigger, between) and is_consistent(bigger)):
             break
+        beside += [cluster.tip] if cluster.tip in outputs else []
         cluster = bigger
+    if beside:
+        return _with_beside(_trimmed(_narrowed(cluster, outputs), outputs, users), beside)
     if cluster.kind == "matmul" and cluster.may_group_columns and cluster.tip not in outputs:
         cluster = _with_shares(cluster, outputs, users, owned) or cluster
     if cluster.tips:
         return cluster
     return _with_rounded(_trimmed(_narrowed(cluster, outputs), outputs, users), users, owned)
+
+
+def _with_beside(cluster: Cluster, beside: Sequence[Node]) -> Cluster:
+    """Storing results of the graph too that the tip is computed of."""
+    if cluster.tip in beside:  # nothing but views was behind it
+        beside = [node for node in beside if node is not cluster.tip]
+    return replace(cluster, tips=(*beside, cluster.tip)) if beside else cluster
 
 
 def _is_left(
@@ -380,7 +417,8 @@ def _forward_index(cluster: Cluster, node: Node) -> Position | None:
     for other, index in known.items():
         if other.shape == node.shape:
             return index
-    return None
+    is_of_rows = cluster.kind == "row" and node.type.numel == cluster.root_op.inputs[0].type.numel
+    return element_index(cluster, node) if is_of_rows else None
 
 
 def _grouped_index(cluster: Cluster, node: Node) -> Position | None:

@@ -6,9 +6,12 @@ goes over it once for each level of its reductions, together as often as the one
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
+from math import prod
 
-from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.graph import Graph, Node, walk
+from aotc.aot.ir.size import proves_at_most
 from aotc.aot.schedule.cycles import Cycles
 from aotc.aot.schedule.grow import (
     MOST_MEMBERS,
@@ -18,45 +21,74 @@ from aotc.aot.schedule.grow import (
     place,
     row_symbols,
 )
-from aotc.aot.schedule.trace import LEAVES, is_unrolled
+from aotc.aot.schedule.trace import LEAVES, is_unrolled, reduced_extents
+from aotc.aot.traits import TargetTraits
 
+LONGEST_HELD = 4096  # elements of a row that a program of a GPU reads once for several reductions
 MOST_TIPS = 6  # of clusters that are joined: a kernel may then store two nodes more
 NEARBY = 16  # nodes behind a reduction among which what it reads is looked for
 
 
-def joined(found: list[Cluster], graph: Graph) -> list[Cluster]:
-    """The clusters, those of one tensor's rows as one where none waits for another."""
+def joined(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
+    """The clusters, those of one tensor's rows as one where none waits for another.
+
+    On a GPU they are rows that a program holds in its registers; of longer ones, and of columns,
+    which several programs share, sums that wait for no other.
+    """
     if sum(cluster.kind == "row" for cluster in found) < 2:
         return found
-    joiner = _Joiner(found, graph)
+    joiner = _Joiner(found, graph, traits)
     kept: list[Cluster] = []
+    changed: set[int] = set()
     by_row: dict[Node, list[int]] = {}  # what is read in rows → the clusters that do, by number
     for cluster in found:
-        rows = _read_in_rows(cluster)
+        rows = _read_in_rows(cluster, joiner.owned)
         for at in dict.fromkeys(at for node in rows for at in by_row.get(node, ())):
             both = joiner.both(kept[at], cluster)
             if both is not None:
                 kept[at] = both
+                changed.add(at)
                 break
         else:
             at = len(kept)
             kept.append(cluster)
         for node in rows:
             by_row.setdefault(node, []).append(at)
-    return [joiner.without_inner(cluster) if cluster.tips else cluster for cluster in kept]
+    for at in changed:
+        kept[at] = joiner.without_inner(kept[at])
+    return kept
 
 
-def _read_in_rows(cluster: Cluster) -> list[Node]:
-    """Tensors of full size that the reductions read element by element."""
+def is_held(cluster: Cluster | None) -> bool:
+    """Whether a program of a GPU has whole rows of what the cluster reduces, dense in memory."""
+    if cluster is None or cluster.kind != "row" or cluster.is_parted:
+        return False
+    is_last = _end_reduced(cluster.root_op) == "last"
+    return is_last and proves_at_most(prod(reduced_extents(cluster.root_op)), LONGEST_HELD)
+
+
+def _end_reduced(node: Node) -> str | None:
+    """At which end the dims lie that a reduction is over; None where they lie elsewhere."""
+    rank, axes = node.inputs[0].type.rank, node.attr("axes")
+    if axes == tuple(range(rank - len(axes), rank)):
+        return "last"
+    return "first" if axes == tuple(range(len(axes))) else None
+
+
+def _read_in_rows(cluster: Cluster, owned: Container[Node]) -> list[Node]:
+    """Tensors of full size that the reductions read element by element, not those behind what
+    kernels of other clusters store."""
     if cluster.kind != "row":
         return []
     found: dict[Node, None] = {}
-    shape = cluster.root_op.inputs[0].shape
+    numel = cluster.root_op.inputs[0].type.numel
     waiting = [node.inputs[0] for node in cluster.members if _is_reduction(node)]
     seen = set(waiting)
     for node in waiting:  # which grows
-        if node.kind == "pointwise" and node.op not in LEAVES and len(seen) < NEARBY:
-            fresh = [each for each in node.inputs if each.shape == shape and each not in seen]
+        is_passed = node.kind == "pointwise" or node.op == "reshape"
+        is_passed = is_passed and (node not in owned or node in cluster.members)
+        if is_passed and node.op not in LEAVES and len(seen) < NEARBY:
+            fresh = [each for each in node.inputs if each.type.numel == numel and each not in seen]
             waiting += fresh
             seen.update(fresh)
         found[node] = None
@@ -70,7 +102,8 @@ def _is_reduction(node: Node) -> bool:
 class _Joiner:
     """Joins clusters of a graph as long as kernels wait for each other in some order."""
 
-    def __init__(self, found: list[Cluster], graph: Graph) -> None:
+    def __init__(self, found: list[Cluster], graph: Graph, traits: TargetTraits) -> None:
+        self.traits = traits
         nodes = graph.nodes()
         self.users, self.outputs = graph.users(), frozenset(graph.outputs)
         self.order = {node: number for number, node in enumerate(nodes)}
@@ -79,13 +112,7 @@ class _Joiner:
 
     def both(self, one: Cluster, other: Cluster) -> Cluster | None:
         """One cluster in place of two over the same rows; None where that cannot be."""
-        data, beside = one.root_op.inputs[0], other.root_op.inputs[0]
-        is_alike = one.root_op.attr("axes") == other.root_op.attr("axes")
-        if (
-            data.shape != beside.shape
-            or not is_alike
-            or row_symbols(one.root_op) != row_symbols(other.root_op)
-        ):
+        if not self._are_alike(one.root_op, other.root_op):
             return None
         inside = one.members | other.members
         between = self._between(inside)
@@ -99,11 +126,29 @@ class _Joiner:
         is_small = len(found.members) <= MOST_MEMBERS and len(tips) <= MOST_TIPS
         if not is_small or self.cycles.closes(tips):
             return None
-        if not place(found, between) or not is_consistent(found):
+        if not place(found, between) or not is_consistent(found) or not self._is_fast(found):
             return None
         self.owned |= found.members
         self.cycles.join(tips)
         return found
+
+    def _are_alike(self, one: Node, other: Node) -> bool:
+        """Whether two reductions go over the same rows; on a GPU also of a tensor reshaped."""
+        if row_symbols(one) != row_symbols(other):
+            return False
+        if one.inputs[0].shape == other.inputs[0].shape:
+            return bool(one.attr("axes") == other.attr("axes"))
+        ends = _end_reduced(one)
+        return self.traits.is_gpu and ends is not None and ends == _end_reduced(other)
+
+    def _is_fast(self, cluster: Cluster) -> bool:
+        """Whether a GPU has a form of the kernel that is as good as those of its parts."""
+        if not self.traits.is_gpu or is_held(cluster):
+            return True
+        reductions = {node for node in cluster.members if _is_reduction(node)}
+        full = cluster.root_op.inputs[0].type.numel
+        behind = walk(tuple(each for node in reductions for each in node.inputs))
+        return reductions.isdisjoint(behind) and all(tip.type.numel != full for tip in cluster.tips)
 
     def _between(self, inside: set[Node]) -> list[Node] | None:
         """Nodes by way of which one of those inside needs another, operands first; None where they

@@ -8,7 +8,7 @@ that is read at shifted points, a step of a stencil, is computed again at each o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -26,8 +26,15 @@ from aotc.aot.schedule.cycles import Cycles
 from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
-from aotc.aot.schedule.grow import MATMULS, Cluster, clusters, row_indices, row_symbols
-from aotc.aot.schedule.joined import joined
+from aotc.aot.schedule.grow import (
+    MATMULS,
+    Cluster,
+    clusters,
+    element_index,
+    row_indices,
+    row_symbols,
+)
+from aotc.aot.schedule.joined import is_held, joined
 from aotc.aot.schedule.parted import Parting
 from aotc.aot.schedule.trace import (
     LEAVES,
@@ -52,9 +59,7 @@ Point = tuple[tuple[Index, ...], tuple[Bound, ...]]
 def root_index(cluster: Cluster | None, node: Node) -> Point:
     """Where a kernel evaluates a node that it stores, or that its cluster has."""
     if cluster is not None:
-        known = cluster.index.get(node)
-        if known is None and cluster.kind == "row":
-            known = cluster.index.get(cluster.root_op.inputs[0])
+        known = element_index(cluster, node)
         if known is not None and len(known) == node.type.rank:
             return known, ()
     return _elements(node.shape), ()
@@ -174,7 +179,7 @@ class _Materializer:
         self.nodes = graph.nodes()
         found = clusters(graph, traits.is_gpu, Parting.of(graph, traits))
         found, self.absorbed = absorbed(found, graph, traits)
-        found = found if traits.is_gpu else joined(found, graph)
+        found = joined(found, graph, traits)
         made = [Kernel(cluster.roots, cluster) for cluster in found]
         made += [Kernel([*each.members], each) for each in call_clusters(graph)]
         self.kernels = dict.fromkeys(made)  # in the order in which they were made
@@ -366,7 +371,8 @@ class _Materializer:
         home = None
         is_cut = self._is_too_much(node)
         if not is_cut:  # else its readers would compute it all the same
-            home = self._home(node, dict.fromkeys([*self.points[node], *self._sharing(node)]))
+            others = [*self._reducing(node), *self._sharing(node)]
+            home = self._home(node, dict.fromkeys([*self.points[node], *others]))
         if home is None:
             home = Kernel([node])
             self.kernels[home] = None
@@ -390,7 +396,8 @@ class _Materializer:
     def _home(self, node: Node, candidates: Iterable[Kernel]) -> Kernel | None:
         """The first of these kernels that can store the node beside what it stores already."""
         for kernel in candidates:
-            fits = kernel.shape == node.shape and len(kernel.roots) < self._most_roots(kernel, node)
+            fits = self._has_elements(kernel, node)
+            fits = fits and len(kernel.roots) < self._most_roots(kernel, node)
             fits = fits and self.values.get(kernel, 0) < MOST_VALUES
             # What the kernel reads at other points it would compute again all the same.
             fits = fits and {root_index(kernel.cluster, node)}.issuperset(
@@ -399,6 +406,13 @@ class _Materializer:
             if fits and not self.cycles.closes([*kernel.roots, node]):
                 return kernel
         return None
+
+    def _has_elements(self, kernel: Kernel, node: Node) -> bool:
+        """Whether a kernel goes over as many elements in the same order; a CPU's lanes take them in
+        the very shape."""
+        if kernel.kind != "row" or not self.traits.is_gpu or kernel.shape is None:
+            return kernel.shape == node.shape
+        return bool(prod(kernel.shape) == node.type.numel)
 
     def _most_roots(self, kernel: Kernel, node: Node) -> int:
         """How many nodes a kernel may store, the node among them."""
@@ -419,6 +433,25 @@ class _Materializer:
             for kernel in fitting
             if kernel.shape == node.shape and len(kernel.roots) < self._most_roots(kernel, node)
         ]
+
+    def _reducing(self, node: Node) -> list[Kernel]:
+        """On a GPU, kernels of reductions over rows that the node needs, and of which they have a
+        tensor in registers that it needs too: a norm whose statistics are results as well."""
+        if not self.traits.is_gpu:
+            return []
+        ours = self._nearby([node])
+        found = dict.fromkeys(self.owner[each] for each in ours if each in self.owner)
+        return [
+            kernel
+            for kernel in found
+            if is_held(kernel.cluster)
+            and any(each.type.numel == node.type.numel for each in self._read_by(kernel, ours))
+        ]
+
+    def _read_by(self, kernel: Kernel, nodes: Container[Node]) -> Iterator[Node]:
+        """Those of the nodes that a kernel of reductions has in registers, or reads for that."""
+        assert kernel.cluster is not None
+        return (each for each in self._nearby([*kernel.cluster.members]) if each in nodes)
 
     def _nearby(self, roots: list[Node]) -> list[Node]:
         """The roots and what is computed for them, the nearest nodes first, up to a number."""

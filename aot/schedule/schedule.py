@@ -18,7 +18,7 @@ from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, with_memory
 from aotc.aot.schedule.contiguous_copies import with_contiguous_copies
 from aotc.aot.schedule.cost import group_bytes, group_operations
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule, label
-from aotc.aot.schedule.grow import row_symbols
+from aotc.aot.schedule.grow import element_index, row_symbols
 from aotc.aot.schedule.materialize import Kernel, compared, kernels
 from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import (
@@ -227,7 +227,7 @@ def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
         values = {row_symbols(cluster.root_op)[0]: loops.kept_index(domain)}
     placed = []
     for node in kernel.roots:
-        index = cluster.index.get(node)
+        index = element_index(cluster, node)
         if index is None:  # a root of rank 0 has an empty one
             index = cluster.index[cluster.root_op.inputs[0]]
         placed.append(Root(node, tuple(part.substitute(values) for part in index)))

@@ -72,7 +72,27 @@ def _groups_of_channels():
     return [op("cast", op("gelu", normed), dtype="bf16")]
 
 
+def _norm_beside_its_statistics(*shape):
+    """A norm as training has it: mean and factor are results too, the rows of another shape."""
+    x, last = operand("x", *shape), len(shape) - 1
+    count = shape[-1]
+    mean = op("mul", b.reduce("sum", x, [last]), 1 / count)
+    away = op("sub", x, mean)
+    squares = b.reduce("sum", op("mul", away, away), [last])
+    factor = op("rsqrt", op("add", op("mul", squares, 1 / count), 1e-5))
+    normed = b.reshape(op("mul", away, factor), (x.type.numel // count, count))
+    result = op("mul", normed, weight("w", 1, count))
+    return [mean, factor, op("cast", result, dtype="bf16")]
+
+
 ROWS = {
+    "norm_beside_its_statistics": lambda: _norm_beside_its_statistics(33, 768),
+    "norm_of_rows_of_another_shape": lambda: _norm_beside_its_statistics(3, 5, 100),
+    "norm_beside_its_statistics_of_long_rows": lambda: _norm_beside_its_statistics(3, 20011),
+    "sum_and_largest_of_short_rows": lambda: [
+        b.reduce("sum", operand("x", 50, 300), [1]),
+        b.reduce("max", operand("x", 50, 300), [1]),
+    ],
     "columns_of_one_matrix": _columns_of_one_matrix,
     "powers_beside_their_shares": _powers_beside_their_shares,
     "elements_beside_their_column_sums": _elements_beside_their_column_sums,

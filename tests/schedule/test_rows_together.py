@@ -43,12 +43,44 @@ def test_columns_as_well_as_rows(axis):
     assert _kinds(b.reduce("sum", x, [axis]), b.reduce("max", abs(x), [axis])) == ["row"]
 
 
-def test_other_rows_other_tensors_and_other_targets_stay_apart():
+def test_other_rows_and_other_tensors_stay_apart():
     x, y = operand("x", 40, 50), operand("y", 40, 50)
     assert _kinds(b.reduce("sum", x, [0]), b.reduce("max", x, [1])) == ["row", "row"]
     assert _kinds(b.reduce("sum", x, [1]), b.reduce("max", y, [1])) == ["row", "row"]
-    both = b.reduce("sum", x, [1]), b.reduce("max", x, [1])
-    assert _kinds(*both, traits=GPUS[90]) == ["row", "row"]
+
+
+@pytest.mark.parametrize(("axis", "length"), [(1, 50), (0, 50), (1, 30_000)])
+def test_a_gpu_has_one_kernel_too(axis, length):
+    x = operand("x", 400, length)
+    both = b.reduce("sum", x, [axis]), b.reduce("max", x, [axis])
+    assert _kinds(*both, traits=GPUS[90]) == ["row"]
+
+
+@pytest.mark.parametrize("shape", [(40, 64), (5, 8, 64)])
+def test_a_gpu_stores_a_norm_beside_its_statistics(shape):
+    """As graphs of training have it: the mean and the factor are kept for the backward graph, and
+    the rows may have another shape than the result."""
+    x, weight = operand("x", *shape), operand("weight", 1, 64)
+    mean, factor, away = _normed(x)
+    result = b.cast(b.reshape(away, (40, 64)) * weight, "bf16")
+    (group,) = schedule(graph_of(mean, factor, result), GPUS[90]).groups
+    assert {root.node.type.numel for root in group.roots} == {40, 40 * 64}
+
+
+def _normed(x):
+    last = x.type.rank - 1
+    mean = b.reduce("sum", x, [last]) * (1 / x.shape[last])
+    away = x - mean
+    squares = b.reduce("sum", away * away, [last]) * (1 / x.shape[last])
+    factor = b.unary("rsqrt", squares + 1e-5)
+    return mean, factor, away * factor
+
+
+def test_a_norm_of_another_tensor_is_not_stored_beside_the_statistics():
+    x, y = operand("x", 40, 64), operand("y", 40, 64)
+    mean, factor, _ = _normed(x)
+    found = schedule(graph_of(mean, factor, (y - mean) * factor), GPUS[90])
+    assert kinds(found) == ["row", "pointwise"]
 
 
 def test_one_that_waits_for_another_through_a_product_stays_apart():

@@ -39,6 +39,9 @@ LOADED_AHEAD_BYTES = 24 << 20  # of weights that programs begin to load before t
 # Functions that take large angles apart, and how many times their cost is written for that.
 OF_ANGLES, ANGLE_FACTORS = frozenset({"sin", "cos", "tan"}), {"f32": 3, "f64": 8}
 LARGEST_EXACT = 256  # whole numbers up to which bf16 has all
+# Values that are computed of each element of a tile, from which on it is done in parts: Triton
+# computes each value of a whole tile before the next, and registers hold few such tiles.
+VALUES_IN_PARTS, PARTS = 6, 4
 
 
 def lower_matmul_gpu(
@@ -170,7 +173,7 @@ def _draft(
         elif choice.style.multiplies_codes:
             kind = _CodeDots
         loads = kind(oriented, choice, decoding, is_ahead).loads()
-    early, store = _Epilogue(oriented, choice, is_ahead).parts()
+    early, store = _epilogue(oriented, choice, is_ahead)
     precision = _precision(product, traits)
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'
@@ -533,16 +536,57 @@ class _CodeDots(_PointerLoads):
         self.body.write(f"acc += {codes.scaled('sums', total)}", inside)
 
 
+def _epilogue(product: Product, choice: Choice, is_ahead: bool) -> tuple[list[str], list[str]]:
+    """Lines before the loop and behind it that turn `acc` into the roots and store them."""
+    if choice.style.is_flat:  # whose loads have x and y along other axes
+        product = product.renamed("x2", "y2")
+    elif not is_ahead and _has_many_values(product):
+        return [], _in_parts(product, choice)
+    return _Epilogue(product, choice, is_ahead, "acc", "e" if is_ahead else "").parts()
+
+
+def _has_many_values(product: Product) -> bool:
+    """Whether much is computed of each element of the product's tiles, which have many columns."""
+    if product.share is not None or typical(product.columns.extent) < 32:
+        return False
+    root_op, full = product.root_op, typical(product.root_op.type.numel)
+    nodes = walk(tuple(root.node for root in product.roots), {root_op, *product.group.reads})
+    values = [
+        node
+        for node in nodes
+        if node.kind == "pointwise" and node.op != "cast" and typical(node.type.numel) == full
+    ]
+    return len(values) >= VALUES_IN_PARTS
+
+
+def _in_parts(product: Product, choice: Choice) -> list[str]:
+    """The lines for one part of the tile's columns after the other."""
+    lines, parts, width = [], ["acc"], "BN"
+    while len(parts) < PARTS:
+        halves = [f"{part}_{half}" for part in parts for half in range(2)]
+        for number, part in enumerate(parts):
+            low, high = halves[2 * number : 2 * number + 2]
+            both = f"tl.reshape({part}, (BM, 2, {width} // 2))"
+            lines.append(f"{low}, {high} = tl.split(tl.permute({both}, (0, 2, 1)))")
+        parts, width = halves, f"{width} // 2"
+    rows, columns = product.rows.name, product.columns.name
+    for number, part in enumerate(parts):
+        own = f"{columns}{number}"
+        first = f"{number} * (BN // {PARTS}) + " if number else ""
+        lines.append(f"{own} = ys + {first}tl.arange(0, BN // {PARTS})[None, :]")
+        named = product.renamed(rows, own)
+        lines += _Epilogue(named, choice, False, part, f"part{number}_").parts()[1]
+    return lines
+
+
 class _Epilogue(_Part):
-    """Turns `acc` into the roots and stores them."""
+    """Turns a tile of sums, or columns of it, into the roots and stores them."""
 
-    tile = "acc"
-
-    def __init__(self, product: Product, choice: Choice, is_ahead: bool) -> None:
-        if choice.style.is_flat:  # whose loads have x and y along other axes
-            product = product.renamed("x2", "y2")
-        super().__init__(product, choice, "e" if is_ahead else "")
-        self.is_ahead = is_ahead
+    def __init__(
+        self, product: Product, choice: Choice, is_ahead: bool, tile: str, names: str
+    ) -> None:
+        super().__init__(product, choice, names)
+        self.is_ahead, self.tile = is_ahead, tile
 
     def parts(self) -> tuple[list[str], list[str]]:
         """Lines before the loop, with the wait for other kernels, and behind it."""

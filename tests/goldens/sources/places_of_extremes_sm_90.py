@@ -1,5 +1,6 @@
 # in0: *fp32
 # out0: *i64
+# out1: *i64
 
 import triton
 import triton.language as tl
@@ -7,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def kernel(
-    in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
+    in0, out0, out1, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
 ):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
     r = tl.arange(0, RBLOCK)[None, :]
@@ -16,3 +17,6 @@ def kernel(
     v1 = tl.where(r_mask, v0, float("-inf"))
     v2 = tl.argmax(v1, axis=1, keep_dims=True).to(tl.int64)
     tl.store(out0 + x, v2)
+    v3 = tl.where(r_mask, v0, float("inf"))
+    v4 = tl.argmin(v3, axis=1, keep_dims=True).to(tl.int64)
+    tl.store(out1 + x, v4)
