@@ -177,7 +177,7 @@ class _Materializer:
     def __init__(self, graph: Graph, traits: TargetTraits) -> None:
         self.traits = traits
         self.nodes = graph.nodes()
-        found = clusters(graph, traits.is_gpu, Parting.of(graph, traits))
+        found = clusters(graph, traits, Parting.of(graph, traits))
         found, self.absorbed = absorbed(found, graph, traits)
         found = joined(found, graph, traits)
         made = [Kernel(cluster.roots, cluster) for cluster in found]
