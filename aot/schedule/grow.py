@@ -230,7 +230,7 @@ class _AnyOf:
 
     parts: tuple[Collection[Node], ...]
 
-    def __contains__(self, node: Node) -> bool:
+    def __contains__(self, node: object) -> bool:
         return any(node in part for part in self.parts)
 
 
