@@ -16,6 +16,7 @@ class Cycles:
 
     def __init__(self, graph: Graph, kernels: Iterable[Sequence[Node]]) -> None:
         nodes = graph.nodes()
+        self._nodes = nodes
         self._order = {node: number for number, node in enumerate(nodes)}
         self._needed = self._closed(nodes, {node: node.inputs for node in nodes})
         self._needing = self._closed(nodes[::-1], graph.users())
@@ -79,6 +80,16 @@ class Cycles:
                 return True
             waiting.extend(self._between(behind, low))
         return False
+
+    def inside(self, roots: Sequence[Node], node: Node) -> list[Node]:
+        """What a node needs that needs one of these roots."""
+        bits = self._any(self._needing, roots) & self._needed[node]
+        found = []
+        while bits:
+            lowest = bits & -bits
+            found.append(self._nodes[lowest.bit_length() - 1])
+            bits ^= lowest
+        return found
 
     def _between(self, bits: int, low: int) -> Iterator[tuple[Node, ...]]:
         """Kernels of several roots among `bits` that may lead to what is at `low` or later."""

@@ -108,7 +108,7 @@ class _Joiner:
         self.users, self.outputs = graph.users(), frozenset(graph.outputs)
         self.order = {node: number for number, node in enumerate(nodes)}
         self.owned = {node for cluster in found for node in cluster.members}
-        self.cycles = Cycles(graph, ([cluster.tip] for cluster in found))
+        self.cycles = Cycles(graph, (cluster.roots for cluster in found))
 
     def both(self, one: Cluster, other: Cluster) -> Cluster | None:
         """One cluster in place of two over the same rows; None where that cannot be."""

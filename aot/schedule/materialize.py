@@ -176,7 +176,8 @@ class _Materializer:
 
     def __init__(self, graph: Graph, traits: TargetTraits) -> None:
         self.traits = traits
-        self.nodes = graph.nodes()
+        self.nodes, self.users = graph.nodes(), graph.users()
+        self.wanted: frozenset[Node] = frozenset()
         found = clusters(graph, traits, Parting.of(graph, traits))
         found, self.absorbed = absorbed(found, graph, traits)
         found = joined(found, graph, traits)
@@ -204,6 +205,7 @@ class _Materializer:
         self.margins = frozenset() if traits.is_gpu else margins(self.nodes)
 
     def run(self, stored: frozenset[Node]) -> list[Kernel]:
+        self.wanted = stored
         for node in reversed(self.nodes):
             if node.op in STORED or (node.op in LEAVES and node not in stored):
                 continue
@@ -446,7 +448,22 @@ class _Materializer:
             for kernel in found
             if is_held(kernel.cluster)
             and any(each.type.numel == node.type.numel for each in self._read_by(kernel, ours))
+            and self._is_computed_there(kernel, node)
         ]
+
+    def _is_computed_there(self, kernel: Kernel, node: Node) -> bool:
+        """Whether what lies between a kernel's results and a node is for that node alone: no other
+        kernel will store a part of it, which would wait for this one and be waited for."""
+        assert kernel.cluster is not None
+        members = kernel.cluster.members
+        between = [each for each in self.cycles.inside(kernel.roots, node) if each not in members]
+        inside = {node, *members, *between}
+        return all(
+            each.kind in ("pointwise", "view")
+            and each not in self.wanted
+            and inside.issuperset(self.users[each])
+            for each in between
+        )
 
     def _read_by(self, kernel: Kernel, nodes: Container[Node]) -> Iterator[Node]:
         """Those of the nodes that a kernel of reductions has in registers, or reads for that."""
