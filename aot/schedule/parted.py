@@ -27,6 +27,9 @@ from aotc.aot.traits import TargetTraits
 SHARING = 16  # programs of one kernel that wait for each other, each with part of a row
 SHARED_LENGTH = 1 << 14  # elements of a row that they share
 COLUMNS = 32  # of a program
+# Of sums of columns, on each multiprocessor, below which what they read is stored elsewhere: then
+# any number of programs share the columns.
+COLUMN_PROGRAMS = 2
 NEARBY = 16  # nodes before a kernel that decide how it reads memory
 COMPUTED = frozenset({"pointwise", "view", "concat", "pad"})
 PASSES = 1.5  # of the parted kernels for one of the whole: two reads and a write
@@ -62,8 +65,10 @@ class Parting:
         full = cluster.root_op.inputs[0].type
         count = max(DTYPES[cluster.tip.dtype].itemsize_bytes, 2) * 2 * typical(full.numel)
         together_ns = count * self.traits.byte_ns
-        programs = _programs(cluster, _domain(cluster, self.traits))
-        alone_ns = together_ns * max(1.0, self.traits.multiprocessors / programs)
+        domain = _domain(cluster, self.traits)
+        is_sum_of_columns = not domain.is_reduced_in_lanes and cluster.tip.type.numel != full.numel
+        wanted = self.traits.multiprocessors * (COLUMN_PROGRAMS if is_sum_of_columns else 1)
+        alone_ns = together_ns * max(1.0, wanted / _programs(cluster, domain))
         return alone_ns > PASSES * together_ns + self.traits.launch_ns
 
     def _first_reductions(self, cluster: Cluster) -> list[Node]:

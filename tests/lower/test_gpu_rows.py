@@ -174,6 +174,16 @@ def test_sums_of_few_columns_store_nothing_else():
     assert all(root.node.type.numel == 40 for group in groups for root in group.roots)
 
 
+@pytest.mark.parametrize("columns", [40, 3072])
+def test_gradients_are_not_stored_by_the_kernel_of_their_sums(columns):
+    """96 programs would compute what 132 multiprocessors have nothing else to do beside."""
+    u, g = (operand(name, 8192, columns, dtype="bf16") for name in "ug")
+    slope = op("tanh", b.cast(u, "f32"))
+    gradient = b.cast(op("mul", b.cast(g, "f32"), slope), "bf16")
+    groups = schedule(graph_of([b.reduce("sum", gradient, [0]), gradient]), TRAITS).groups
+    assert {group.kind: len(group.roots) for group in groups} == {"pointwise": 1, "row": 1}
+
+
 @pytest.mark.parametrize("name", GPU_CASES)
 def test_kernels_agree_with_the_reference(name, results):
     graph = graph_of(GPU_CASES[name]())
