@@ -437,10 +437,8 @@ class _Materializer:
         ]
 
     def _reducing(self, node: Node) -> list[Kernel]:
-        """On a GPU, kernels of reductions over rows that the node needs, and of which they have a
-        tensor in registers that it needs too: a norm whose statistics are results as well."""
-        if not self.traits.is_gpu:
-            return []
+        """Kernels of reductions over rows that the node needs, and of which they have a tensor in
+        registers or near caches that it needs too: a norm whose statistics are results as well."""
         ours = self._nearby([node])
         found = dict.fromkeys(self.owner[each] for each in ours if each in self.owner)
         return [

@@ -56,14 +56,18 @@ def test_a_gpu_has_one_kernel_too(axis, length):
     assert _kinds(*both, traits=GPUS[90]) == ["row"]
 
 
-@pytest.mark.parametrize("shape", [(40, 64), (5, 8, 64)])
-def test_a_gpu_stores_a_norm_beside_its_statistics(shape):
-    """As graphs of training have it: the mean and the factor are kept for the backward graph, and
-    the rows may have another shape than the result."""
+@pytest.mark.parametrize(
+    ("shape", "traits"),
+    [((40, 64), GPUS[90]), ((5, 8, 64), GPUS[90]), ((40, 64), CPU)],
+    ids=["sm_90", "sm_90, reshaped", "cpu"],
+)
+def test_a_norm_is_stored_beside_its_statistics(shape, traits):
+    """As graphs of training have it: the mean and the factor are kept for the backward graph. On a
+    GPU the rows may have another shape than the result."""
     x, weight = operand("x", *shape), operand("weight", 1, 64)
     mean, factor, away = _normed(x)
     result = b.cast(b.reshape(away, (40, 64)) * weight, "bf16")
-    (group,) = schedule(graph_of(mean, factor, result), GPUS[90]).groups
+    (group,) = schedule(graph_of(mean, factor, result), traits).groups
     assert {root.node.type.numel for root in group.roots} == {40, 40 * 64}
 
 
