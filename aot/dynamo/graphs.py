@@ -67,7 +67,7 @@ def compile_graph(
     examples = fix_states(module, examples)
     sizes = sizes_in(examples)
     take_layouts(module, examples)
-    if not channels_last(module, *saved):
+    if options.ordinal is not None and not channels_last(module, *saved):
         choose(module, options)
     parts = split(module, examples, sizes)
     if parts is None:

@@ -26,10 +26,9 @@ VIEWS = (aten.permute.default, aten.t.default, aten.transpose.int, aten.view.def
 
 
 def choose(module: GraphModule, options: Options) -> None:
-    """Note the products of a graph that go to the library, with the views around them; a
-    conversion to f32 behind one becomes its own."""
-    if options.ordinal is None:
-        return
+    """Note the products of a graph on a CUDA device that go to the library, with the views around
+    them; a conversion to f32 behind one becomes its own."""
+    count = 0
     for node in list(module.graph.nodes):
         if node.target is not PRODUCT or not _is_large(node):
             continue
@@ -40,8 +39,10 @@ def choose(module: GraphModule, options: Options) -> None:
             behind = list(_widened(node, behind))
         for each in (node, *behind, *_views_before(node)):
             each.meta[CHOSEN] = True
-    module.graph.lint()
-    module.recompile()
+        count += 1
+    if count:
+        module.graph.lint()
+        module.recompile()
 
 
 def _is_large(node: Node) -> bool:

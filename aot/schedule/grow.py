@@ -198,7 +198,8 @@ def _grown(
         beside += [cluster.tip] if cluster.tip in outputs else []
         cluster = bigger
     if beside:
-        return _with_beside(_trimmed(_narrowed(cluster, outputs), outputs, users), beside)
+        cluster = _with_beside(_trimmed(_narrowed(cluster, outputs), outputs, users), beside)
+        return _with_rounded(cluster, users, owned)
     if cluster.kind == "matmul" and cluster.may_group_columns and cluster.tip not in outputs:
         cluster = _with_shares(cluster, outputs, users, owned) or cluster
     if cluster.tips:
@@ -346,11 +347,11 @@ def _with_rounded(
     round each element for each of their tiles."""
     tip = cluster.tip
     rounded = [each for each in users[tip] if each.op == "round_tf32" and each not in owned]
-    if cluster.kind != "matmul" or cluster.column_group > 1 or cluster.tips or not rounded:
+    if cluster.kind != "matmul" or cluster.column_group > 1 or not rounded:
         return cluster
     index = {**cluster.index, **dict.fromkeys(rounded, cluster.index[tip])}
     members = cluster.members | set(rounded)
-    return replace(cluster, members=members, index=index, tips=(tip, *rounded))
+    return replace(cluster, members=members, index=index, tips=(*cluster.roots, *rounded))
 
 
 def may_join(kind: str, node: Node) -> bool:

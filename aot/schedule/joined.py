@@ -10,7 +10,7 @@ from collections.abc import Container
 from dataclasses import replace
 from math import prod
 
-from aotc.aot.ir.graph import Graph, Node, walk
+from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.size import proves_at_most
 from aotc.aot.schedule.cycles import Cycles
 from aotc.aot.schedule.grow import (
@@ -60,7 +60,8 @@ def joined(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Clu
 
 
 def is_held(cluster: Cluster | None) -> bool:
-    """Whether a program of a GPU has whole rows of what the cluster reduces, dense in memory."""
+    """Whether the cluster reduces rows that are dense in memory and short enough for a program of
+    a GPU to have them in registers, or a core in its nearest caches."""
     if cluster is None or cluster.kind != "row" or cluster.is_parted:
         return False
     is_last = _end_reduced(cluster.root_op) == "last"
@@ -145,10 +146,19 @@ class _Joiner:
         """Whether a GPU has a form of the kernel that is as good as those of its parts."""
         if not self.traits.is_gpu or is_held(cluster):
             return True
-        reductions = {node for node in cluster.members if _is_reduction(node)}
         full = cluster.root_op.inputs[0].type.numel
-        behind = walk(tuple(each for node in reductions for each in node.inputs))
-        return reductions.isdisjoint(behind) and all(tip.type.numel != full for tip in cluster.tips)
+        if any(tip.type.numel == full for tip in cluster.tips):
+            return False
+        members = cluster.members
+        waiting = [each for node in members if _is_reduction(node) for each in node.inputs]
+        seen = set(waiting)
+        for node in waiting:  # which grows: what lies between two reductions is a member, too
+            if _is_reduction(node) and node in members:
+                return False
+            fresh = [each for each in node.inputs if each in members and each not in seen]
+            seen.update(fresh)
+            waiting += fresh
+        return True
 
     def _between(self, inside: set[Node]) -> list[Node] | None:
         """Nodes by way of which one of those inside needs another, operands first; None where they

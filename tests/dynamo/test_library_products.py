@@ -89,12 +89,6 @@ def test_products_that_stay(function):
     assert not chosen(module)
 
 
-def test_a_graph_on_the_cpu_keeps_all():
-    module = traced(weight_gradient, half(8, 3), half(8, 5))
-    choose(module, replace(OPTIONS, ordinal=None))
-    assert not chosen(module)
-
-
 def test_small_products_stay(monkeypatch):
     monkeypatch.setattr(library_products, "FEWEST_MULTIPLICATIONS", 8 * 3 * 5 + 1)
     module = traced(weight_gradient, half(8, 3), half(8, 5))
