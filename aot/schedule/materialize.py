@@ -9,7 +9,7 @@ that is read at shifted points, a step of a stencil, is computed again at each o
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 
 from aotc.aot.ir import index as ix
@@ -31,6 +31,7 @@ from aotc.aot.schedule.grow import (
     Cluster,
     clusters,
     element_index,
+    is_consistent,
     row_indices,
     row_symbols,
 )
@@ -450,18 +451,25 @@ class _Materializer:
         ]
 
     def _is_computed_there(self, kernel: Kernel, node: Node) -> bool:
-        """Whether what lies between a kernel's results and a node is for that node alone: no other
-        kernel will store a part of it, which would wait for this one and be waited for."""
-        assert kernel.cluster is not None
-        members = kernel.cluster.members
+        """Whether a kernel has at each element what a node needs of its reductions there, and
+        nothing between them is for others too: a kernel that stored a part of that would wait for
+        this one and be waited for."""
+        cluster = kernel.cluster
+        assert cluster is not None
+        members = cluster.members
         between = [each for each in self.cycles.inside(kernel.roots, node) if each not in members]
         inside = {node, *members, *between}
-        return all(
+        is_alone = all(
             each.kind in ("pointwise", "view")
             and each not in self.wanted
             and inside.issuperset(self.users[each])
             for each in between
         )
+        place = element_index(cluster, node)
+        if not is_alone or place is None:
+            return False
+        index, tips = {**cluster.index, node: place}, (*cluster.roots, node)
+        return is_consistent(replace(cluster, members=inside, index=index, tips=tips))
 
     def _read_by(self, kernel: Kernel, nodes: Container[Node]) -> Iterator[Node]:
         """Those of the nodes that a kernel of reductions has in registers, or reads for that."""

@@ -28,7 +28,8 @@ class _Drawer:
     def step(self) -> None:
         """One more value, or a sum."""
         kinds = (self._unary, self._binary, self._norm, self._sum, self._product, self._gate,
-                 self._softmax, self._scaled, self._reshaped, self._narrow)  # fmt: skip
+                 self._softmax, self._scaled, self._reshaped, self._narrow,
+                 self._moved)  # fmt: skip
         self.rng.choice(kinds)()
 
     def graph(self) -> Graph:
@@ -121,6 +122,26 @@ class _Drawer:
         value = self._any()
         rows = (self.outer, self.inner) if value.type.rank == 2 else (self.outer * self.inner,)
         self._put(b.reshape(value, (*rows, value.shape[-1])))
+
+    def _moved(self) -> None:
+        """Elements of other rows and columns, or rows looked up."""
+        value = self._any()
+        axis = self.rng.randrange(value.type.rank)
+        extent = value.shape[axis]
+        kind = self.rng.randrange(4)
+        if kind == 0:
+            self._put(op("flip", value, axes=(axis,)))
+        elif kind == 1 and extent > 1:
+            parts = [b.slice_axis(value, axis, *ends) for ends in ((1, extent), (0, 1))]
+            self._put(b.concat(parts, axis))
+        elif kind == 2:
+            self.count += 1
+            places = operand(f"n{self.count}", extent, dtype="i64")
+            self._put(op("take", value, op("minimum", places, extent - 1), axis=axis))
+        else:
+            self.count += 1
+            places = operand(f"n{self.count}", *value.shape, dtype="i64")
+            self._put(op("gather", value, op("minimum", places, extent - 1), axis=axis))
 
     def _narrow(self) -> None:
         """A result of 16 bits, which nothing reads."""

@@ -158,3 +158,16 @@ def test_their_numbers_beside_torch(tmp_path, cache):
                     equal_nan=True,
                     msg=lambda text, number=number: f"output {number}: {text}",
                 )
+
+
+@pytest.mark.parametrize("traits", [GPUS[90], CPU], ids=["sm_90", "cpu"])
+@pytest.mark.parametrize("move", ["flip", "gather"])
+def test_rows_that_are_moved_are_not_stored_beside_their_statistics(move, traits):
+    """They need those of other rows."""
+    x, places = operand("x", 40, 64), operand("places", 40, 64, dtype="i64")
+    mean, factor, away = _normed(x)
+    attrs = {"axes": (0,)} if move == "flip" else {"axis": 0}
+    moved = make(move, (away, places) if move == "gather" else (away,), attrs)
+    groups = schedule(graph_of(mean, factor, moved), traits).groups
+    assert all(moved not in [root.node for root in group.roots] for group in groups
+               if group.kind == "row")  # fmt: skip
