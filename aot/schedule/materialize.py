@@ -446,6 +446,7 @@ class _Materializer:
             kernel
             for kernel in found
             if is_held(kernel.cluster)
+            and self._has_elements(kernel, node)
             and any(each.type.numel == node.type.numel for each in self._read_by(kernel, ours))
             and self._is_computed_there(kernel, node)
         ]

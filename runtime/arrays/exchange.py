@@ -139,7 +139,7 @@ class NumpyKind:
 
     def _check(self, port: Port, value: Any) -> None:
         dtype = value.dtype
-        found = dtype.name
+        found = dtype.name if dtype.isnative else dtype.str
         if found == "bfloat16" or (dtype.str == "<u2" and port.dtype == "bf16"):
             found = "bf16"
         elif dtype.isnative:

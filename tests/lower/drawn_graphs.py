@@ -29,7 +29,7 @@ class _Drawer:
         """One more value, or a sum."""
         kinds = (self._unary, self._binary, self._norm, self._sum, self._product, self._gate,
                  self._softmax, self._scaled, self._reshaped, self._narrow,
-                 self._moved)  # fmt: skip
+                 self._moved, self._of_a_sum)  # fmt: skip
         self.rng.choice(kinds)()
 
     def graph(self) -> Graph:
@@ -142,6 +142,24 @@ class _Drawer:
             self.count += 1
             places = operand(f"n{self.count}", *value.shape, dtype="i64")
             self._put(op("gather", value, op("minimum", places, extent - 1), axis=axis))
+
+    def _of_a_sum(self) -> None:
+        """A sum or extreme that is moved or looked up, by its own places."""
+        if not self.sums:
+            return
+        value = self.rng.choice(self.sums)
+        if value.dtype != "f32" or not value.type.rank:
+            return
+        axis = self.rng.randrange(value.type.rank)
+        flat = b.reshape(value, (value.type.numel,))
+        self.count += 1
+        places = operand(f"n{self.count}", value.type.numel, dtype="i64")
+        near = op("minimum", places, value.type.numel - 1)
+        self.sums.append(self.rng.choice((
+            op("gather", flat, near, axis=0),
+            op("flip", value, axes=(axis,)),
+            op("sin", value),
+        )))  # fmt: skip
 
     def _narrow(self) -> None:
         """A result of 16 bits, which nothing reads."""
