@@ -252,7 +252,7 @@ def refusals():
         "torch device": (torch.zeros(SHAPE, device="meta"), InputDevice, "meta, expected cpu"),
         "torch sparse": (torch.zeros(SHAPE).to_sparse(), InputUnreadable, "sparse"),
         "numpy dtype": (numpy.zeros(SHAPE), InputDtype, "f64, expected f32"),
-        "numpy order": (numpy.zeros(SHAPE, ">f4"), InputDtype, "float32"),
+        "numpy order": (numpy.zeros(SHAPE, ">f4"), InputDtype, ">f4"),
         "numpy uint16": (numpy.zeros(SHAPE, "u2"), InputDtype, "uint16"),
         "numpy text": (numpy.zeros(SHAPE, "U4"), InputDtype, "str"),
         "numpy shape": (numpy.zeros((4, 7), "f4"), InputShape, r"\[4, 7\]"),
