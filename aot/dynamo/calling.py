@@ -55,7 +55,6 @@ def sizes_at(dims: Dims, arguments: Sequence[Any]) -> list[int]:
 Boxed = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
 FRAMES_KEPT = 64  # sizes that a call has met, for each graph
-LARGEST_OF_THE_HEAP_BYTES = (32 << 20) - (64 << 10)  # glibc's limit, less what surrounds a block
 ALIGNMENT_BYTES = 16  # kernels of a GPU read vectors of this size
 _address = torch.Tensor.data_ptr
 _is_contiguous = torch.Tensor.is_contiguous
@@ -84,8 +83,6 @@ class Call:
     ) -> None:
         """`program` is None where nothing is computed: every result is an argument's. `ordinal` is
         that of the CUDA device that its tensors are on, None for the CPU."""
-        if program is not None and ordinal is None:
-            keep_freed_memory()
         self._device = None if ordinal is None else device_at(ordinal)
         self._interface = interface
         self._program = program
@@ -198,18 +195,6 @@ class Call:
             if row.strides is not None
         )
         return Frame(layouts, numbers, views, run, gaps, shapes)
-
-
-@functools.cache
-def keep_freed_memory() -> None:
-    """Lets the process keep the memory of results that are dropped, for the results to come.
-
-    glibc gives freed memory at the end of its heap back to the system from twice the size on of the
-    largest block that was ever mapped by itself and freed; the gradients of each step then come as
-    fresh pages, which the system has to zero one by one. It learns that size from one block that
-    nobody touches. What a user set for glibc (MALLOC_TRIM_THRESHOLD_ and others) stays in force.
-    """
-    torch.empty(LARGEST_OF_THE_HEAP_BYTES, dtype=torch.uint8)
 
 
 def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:

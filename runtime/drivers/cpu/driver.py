@@ -12,6 +12,7 @@ from ...errors import DriverFault
 from ..checks import WORD_BYTES, Checks, check_addresses
 from ..memory import HostShared, Memory, missing_on_host
 from . import executor_abi as abi
+from .heap import keep_freed_memory
 from .library import Library
 from .pool import default_threads, process_pool
 from .tile_permission import TILE_FEATURES, tile_refusal
@@ -128,6 +129,7 @@ class Executable:
     ) -> None:
         """See `drivers/__init__.py`. Raises DriverFault if the library cannot be loaded or lacks a
         kernel."""
+        keep_freed_memory()
         self.library = Library(library)
         self.plan: Any = plan
         self.weights = {name: address for name, (address, _) in weights.items()}
