@@ -105,10 +105,13 @@ def owned(kind: str) -> Iterator[str]:
 
 
 def remove(path: str) -> None:
-    """Delete a directory with all that is in it, as far as that is possible; never fails."""
-    _own.discard(path)
+    """Delete a directory with all that is in it, as far as that is possible; never fails.
+
+    Where a signal ends it, `remove_own` still knows the directory.
+    """
     with contextlib.suppress(OSError):  # which `ignore_errors` lets through where `fstat` fails
         shutil.rmtree(path, ignore_errors=True)
+    _own.discard(path)
 
 
 def keep_track(path: str) -> None:

@@ -247,16 +247,21 @@ class Store:
         self._make_folders("staging")
         held = -1
         try:
-            staged.mkdir(mode=0o700)
-            held = hold(staged)
-            rows = []
-            for file, data in sorted(files.items()):
-                _write(staged / file, data)
-                rows.append(file_row(file, data))
-            _write(staged / RECORD, canonical({"key": key.record(), "files": rows}))
-            yield staged
-        finally:
+            try:
+                staged.mkdir(mode=0o700)
+                held = hold(staged)
+                rows = []
+                for file, data in sorted(files.items()):
+                    _write(staged / file, data)
+                    rows.append(file_row(file, data))
+                _write(staged / RECORD, canonical({"key": key.record(), "files": rows}))
+                yield staged
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+        except BaseException:  # a signal may have come while the folder was deleted
             shutil.rmtree(staged, ignore_errors=True)
+            raise
+        finally:
             if held >= 0:
                 os.close(held)
 

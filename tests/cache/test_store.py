@@ -1,7 +1,9 @@
 """The store: round trips, damage, foreign folders, read-only folders, explanations, collection."""
 
+import gc
 import json
 import os
+import sys
 import time
 import warnings
 
@@ -199,6 +201,43 @@ def test_a_full_disk_leaves_nothing_behind(store, monkeypatch):
             assert not store.put(KEY, FILES)
     assert list((store.root / "staging").iterdir()) == []
     assert store.get(KEY) is None
+
+
+@pytest.mark.filterwarnings("ignore::aotc.cache.store.CacheWarning")  # of a descriptor closed twice
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_signal_at_any_line_leaves_nothing_behind(store, is_there):
+    """An exception out of nowhere, as a handler raises it, at each line of a put in turn: at those
+    that clean up, too."""
+
+    def interrupted_at(count):
+        seen = 0
+
+        def trace(frame, event, _):
+            nonlocal seen
+            if event == "line":
+                seen += 1
+                if seen == count:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            store.put(KEY if is_there else Key.of("binaries", number=str(count)), FILES)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        return seen >= count
+
+    if is_there:
+        store.put(KEY, FILES)
+    count = 1
+    while interrupted_at(count):
+        gc.collect()  # a block that was entered and has no end yet
+        assert list((store.root / "staging").glob("*")) == [], f"line {count}"
+        count += 1
+    assert count > 300
 
 
 def test_unknown_buckets_are_refused(store):
