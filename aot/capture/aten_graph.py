@@ -424,14 +424,14 @@ def _inverse(order: Sequence[int]) -> tuple[int, ...]:
 def base_of(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose memory a node is a view or a part of: itself where it is neither."""
     base = _viewed(node)
-    while base.target is operator.getitem and _is_view(base.args[0]):
+    while base.target is operator.getitem and is_view(base.args[0]):
         base = _viewed(base.args[0].args[0])
     return base
 
 
 def _viewed(node: torch.fx.Node) -> torch.fx.Node:
     """The node that a node is a view of, where a part of what was split is a node of its own."""
-    while _is_view(node) and isinstance(node.args[0], torch.fx.Node):
+    while is_view(node) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return node
 
@@ -466,7 +466,7 @@ def is_stepped(value: torch.Tensor) -> bool:
     return min(steps) == 1 and reach(shape, steps) <= MOST_UNSEEN * math.prod(shape)
 
 
-def _is_view(node: torch.fx.Node) -> bool:
+def is_view(node: torch.fx.Node) -> bool:
     """Whether an op gives its first argument's memory back as another view of it."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or len(schema.returns) != 1 or not schema.arguments:

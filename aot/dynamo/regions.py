@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from aotc.aot.capture.aten_graph import COMPUTED
+from aotc.aot.capture.aten_graph import COMPUTED, is_view
 from aotc.aot.capture.aten_signature import READ_AS_IT_LIES
 from aotc.aot.dynamo.fallback import changes, is_attention
 from aotc.aot.dynamo.random_ops import draws
@@ -92,10 +92,7 @@ def _is_elementwise(node: Node) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload) or draws(node):
         return False
     is_one_by_one = torch.Tag.pointwise in node.target.tags or node.target is CONVERSION
-    if is_one_by_one or not node.all_input_nodes:
-        return True
-    returns = node.target._schema.returns
-    return len(returns) == 1 and returns[0].alias_info is not None
+    return is_one_by_one or not node.all_input_nodes or is_view(node)
 
 
 def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region:

@@ -17,7 +17,7 @@ def keep_freed_memory() -> None:
     gradients of each step, then come as fresh pages, which the system has to zero one by one:
     several times what a short program takes, or nothing, as other blocks happen to lie. It learns
     that size from one block that nobody touches. What a user set for glibc
-    (MALLOC_TRIM_THRESHOLD_ and others) stays in force; other libraries lose nothing by it.
+    (MALLOC_TRIM_THRESHOLD_ and others) stays in force.
     """
     if _known:
         return
