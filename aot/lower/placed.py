@@ -443,7 +443,7 @@ def order_rows(node: Node, traits: TargetTraits) -> Called:
 
 def scan(node: Node, traits: TargetTraits) -> Called:
     """A program goes along rows, or blocks of columns, one after the other; on a GPU it has a row
-    alone, which is a block of a longer one."""
+    alone, which is a block of a longer one. A second result has the extremes at the places."""
     (data,), _, how = operands_of(node)
     (outer, count, inner), dtype = data.shape, node.inputs[0].dtype
     kind = how["kind"]
@@ -472,8 +472,9 @@ def scan(node: Node, traits: TargetTraits) -> Called:
         units = outer * -(-inner // numbers["BLOCK"])
     blocks: list[tuple[Block, Grid]] = [({}, (smallest(units, programs), 1, 1))]
     function = "scan_rows" if inner == 1 else "scan_columns"
+    stored = {"out": 0} if len(node.attr("results")) == 1 else {"out": 0, "best": 1}
     return from_template(
-        SCAN, function, {"out": 0}, {"data": data}, numbers, blocks, num_stages=1, num_warps=warps
+        SCAN, function, stored, {"data": data}, numbers, blocks, num_stages=1, num_warps=warps
     )
 
 

@@ -50,22 +50,34 @@ def place_blocks(graph: Graph) -> tuple[Graph, int]:
 
 def place_all(graph: Graph) -> tuple[Graph, int]:
     """As `place_ops`, with every attention, all rows in order and all scans."""
-    graph = _values_at_places(graph)
-    return _placed(graph, {node for node in graph.nodes() if node.op in _PLACED})
+    graph, searches = _place_searches(graph)
+    graph, others = _placed(graph, {node for node in graph.nodes() if node.op in _PLACED})
+    return graph, searches + others
 
 
-def _values_at_places(graph: Graph) -> Graph:
-    """Running extremes whose places are wanted too, looked up at these."""
-    nodes = graph.nodes()
-    replaced = {}
-    for node in nodes:
-        if node.op == "scan" and node.attr("kind").endswith("_place"):
-            kind = node.attr("kind").removesuffix("_place")
-            (data,) = node.inputs
-            values = make("scan", (data,), {**dict(node.attrs), "kind": kind})
-            with made_for(node.source):
-                replaced[values] = make("gather", (data, node), {"axis": node.attr("axis")})
-    return graph.replaced({node: replaced[node] for node in nodes if node in replaced})
+def _place_searches(graph: Graph) -> tuple[Graph, int]:
+    """Running extremes whose places are wanted: both by one kernel, the places in the type that
+    all who read them cast them to."""
+    users, outputs = graph.users(), set(graph.outputs)
+    searches = [node for node in users if node.op == "scan" and _is_search(node)]
+    replaced: dict[Node, Node] = {}
+    for places in searches:
+        kind = places.attr("kind").removesuffix("_place")
+        values = make("scan", places.inputs, {**dict(places.attrs), "kind": kind})
+        casts = [user for user in users[places] if user.op == "cast" and user.dtype == "i64"]
+        is_wide = len(casts) == len(users[places]) and places not in outputs
+        with made_for(places.source):
+            nodes = [places, values] if values in users else [places]
+            dtypes = ["i64" if is_wide else places.dtype, values.dtype][: len(nodes)]
+            found, *best = _scanned(nodes, dtypes)
+        replaced |= dict.fromkeys(casts if is_wide else [places], found)
+        if best:
+            replaced[values] = best[0]
+    return graph.replaced(replaced), len(searches)
+
+
+def _is_search(scan: Node) -> bool:
+    return bool(scan.attr("kind").endswith("_place"))
 
 
 def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
@@ -320,11 +332,17 @@ def _exchange(node: Node) -> Node:
 
 
 def _scan(node: Node) -> Node:
-    """Along runs of dims: `[outer, n, inner]`."""
-    (data,), axis = node.inputs, node.attr("axis")
+    return _scanned([node], [node.dtype])[0]
+
+
+def _scanned(nodes: Sequence[Node], dtypes: Sequence[str]) -> list[Node]:
+    """Scans of the same data along runs of dims, `[outer, n, inner]`, stored as `dtypes`."""
+    (data,), axis = nodes[0].inputs, nodes[0].attr("axis")
     shape = math.prod(data.shape[:axis]), data.shape[axis], math.prod(data.shape[axis + 1 :])
-    rows = make("scan", (build.reshape(data, shape),), {**dict(node.attrs), "axis": 1})
-    return build.reshape(on_memory([rows], [dense(rows.inputs[0])])[0], node.shape)
+    flat = build.reshape(data, shape)
+    rows = [make("scan", (flat,), {**dict(node.attrs), "axis": 1}) for node in nodes]
+    found = on_memory(rows, [dense(flat)], dtypes=dtypes)
+    return [build.reshape(each, data.shape) for each in found]
 
 
 _PLACED: dict[str, Callable[[Node], Node]] = {

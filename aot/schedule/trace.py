@@ -20,6 +20,8 @@ LEAVES = frozenset({"scalar", "extent", "iota"})
 STORED = frozenset({"input", "constant"})
 UNROLL_WINDOW = 64  # elements of a pooling window that are unrolled inside a pointwise kernel
 UNROLL_PLAIN = 4  # elements of any other reduction that are
+LONG_WINDOW = 16  # neighbouring elements of one window that are read as a row,
+FAR_APART = 4  # where the windows beside it begin so many elements on
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +136,18 @@ def is_window_sum(node: Node) -> bool:
 
 def _reads_window(node: Node) -> bool:
     if node.op == "window":
-        return True
+        return not _are_rows(node)
     if node.op == "mul":  # a convolution of each channel by itself
         return any(map(_reads_window, node.inputs))
     return node.kind in ("view", "pad") and _reads_window(node.inputs[0])
+
+
+def _are_rows(node: Node) -> bool:
+    """Whether elements of a window lie together, and the same ones of its neighbours do not."""
+    is_last = node.attr("axes")[-1] == len(node.inputs[0].shape) - 1
+    step, dilation = node.attr("strides")[-1], node.attr("dilations")[-1]
+    is_long = bool(node.attr("sizes")[-1] >= LONG_WINDOW)
+    return is_last and is_long and dilation == 1 and bool(step >= FAR_APART)
 
 
 def reduction_index(node: Node, kept: Index, reduced: Index) -> tuple[Index, ...]:

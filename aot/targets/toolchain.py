@@ -123,9 +123,19 @@ def ttir_text(
         module.context = context
         optimize_ttir(module)
     except Exception as error:
-        reason = str(error) or repr(error)
+        reason = str(_innermost(error)) or repr(error)
         raise ToolchainError(step="lowering", name=function.__name__, reason=reason) from error
     return generic_form(module, function.__name__)
+
+
+def _innermost(error: Exception) -> Exception:
+    """What Triton says of the line that it does not take: its errors of the functions that called
+    that line's name only the call."""
+    from triton.compiler.errors import CompilationError
+
+    while isinstance(error.__cause__, CompilationError):
+        error = error.__cause__
+    return error
 
 
 def generic_form(module: Any, function: str, *, is_located: bool = False) -> str:

@@ -115,34 +115,51 @@ def _scan_block(x, at, value, other, KIND: tl.constexpr, IS_REVERSED: tl.constex
 
 
 @triton.jit
-def _is_passed_over(x, value, KIND: tl.constexpr):
-    """Whether no key of a block changes the running extreme or the place that is asked for."""
-    if KIND == "max":
-        return tl.max(x, 0) <= value
-    elif KIND == "max_place":
-        return tl.max(x, 0) < value
-    elif KIND == "min":
-        return tl.min(x, 0) >= value
+def _are_passed_over(x, value, KIND: tl.constexpr):
+    """Whether no number of a block changes the running extreme, a key, or the place of it that is
+    asked for."""
+    extreme = _of_key(value, x.dtype)
+    is_behind = x < extreme if KIND == "max" or KIND == "max_place" else x > extreme
+    if KIND == "max_place" or KIND == "min_place":
+        if x.dtype.is_floating():
+            is_behind = is_behind | ((extreme != extreme) & (x == x))
+    elif x.dtype.is_floating():
+        WORD: tl.constexpr = tl.int64 if x.dtype.primitive_bitwidth == 64 else tl.int32
+        is_equal = x.to(WORD, bitcast=True) == extreme.to(WORD, bitcast=True)
+        is_behind = is_behind | is_equal | (extreme != extreme)
     else:
-        return tl.min(x, 0) > value
+        is_behind = is_behind | (x == extreme)
+    return tl.min(is_behind.to(tl.int32), 0) != 0
 
 
 @triton.jit
 def _store_extremes(
-    to_ptr, x, at, is_there, value, other,
-    KIND: tl.constexpr, IS_REVERSED: tl.constexpr, OF: tl.constexpr, LOOKS: tl.constexpr,
+    out_ptr, best_ptr, row_ptr, at, is_there, value, other,
+    KIND: tl.constexpr, IDENTITY: tl.constexpr, IS_REVERSED: tl.constexpr, OF: tl.constexpr,
+    LOOKS: tl.constexpr,
 ):  # fmt: skip
-    """A block's running extremes of keys, or their places, stored; what is behind it. LOOKS: at the
-    whole block first, of which a long row has few that change anything."""
+    """A block's running extremes, or their places and perhaps both, stored; what is behind it.
+    LOOKS: at the whole block first, of which a long row has few that change anything."""
     IS_VALUE: tl.constexpr = KIND == "max" or KIND == "min"
-    is_passed_over = _is_passed_over(x, value, KIND) if LOOKS else False
+    is_passed_over = False
+    if LOOKS:
+        x = tl.load(row_ptr + at, mask=is_there, other=IDENTITY).to(OF)
+        is_passed_over = _are_passed_over(x, value, KIND)
     if is_passed_over:
         end = _of_key(value, OF) if IS_VALUE else other
-        tl.store(to_ptr, tl.broadcast_to(end, x.shape).to(to_ptr.dtype.element_ty), mask=is_there)
+        all_of_it = tl.broadcast_to(end.to(out_ptr.dtype.element_ty), at.shape)
+        tl.store(out_ptr + at, all_of_it, mask=is_there)
+        if best_ptr is not None:
+            kept = tl.broadcast_to(tl.load(row_ptr + other), at.shape)
+            tl.store(best_ptr + at, kept, mask=is_there)
     else:
-        running, value, other = _scan_block(x, at, value, other, KIND, IS_REVERSED)
+        keys = _key_of(tl.load(row_ptr + at, mask=is_there, other=IDENTITY).to(OF), KIND)
+        running, value, other = _scan_block(keys, at, value, other, KIND, IS_REVERSED)
         found = _of_key(running, OF) if IS_VALUE else running
-        tl.store(to_ptr, found.to(to_ptr.dtype.element_ty), mask=is_there)
+        tl.store(out_ptr + at, found.to(out_ptr.dtype.element_ty), mask=is_there)
+        if best_ptr is not None:
+            best = tl.load(row_ptr + running, mask=is_there)
+            tl.store(best_ptr + at, best, mask=is_there)
     return value, other
 
 
@@ -181,7 +198,7 @@ def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.const
 
 @triton.jit
 def scan_rows(
-    out_ptr,  # [ROWS, N], places i32
+    out_ptr,  # [ROWS, N], places i32 or i64
     data_ptr,  # [ROWS, N]
     ROWS,
     N,
@@ -191,6 +208,7 @@ def scan_rows(
     ACCUMULATOR: tl.constexpr,
     BLOCK: tl.constexpr,
     LOOKS: tl.constexpr = False,
+    best_ptr=None,  # [ROWS, N], where the extremes are wanted beside their places
 ):
     """One row after the other, each by blocks."""
     lanes = tl.arange(0, BLOCK)
@@ -205,25 +223,28 @@ def scan_rows(
             value = _key_of(value, KIND)
         for step in range(0, N, BLOCK):
             at = (N - 1) // BLOCK * BLOCK - step + lanes if IS_REVERSED else step + lanes
-            x = tl.load(row_ptr + at, mask=at < N, other=IDENTITY).to(ACCUMULATOR)
-            if KIND == "log_sum":
-                value, other = _store_exponentials(
-                    to_ptr + at, x, at < N, value, other, IS_REVERSED
-                )
-            elif IS_EXTREME:
-                keys = _key_of(x, KIND)
+            if IS_EXTREME:
+                best_row = None
+                if best_ptr is not None:
+                    best_row = best_ptr + row.to(tl.int64) * N
                 value, other = _store_extremes(
-                    to_ptr + at, keys, at, at < N, value, other,
-                    KIND, IS_REVERSED, ACCUMULATOR, LOOKS,
+                    to_ptr, best_row, row_ptr, at, at < N, value, other,
+                    KIND, IDENTITY, IS_REVERSED, ACCUMULATOR, LOOKS,
                 )  # fmt: skip
             else:
-                found, value, other = _scan_block(x, at, value, other, KIND, IS_REVERSED)
-                tl.store(to_ptr + at, found.to(out_ptr.dtype.element_ty), mask=at < N)
+                x = tl.load(row_ptr + at, mask=at < N, other=IDENTITY).to(ACCUMULATOR)
+                if KIND == "log_sum":
+                    value, other = _store_exponentials(
+                        to_ptr + at, x, at < N, value, other, IS_REVERSED
+                    )
+                else:
+                    found, value, other = _scan_block(x, at, value, other, KIND, IS_REVERSED)
+                    tl.store(to_ptr + at, found.to(out_ptr.dtype.element_ty), mask=at < N)
 
 
 @triton.jit
 def scan_columns(
-    out_ptr,  # [OUTER, N, INNER], places i32
+    out_ptr,  # [OUTER, N, INNER], places i32 or i64
     data_ptr,  # [OUTER, N, INNER]
     OUTER,
     N,
@@ -233,6 +254,7 @@ def scan_columns(
     IS_REVERSED: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     BLOCK: tl.constexpr,
+    best_ptr=None,  # [OUTER, N, INNER], where the extremes are wanted beside their places
 ):
     """Along a dim that is not the last one: a block of columns, from one row to the next."""
     OTHER: tl.constexpr = ACCUMULATOR if KIND == "log_sum" else tl.int32
@@ -245,6 +267,7 @@ def scan_columns(
         first = (unit // blocks).to(tl.int64) * N * INNER
         value = tl.full((BLOCK,), IDENTITY, ACCUMULATOR)
         other = tl.full((BLOCK,), 0, OTHER)
+        best = value
         if IS_EXTREME:
             value = _key_of(value, KIND)
         for step in range(N):
@@ -272,4 +295,8 @@ def scan_columns(
                 else:
                     other = tl.where(keys == value, place, other)
                     found = other
+                    if best_ptr is not None:
+                        best = tl.where(keys == value, x, best)
+                        kept = best.to(best_ptr.dtype.element_ty)
+                        tl.store(best_ptr + at + column, kept, mask=is_there)
             tl.store(out_ptr + at + column, found.to(out_ptr.dtype.element_ty), mask=is_there)

@@ -19,6 +19,7 @@ from aotc.runtime import load
 TYPES = {
     ((2, 700), 1): ("float32", "float64", "float16", "bfloat16", "int64", "int8", "uint8", "bool"),
     ((70, 9), 1): ("float32",),
+    ((2, 3000), 1): ("float32", "float16", "int32"),  # of which few blocks change an extreme
     ((2, 150, 5), 1): ("float64", "float16", "int32"),
     ((1, 70, 90), 1): ("float32",),
 }
@@ -35,7 +36,10 @@ def results(x, dim):
     found = [torch.cumsum(x, dim), torch.cumprod(x, dim), reverse(torch.cumsum)]
     if x.dtype.is_floating_point:
         found += [torch.logcumsumexp(x, dim), reverse(torch.logcumsumexp)]
-    return found + [*torch.cummax(x, dim), *torch.cummin(x, dim), torch.cummax(x, dim).values]
+    found += [*torch.cummax(x, dim), *torch.cummin(x, dim)]
+    # Alone: places, also as other than i64, and values.
+    found += [torch.cummax(x * 2, dim).indices, torch.cummin(-x.float(), dim).indices.int()]
+    return found + [torch.cummax(-x.float(), dim).values, torch.cummin(-x.float(), dim).values]
 
 def model(*xs):
     return [results(x, dim) for x, (_, dim, _) in zip(xs, WAYS)]

@@ -5,6 +5,7 @@ All sorts are stable, so every target gives one answer; NaN counts as greatest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,12 +14,11 @@ from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.imports.scans import scan_along
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
-from aotc.aot.ir.size import Extent, UndecidedSize, highest
+from aotc.aot.ir.size import Extent, UndecidedSize, bounds, highest
 
 # Elements of a dynamic dim that targets without memory of a program sort as one row: shorter rows
 # are filled up to the most.
 LONGEST = 1 << 15
-
 
 _RANKS_LONG_ROWS: ContextVar[bool] = ContextVar("ranks_long_rows", default=False)
 
@@ -147,14 +147,31 @@ def _positions_of(
     if edges.dtype != sought.dtype:
         raise NotSupported(f"a search for {sought.dtype} among {edges.dtype}")
     lead = edges.shape[:-1]
-    inner = sought.shape[len(lead) :]
-    across = build.reshape(edges, (*lead, *[1] * len(inner), edges.shape[-1]))
-    own = build.reshape(sought, (*sought.shape, 1))
-    # Written as what is not passed, so that NaN stands behind all.
-    is_passed = ~build.pointwise("gt" if is_right else "ge", across, own)
-    axis = len(sought.shape)
-    count = build.reduce("sum", build.cast(is_passed, "i32"), (axis,))
-    return build.cast(build.reshape(count, call.shape), call.dtype)
+    rows = build.reshape(sought, (*lead, math.prod(sought.shape[len(lead) :])))
+    return build.cast(build.reshape(_bisected(edges, rows, is_right), call.shape), call.dtype)
+
+
+def _bisected(edges: Node, sought: Node, is_right: bool) -> Node:
+    """Places i32 of values `[.., n]` by torch's steps, so that edges that are NaN or not sorted
+    give the same: from `start` to `end` the middle edge ends the search behind it or before it.
+
+    NaN is reached by no edge, so it stands behind all.
+    """
+    extent, axis = edges.shape[-1], edges.type.rank - 1
+    fewest, most = bounds(extent)
+    start = build.expand(build.scalar(0, "i32"), sought.shape)
+    end = build.expand(number(extent, "i32"), sought.shape)
+    if fewest == 0 and most > 0:  # something to look at where there is no edge
+        edges = build.pad(edges, [0] * (axis + 1), [0] * axis + [1], 0)
+    for _ in range(most.bit_length()):
+        middle = start + build.pointwise("shift_right", end - start, 1)
+        at = build.minimum(middle, build.maximum(number(extent - 1, "i32"), 0))
+        edge = make("gather", (edges, at), {"axis": axis})
+        is_reached = build.pointwise("gt" if is_right else "ge", edge, sought)
+        is_open = build.pointwise("lt", start, end)
+        start = build.where(is_open & ~is_reached, middle + 1, start)
+        end = build.where(is_open & is_reached, middle, end)
+    return start
 
 
 def _search_sorted(
