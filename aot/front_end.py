@@ -16,7 +16,7 @@ from aotc.aot.capture_cache import cached_captures
 from aotc.aot.entries import agreed
 from aotc.aot.errors import NothingToSplit
 from aotc.aot.host_kernels import host_kernels, kernels_of
-from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.graph import Graph, own_sources
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.apply_user_rewrites import apply_user_rewrites
@@ -41,6 +41,7 @@ class RewrittenModel:
     graphs: tuple[tuple[Target, tuple[Graph, ...]], ...]
 
 
+@own_sources()
 def capture_and_rewrite(
     spec: str,
     targets: Sequence[Target],

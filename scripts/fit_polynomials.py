@@ -256,6 +256,15 @@ FITS = (
         (1e-9, 3.93),
         (8, 0),
     ),
+    # For gelu: the error counts in proportion to the tail, but not less than of a small one.
+    Fit(
+        "NORMAL_TAIL",
+        "log2 Φ(−x) = x P(x) − 1, 0 ≤ x ≤ 5.6; of Φ(−x), absolute",
+        lambda x: (mpmath.log(mpmath.erfc(x / mpmath.sqrt(2)) / 2, 2) + 1) / x,
+        lambda x: x * mpmath.log(2) * max(mpmath.erfc(x / mpmath.sqrt(2)) / 2, 0.0015),
+        (1e-9, 5.6),
+        (8, 0),
+    ),
     Fit(
         "ERF_NEAR",
         "erf x = x + x P(x²), |x| ≤ 1/2; of 1 − erf x",

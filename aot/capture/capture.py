@@ -48,7 +48,7 @@ from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.tf32 import tf32_roundings_of
 from aotc.aot.errors import ExportDiffers, ModelRaised
-from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.graph import Graph, own_sources
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.size import Dim, Guard
 from aotc.aot.ir.storage import Array
@@ -83,6 +83,7 @@ class Captured:
     tf32_roundings: Callable[[], tuple[float, ...]] = tuple
 
 
+@own_sources()
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
     """The spec's model as a graph and its golden numbers.
 

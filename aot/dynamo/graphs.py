@@ -42,7 +42,7 @@ from aotc.aot.errors import (
     TuningRecordMiss,
     UserError,
 )
-from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.graph import Graph, own_sources
 from aotc.aot.ir.size import Size, UndecidedSize, is_static
 from aotc.aot.plan import SizeTable
 from aotc.runtime import AotcError
@@ -53,6 +53,7 @@ NO_ORDERS: Orders = MappingProxyType({})
 NUMBERS_COMPILED = 8  # outside of a program's range, then torch's ops run
 
 
+@own_sources()
 def compile_graph(
     module: GraphModule, examples: Sequence[Any], options: Options, saved: tuple[int, int] = (0, 0)
 ) -> tuple[Recipe, Boxed]:

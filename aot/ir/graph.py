@@ -336,7 +336,11 @@ class _MadeFor:
 @contextmanager
 def own_sources() -> Iterator[None]:
     """Nodes made inside the block have the sources that the block gives them first, whatever an
-    earlier build in this process made the same nodes for."""
+    earlier build in this process made the same nodes for. A block inside another is a part of it.
+    """
+    if _MADE.get() is not None:
+        yield
+        return
     token = _MADE.set(set())
     try:
         yield

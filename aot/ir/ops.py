@@ -32,6 +32,7 @@ class OpDef:
     # Expression of a kernel: `{0}` is an operand, already bound to a name (it may occur twice).
     triton: str = ""
     approximate: str = ""  # approximate_math.py, for 16-bit results on GPUs
+    processor: str = ""  # processor_math.py, for all but f64 on CPUs
     double: str = ""  # the same of f64, where the first takes f32 only
     floating: str = ""  # the same of floats, where the first is of integers
     rounded: str = ""  # the same of f32 on GPUs, where the first is not rounded correctly there
@@ -220,6 +221,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
         22.0,
         aten=(),
         approximate="gelu_approximate({0})",
+        processor="gelu_by_tail({0})",
     ),
     _unary(
         "gelu_tanh",

@@ -409,6 +409,8 @@ class Emitter:
         mask = f", mask={' & '.join(masks)}" if masks else ""
         fill = f", other={other}" if masks and other else ""
         convert = f".to({triton_type('f32')})" if computed(node.dtype) != node.dtype else ""
+        if not self.is_of_gpu and any(symbol in self.loaded for symbol in offset.symbols()):
+            text = f"({text})"  # one number of 32 bits, by which a processor gathers most lanes
         address = self.buffers[node] if text == "0" else f"{self.buffers[node]} + {text}"
         policy = self.policy(symbols)
         policy = f', eviction_policy="{policy}"' if policy else ""
@@ -424,17 +426,9 @@ class Emitter:
         if node.op in CONVERSIONS:
             text = CONVERSIONS[node.op](node, operands[0])
             return self.body.bind(text, operands[0].symbols) if text else operands[0]
-        row = OPS[node.op]
         if self.is_of_gpu and node.op in DIVISIONS and node.type.kind == "int":
             return self._write_division(node, *operands)
-        is_approximate = (
-            self.approximates and row.approximate and DTYPES[node.dtype].itemsize_bytes == 2
-        )
-        is_rounded = self.is_of_gpu and row.rounded and node.dtype == "f32"
-        is_double = row.double and node.dtype == "f64"
-        usual = row.floating if row.floating and node.type.kind == "float" else row.triton
-        usual = row.rounded if is_rounded else row.double if is_double else usual
-        template = row.approximate if is_approximate else usual
+        template = self._template(node)
         if node.op == "logical_not" and operands[0].is_literal:
             operands = [Value(wrapped(operands[0].text, "bool"))]
         # A choice has the type of what it chooses from.
@@ -448,6 +442,19 @@ class Emitter:
         ]
         expression = template.format(*texts, **dict(node.attrs))
         return self.body.bind(bare(expression), _joined(operands))
+
+    def _template(self, node: Node) -> str:
+        """The expression of an op for the target and element type."""
+        row, of_f64 = OPS[node.op], node.dtype == "f64"
+        if self.approximates and row.approximate and DTYPES[node.dtype].itemsize_bytes == 2:
+            return row.approximate
+        if not self.is_of_gpu and row.processor and not of_f64:
+            return row.processor
+        if self.is_of_gpu and row.rounded and node.dtype == "f32":
+            return row.rounded
+        if row.double and of_f64:
+            return row.double
+        return row.floating if row.floating and node.type.kind == "float" else row.triton
 
     def _write_division(self, node: Node, data: Value, divisor: Value) -> Value:
         """A quotient or remainder of integers, that has a divisor where a mask leaves elements out.
@@ -471,16 +478,26 @@ class Emitter:
         return self.body.bind(f"tl.where({text} == -1, -{data.text}, {found.text})", symbols)
 
     def _write_check(self, node: Node, index: Position, guard: Guard) -> Value:
+        """What tells of an element that is wrong; of others it means nothing."""
+        found = self._checked(node, index, guard)
+        text = (
+            f"tl.where({found.text} < 0, {found.text}, tl.minimum({found.text}, {LARGEST - 1}) + 1)"
+        )
+        return self.body.bind(text, found.symbols)
+
+    def is_wrong(self, node: Node, index: Position) -> str:
+        """The condition under which a check tells of an element."""
+        found = self._checked(node, index, ()).text
+        if node.attr("kind") not in RANGED:
+            return f"({found} == 0)"
+        low, high = (kernel_text(node.attr(end)) for end in ("low", "high"))
+        return f"(({found} < {low}) | ({found} > {high}))"
+
+    def _checked(self, node: Node, index: Position, guard: Guard) -> Value:
         (need,) = accesses(node, index)
         operand = self.value(need.node, need.index, guard)
         given = wrapped(operand.text, need.node.dtype) if operand.is_literal else operand.text
-        found = self.body.bind(f"{given}.to(tl.int64)", operand.symbols).text
-        is_wrong = f"{found} == 0"
-        if node.attr("kind") in RANGED:
-            low, high = (kernel_text(node.attr(end)) for end in ("low", "high"))
-            is_wrong = f"({found} < {low}) | ({found} > {high})"
-        mark = f"tl.where({found} < 0, {found}, tl.minimum({found}, {LARGEST - 1}) + 1)"
-        return self.body.bind(f"tl.where({is_wrong}, {mark}, 0)", operand.symbols)
+        return self.body.bind(f"{given}.to(tl.int64)", operand.symbols)
 
     def _write_view(self, node: Node, index: Position, guard: Guard) -> Value:
         (need,) = accesses(node, index)

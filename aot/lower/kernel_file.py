@@ -204,7 +204,7 @@ def write_store(emitter: Emitter, root: Root, place: int) -> None:
         # One element: the value may still be a block of shape (1, 1).
         where = "tl.zeros((1, 1), tl.int32)" + (f" + {where}" if symbols else "")
     if root.node.op == "check":  # one word for all elements, and only where one is wrong
-        masks = " & ".join(filter(None, (f"({value.text} != 0)", masks)))
+        masks = " & ".join(filter(None, (emitter.is_wrong(root.node, root.index), masks)))
         where = f"({where}) * 0"
     mask = f", mask={masks}" if masks else ""
     emitter.body.write(f"tl.store(out{place} + {where}, {value.text}{mask})", symbols)

@@ -46,7 +46,7 @@ def _tree(file: str) -> ast.Module:
 APPROXIMATE = "approximate_math.py"
 # Files whose functions the expressions of ops call; a kernel holds a copy of those that it calls.
 LAUNCHES = "launches.py"
-FUNCTIONS = (APPROXIMATE, "philox.py", "codes.py", LAUNCHES)
+FUNCTIONS = (APPROXIMATE, "processor_math.py", "philox.py", "codes.py", LAUNCHES)
 # Kernels that are called as they stand, by graphs and by what loads weights.
 WHOLE = (
     "scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan", "fourier",

@@ -43,21 +43,30 @@ def scatter(
     first = (tl.program_id(0) % DISTINCT).to(tl.int32)
     inner = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     rows_ptr = source_ptr + (outer // WITHIN) * FAR + (outer % WITHIN) * NEAR + inner
+    is_inner = inner < INNER
     for row in range(first, ROWS, DISTINCT):
+        value_ptr = rows_ptr + _start_of(row, STEP, HOP, BESIDE)
         if SHARED:
+            # A branch: where it is foreseen, the row behind is loaded before this one is stored.
             place = tl.load(place_ptr + row).to(tl.int64)
-            is_written = (inner < INNER) & (place >= 0) & (place < EXTENT)
+            if (place >= 0) & (place < EXTENT):
+                target = out_ptr + (outer * EXTENT + place) * INNER + inner
+                _write(target, value_ptr, is_inner, ADDS)
         else:
             element = (outer * ROWS + row) * INNER + inner
-            place = tl.load(place_ptr + element, mask=inner < INNER, other=-1).to(tl.int64)
-            is_written = (inner < INNER) & (place >= 0) & (place < EXTENT)
-        target = out_ptr + (outer * EXTENT + place) * INNER + inner
-        value = tl.load(rows_ptr + _start_of(row, STEP, HOP, BESIDE), mask=is_written)
-        if ADDS:
-            value += tl.load(target, mask=is_written)
-        tl.store(target, value, mask=is_written)
+            place = tl.load(place_ptr + element, mask=is_inner, other=-1).to(tl.int64)
+            target = out_ptr + (outer * EXTENT + place) * INNER + inner
+            _write(target, value_ptr, is_inner & (place >= 0) & (place < EXTENT), ADDS)
         # The next row may name the same places.
         tl.debug_barrier()
+
+
+@triton.jit
+def _write(target, value_ptr, is_written, ADDS: tl.constexpr):
+    value = tl.load(value_ptr, mask=is_written)
+    if ADDS:
+        value += tl.load(target, mask=is_written)
+    tl.store(target, value, mask=is_written)
 
 
 @triton.jit

@@ -104,6 +104,21 @@ def test_sources_are_lines_of_the_example(example):
         assert [source for source in named if not source.startswith(f"{name}.py:")] == []
 
 
+def test_a_line_is_that_of_the_model_that_is_captured(tmp_path):
+    """Two models of one process may hold the same nodes."""
+    text = "import torch\n{}\ndef model(x):\n    return torch.tan(x)\n"
+    text += "example_inputs = (torch.ones(3),)\n"
+    found = []
+    for name, before in (("first.py", ""), ("second.py", "\n\n")):
+        path = tmp_path / name
+        path.write_text(text.format(before))
+        captured = capture(load_spec(str(path)))
+        found.append((captured, [node.source for node in captured.graph.nodes() if node.inputs]))
+    assert [sources for _, sources in found] == [
+        ["first.py:4 in model"], ["second.py:6 in model"],
+    ]  # fmt: skip
+
+
 def test_activations_and_joined_weights_are_found(example):
     name, captured = example
     counts = rewrite(captured.graph)[1].counts()

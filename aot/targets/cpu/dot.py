@@ -150,7 +150,7 @@ def _of_pairs(kernel: Kernel, value: Value, index: Index) -> Operand:
     assert which is not None
     pointer = kernel.at(load.operands[0], (lanes.add(row, integer(-which)), column))
     assert isinstance(pointer, Pointer)
-    first = pointer._replace(offset=Int(pointer.offset.kind, pointer.offset.base))
+    first = pointer.at(Int(pointer.offset.kind, pointer.offset.base))
     address, kind = lanes.operand(first), lanes.vector_type("i32")
     text, min_depth = f"load {kind}, {address}, align 2", kernel.min_depth(load)
     words = kernel.writer.load(text, kind, [address], min_depth)
@@ -665,7 +665,7 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
         for request in range(requests):
             line = lanes.add(lanes.multiply(first, integer(requests)), integer(request))
             offset = lanes.extend(lanes.multiply(line, integer(narrow * tile.width)), "i64")
-            moved = following._replace(offset=lanes.add(following.offset, offset))
+            moved = following.at(lanes.add(following.offset, offset))
             address = kernel.lanes.operand(moved)
             kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
 

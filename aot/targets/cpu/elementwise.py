@@ -548,8 +548,9 @@ def _add_pointer(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -
             return _moved_by_lanes(lanes, operation, pointer, wide)
         offset = lanes.atom(wide, "i64")
     if isinstance(pointer, Pointer):
-        moved = lanes.add(pointer.offset, lanes.extend(offset, "i64"))
-        return pointer._replace(offset=moved)
+        moved = pointer.at(lanes.add(pointer.offset, lanes.extend(offset, "i64")))
+        is_whole = offset.kind == "i32" and pointer.offset == integer(0, "i64")
+        return moved._replace(narrow=offset) if is_whole else moved
     amount = lanes.splat(lanes.operand(lanes.extend(offset, "i64")))
     return _moved_by_lanes(lanes, operation, pointer, amount)
 

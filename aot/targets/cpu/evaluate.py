@@ -148,9 +148,7 @@ class Kernel(memory.Code):
             source, offset = self.shifted[value]
             moved = self.at(source, index)
             if isinstance(moved, Pointer):
-                return moved._replace(
-                    offset=self.lanes.add(moved.offset, self.lanes.extend(offset, "i64"))
-                )
+                return moved.at(self.lanes.add(moved.offset, self.lanes.extend(offset, "i64")))
             if not isinstance(moved, Int):
                 steps = self.lanes.splat(self.lanes.operand(self.lanes.extend(offset, "i64")))
                 return self.lanes.moved(self.lanes.operand(moved), steps, value.type.pointee)

@@ -21,9 +21,6 @@ class Isa:
     """Whether these are the processor's own instructions, whose masks are the signs of integers
     (AVX2). A general masked load of LLVM reads all lanes where code generation finds only late
     that its mask is false, as it is of half a wider mask (Triton 3.6.0)."""
-    cuts_loops: bool = False
-    """Whether loops with a mask take whole vectors first: masked writes of AVX2 take a dozen
-    cycles on some processors."""
     processor: str = ""
     """LLVM's name of the processor, if not the row's own."""
     features: tuple[str, ...] = ()
@@ -59,7 +56,6 @@ AVX2 = Isa(
     registers=16,
     widest_masked_bits=256,
     masks_by_sign=True,
-    cuts_loops=True,
 )
 AVX512 = Isa(
     "x86-64-v4",

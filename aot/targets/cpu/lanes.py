@@ -322,6 +322,8 @@ class Lanes:
             ((atom, coefficient),) = varying.terms
             if atom.source is not None and coefficient == 1 and atom.source.type.endswith("i32>"):
                 return base, atom.source
+        if pointer.narrow is not None:
+            return pointer.base, self.splat(self.operand(pointer.narrow))
         return base, self.splat(self.operand(Int("i64", varying, offset.stride)))
 
     def advance(self, base: Operand, offset: Linear, element: str) -> Operand:

@@ -255,6 +255,12 @@ class Pointer(NamedTuple):
     base: Operand
     offset: Int
     element: str
+    narrow: Int | None = None
+    """The offset in 32 bits, where it is the extension of that."""
+
+    def at(self, offset: Int) -> Pointer:
+        """The pointer with another offset."""
+        return self._replace(offset=offset, narrow=None)
 
 
 Lane: TypeAlias = Int | Operand | Pointer

@@ -184,7 +184,7 @@ def read(
 def _from_last(pointer: Pointer, width: int) -> Pointer:
     """The same elements from the last lane's on."""
     base = pointer.offset.base.plus(Linear((), width - 1), -1)
-    return pointer._replace(offset=pointer.offset._replace(base=base, stride=CONTIGUOUS))
+    return pointer.at(pointer.offset._replace(base=base, stride=CONTIGUOUS))
 
 
 def _reversed(kernel: Code, value: Operand) -> Operand:
@@ -342,18 +342,22 @@ def write(kernel: Code, pointer: Lane, value: Operand, element: str, mask: Opera
 
 
 def _write_last(kernel: Code, address: Operand, value: Operand, align: int, test: Operand) -> None:
-    """Stores the last lane that the mask lets through, where all lanes name one address."""
-    lanes, emit = kernel.lanes, kernel.writer.emit
+    """Stores the last lane that the mask lets through, where all lanes name one address; rarely one
+    is, such as an index that is wrong."""
+    lanes, writer = kernel.lanes, kernel.writer
     count, kind = lanes.width, f"i{lanes.width}"
     element = value.type.partition(" x ")[2].rstrip(">")
-    bits = emit(f"bitcast {test} to {kind}", kind, [test])
-    above = emit(f"call {kind} @llvm.ctlz.{kind}({bits}, i1 false)", kind, [bits])
-    last = emit(f"sub {kind} {count - 1}, {above.text}", kind, [above])
-    lane = emit(f"and {last}, {count - 1}", kind, [last])  # of no lane: some lane
-    chosen = emit(f"extractelement {value}, {lane}", element, [value, lane])
-    is_any = emit(f"icmp ne {bits}, 0", "i1", [bits])
-    target = select(lanes, is_any, address, kernel.bin())
-    kernel.writer.effect(f"store {chosen}, {target}, align {align}")
+    bits = writer.emit(f"bitcast {test} to {kind}", kind, [test])
+    is_any = writer.emit(f"icmp ne {bits}, 0", "i1", [bits])
+
+    def store() -> list[Operand]:
+        above = writer.emit(f"call {kind} @llvm.ctlz.{kind}({bits}, i1 true)", kind, [bits])
+        last = writer.emit(f"sub {kind} {count - 1}, {above.text}", kind, [above])
+        chosen = writer.emit(f"extractelement {value}, {last}", element, [value, last])
+        writer.effect(f"store {chosen}, {address}, align {align}")
+        return []
+
+    writer.branch(is_any, [store, list])
 
 
 # ---------------------------------------------------------------------- buffers

@@ -252,7 +252,7 @@ def chunks(
     else:
         upper_operand, may_skip = limit(kernel, cuts, size)
         is_exact, start = end_at_multiples(cuts, width), None
-        if not is_exact and width > 1 and kernel.isa.cuts_loops:
+        if not is_exact and width > 1:  # masked writes are slow, some processors' by a dozen cycles
             start = kernel.writer.emit(f"and {upper_operand}, {-width}", "i32", [upper_operand])
             _chunk_loop(kernel, start, cuts, lane, body, may_skip=may_skip)
         exact = cuts if is_exact else []

@@ -13,5 +13,6 @@ def kernel(
     y_mask = y < 40
     v0 = tl.load(in0 + y, mask=y_mask)
     v1 = v0.to(tl.int64)
-    v2 = tl.where((v1 < -7) | (v1 > 6), tl.where(v1 < 0, v1, tl.minimum(v1, 9223372036854775806) + 1), 0)
-    tl.store(out0 + (y) * 0, v2, mask=(v2 != 0) & y_mask)
+    v2 = tl.where(v1 < 0, v1, tl.minimum(v1, 9223372036854775806) + 1)
+    v3 = v0.to(tl.int64)
+    tl.store(out0 + (y) * 0, v2, mask=((v3 < -7) | (v3 > 6)) & y_mask)

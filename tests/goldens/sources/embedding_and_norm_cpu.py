@@ -16,7 +16,7 @@ def kernel(
     r_mask = r < 48
     v0 = tl.load(in0 + x, mask=x_mask)
     v1 = tl.minimum(tl.maximum(v0, 0), 6).to(tl.int32)
-    v2 = tl.load(in1 + v1*48 + r, mask=x_mask & r_mask)
+    v2 = tl.load(in1 + (v1*48 + r), mask=x_mask & r_mask)
     v3 = tl.where(r_mask, v2, 0.0)
     v4 = tl.sum(v3, axis=1, keep_dims=True)
     v5 = v4 * 0.02083333395421505

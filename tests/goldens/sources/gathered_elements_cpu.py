@@ -14,5 +14,5 @@ def kernel(
     y_mask = y < 54
     v0 = tl.load(in0 + y, mask=y_mask)
     v1 = tl.minimum(tl.maximum(v0, 0), 6).to(tl.int32)
-    v2 = tl.load(in1 + (y // 6)*7 + v1, mask=y_mask)
+    v2 = tl.load(in1 + ((y // 6)*7 + v1), mask=y_mask)
     tl.store(out0 + y, v2, mask=y_mask)

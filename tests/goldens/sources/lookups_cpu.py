@@ -17,10 +17,10 @@ def kernel(
     y_mask = y < 48
     v0 = tl.load(in0 + x, mask=x_mask)
     v1 = tl.minimum(tl.maximum(v0, 0), 6).to(tl.int32)
-    v2 = tl.load(in1 + v1*48 + y, mask=x_mask & y_mask)
+    v2 = tl.load(in1 + (v1*48 + y), mask=x_mask & y_mask)
     v3 = v2 * 2.0
     v4 = tl.load(in2 + x, mask=x_mask)
     v5 = tl.minimum(tl.maximum(v4, 0), 6).to(tl.int32)
-    v6 = tl.load(in1 + v5*48 + y, mask=x_mask & y_mask)
+    v6 = tl.load(in1 + (v5*48 + y), mask=x_mask & y_mask)
     v7 = v3 + v6
     tl.store(out0 + x*48 + y, v7, mask=x_mask & y_mask)

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: scatter, _start_of, _places, scatter_shares, scatter_both,
+# As in the template: scatter, _write, _start_of, _places, scatter_shares, scatter_both,
 # scatter_shares_both, count_places, sum_runs.
 
 
