@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
@@ -14,6 +14,7 @@ from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import Extent, Quotient, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
+from aotc.aot.schedule.lane_steps import lane_steps
 from aotc.aot.schedule.trace import (
     Access,
     Boundary,
@@ -30,6 +31,7 @@ SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, RUNS_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 1.25, 4.0, 8.0
+NEAR_PRICE = 0.75  # of each vector that elements are picked from, and once of all
 SCATTER_PRICE = 2.0  # of a store to other than neighbours, relative to a load, on a processor
 MASK_PRICE = 1.0  # of a condition that does not hold from one lane to another alone
 _PRICES: dict[Extent | None, float] = {
@@ -105,9 +107,11 @@ def _price(traced: Tracer, stores: list[Access], domain: Domain, traits: TargetT
     total = 0.0
     if not traits.is_gpu:  # of which each thread has an index and its conditions anyway
         total += MASK_PRICE * sum(
-            condition.index.stride(domain.lanes) is None for condition in traced.conditions
+            condition.index.stride(domain.lanes) is None
+            and lane_steps(condition.index, domain.lanes, traits.lanes) is None
+            for condition in traced.conditions
         )
-    reads = [_price_of(need, domain, traits) for need in traced.accesses]
+    reads = [_price_of(need, domain, traits, is_read=True) for need in traced.accesses]
     written = [_price_of(need, domain, traits) for need in stores]
     most = max((times for _, times in reads), default=0)
     is_strided = all(price >= STRIDED_PRICE for price, times in reads if times == most)
@@ -122,7 +126,9 @@ def _price(traced: Tracer, stores: list[Access], domain: Domain, traits: TargetT
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
 
 
-def _price_of(need: Access, domain: Domain, traits: TargetTraits) -> tuple[float, int]:
+def _price_of(
+    need: Access, domain: Domain, traits: TargetTraits, is_read: bool = False
+) -> tuple[float, int]:
     """(price of an element along the lanes, how many times so many lanes are loaded or stored)"""
     offset = ix.linear(need.index, need.node.shape)
     loaded = frozenset().union(*map(loaded_by, offset.symbols()))
@@ -131,7 +137,18 @@ def _price_of(need: Access, domain: Domain, traits: TargetTraits) -> tuple[float
     price = _PRICES.get(stride, STRIDED_PRICE)
     if stride is None and not loaded and _has_runs(offset, domain, traits):
         price = RUNS_PRICE
+    elif price >= STRIDED_PRICE and is_read and not loaded and not traits.is_gpu:
+        price = min(price, _price_of_near(offset, domain, traits))
     return 1.0 if domain.lanes.extent == 1 else price, repeats
+
+
+def _price_of_near(offset: Index, domain: Domain, traits: TargetTraits) -> float:
+    """The price of elements at known distances, which are read as a few vectors."""
+    steps = lane_steps(offset, domain.lanes, traits.lanes)
+    if steps is None:
+        return inf
+    vectors = -(-(max(steps) - min(steps) + 1) // traits.lanes)
+    return NEAR_PRICE * (1 + vectors)
 
 
 def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:

@@ -432,6 +432,12 @@ def _compare_integers(lanes: Lanes, operation: Operation, operands: Sequence[Lan
         truth = _known_order(lanes, a, b, predicate)
         if truth is not None:
             return constant("true" if truth else "false", "i1")
+        truths = _known_orders(lanes, a, b, predicate)
+        if len(set(truths)) == 1:
+            return constant("true" if truths[0] else "false", "i1")
+        if truths:
+            texts = ["true" if each else "false" for each in truths]
+            return Operand(lanes.literal(texts, "i1"), lanes.vector_type("i1"))
     return compare(lanes, f"icmp {_INTEGER_PREDICATES[predicate]}", *matched(lanes, operands))
 
 
@@ -449,6 +455,22 @@ def _known_order(lanes: Lanes, a: Int, b: Int, predicate: int) -> bool | None:
     elif predicate > 1 and d and (is_unsigned or not (a.cannot_wrap and b.cannot_wrap)):
         return None
     return (d == 0, d != 0, d < 0, d <= 0, d > 0, d >= 0)[predicate - 4 * is_unsigned]
+
+
+def _known_orders(lanes: Lanes, a: Int, b: Int, predicate: int) -> list[bool]:
+    """The same lane by lane, of numbers that are the same at every place; empty where they are not.
+
+    Each is known where both sides are lanes of small known numbers alone."""
+    left, right = lanes.steps_of(a), lanes.steps_of(b)
+    if left is None or right is None or predicate >= 6:
+        return []
+    if left[0].terms or right[0].terms or not (a.cannot_wrap and b.cannot_wrap):
+        return []
+    differences = (
+        left[0].constant + one - right[0].constant - other
+        for one, other in zip(left[1], right[1], strict=True)
+    )
+    return [(d == 0, d != 0, d < 0, d <= 0, d > 0, d >= 0)[predicate] for d in differences]
 
 
 def _multiply_high(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:

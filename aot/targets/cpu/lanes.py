@@ -27,6 +27,7 @@ from aotc.aot.targets.cpu.linear import (
     is_literal,
     is_vector,
     literal_cast,
+    literal_lanes,
     number,
     reduced,
     scalar_type,
@@ -173,22 +174,16 @@ class Lanes:
         return result
 
     def divide(self, a: Int, b: Int, *, remainder: bool, signed: bool = True) -> Int:
-        """`a / b` or `a % b`, rounded towards zero as the hardware does.
-
-        When a chunk of lanes cannot straddle a multiple of a constant divisor, the quotient is
-        uniform and the remainder stays contiguous:
-        (c·q + r + lane) / c = q and … % c = r + lane, where width | c and width | r.
-        """
+        """`a / b` or `a % b`, rounded towards zero as the hardware does."""
         divisor = b.constant
         natural = a.natural and (b.natural or not signed)
         if divisor is not None and divisor > 0 and natural:
             exact = self._divide_terms(a, divisor, remainder)
             if exact is not None:
                 return exact
-            aligned = divisor % self.width == 0 and a.base.multiple % self.width == 0
-            if a.stride == Linear((), 1) and aligned and not a.base.is_vector:
-                found = self.divide(Int(a.kind, a.base), b, remainder=remainder)
-                return found._replace(stride=a.stride) if remainder else found
+            by_steps = None if a.is_uniform else self._divide_steps(a, b, remainder)
+            if by_steps is not None:
+                return by_steps
         name = (
             ("urem" if remainder else "udiv")
             if natural or not signed
@@ -202,6 +197,51 @@ class Lanes:
             multiple = 1
         most = divisor - 1 if remainder else None if a.most is None else a.most // divisor
         return self.atom(made, a.kind, max(1, multiple), natural=True, most=most)
+
+    def _divide_steps(self, a: Int, b: Int, remainder: bool) -> Int | None:
+        """Of a number that lanes add known numbers s to, by a constant c.
+
+        Where all s < g for a g that divides c and what the lanes have in common, no chunk straddles
+        a multiple of c: (c·q + r + s) / c = q and … % c = r + s. Where c divides what they have in
+        common: (c·q + s) / c = q + s / c and … % c = s % c.
+        """
+        parted, divisor = self.steps_of(a), b.constant or 0
+        if parted is None or min(parted[1]) < 0:
+            return None
+        common, steps = Int(a.kind, parted[0]), parted[1]
+        if max(steps) < math.gcd(common.base.multiple, divisor):
+            found = self.divide(common, b, remainder=remainder)
+            return self.add(found, self.stepped(steps, a.kind)) if remainder else found
+        if common.base.multiple % divisor:
+            return None
+        if remainder:
+            return self.stepped([step % divisor for step in steps], a.kind)
+        found = self.divide(common, b, remainder=False)
+        return self.add(found, self.stepped([step // divisor for step in steps], a.kind))
+
+    def steps_of(self, a: Int) -> tuple[Linear, tuple[int, ...]] | None:
+        """What all lanes have in common and what each adds to it, where that is a known number."""
+        if not a.stride.is_constant:
+            return None
+        common = Linear((), a.base.constant)
+        steps = [a.stride.constant * lane for lane in range(self.width)]
+        for atom, coefficient in a.base.terms:
+            if not is_vector(atom.operand):
+                common = common.plus(Linear(((atom, coefficient),)))
+                continue
+            known = literal_lanes(atom.origin)
+            if known is None or len(known) != self.width:
+                return None
+            steps = [step + coefficient * more for step, more in zip(steps, known, strict=True)]
+        return common, tuple(steps)
+
+    def stepped(self, steps: Sequence[int], kind: str) -> Int:
+        """A known number in each lane, none below zero."""
+        stride = steps[1] - steps[0] if len(steps) > 1 else 0
+        if all(step == steps[0] + stride * lane for lane, step in enumerate(steps)):
+            return Int(kind, Linear((), steps[0]), Linear((), stride))
+        operand = Operand(self.literal(steps, kind), self.vector_type(kind))
+        return self.atom(operand, kind, natural=True, most=max(steps))
 
     def _divide_terms(self, a: Int, divisor: int, remainder: bool) -> Int | None:
         """(c·q + r) / c = q and % c = r for constants 0 ≤ r < c."""

@@ -100,7 +100,8 @@ def scalar_type(kind: str) -> str:
     return kind[kind.index(" x ") + 3 : -1] if kind.startswith("<") else kind
 
 
-_LITERAL_LANE = re.compile(r"i\d+ (-?\d+)")
+_LITERAL_LANE = re.compile(r"i\d+ (-?\d+|true|false)")
+_TRUTHS = {"false": 0, "true": 1}
 DIVISIONS = frozenset({"sdiv", "udiv", "srem", "urem"})
 
 
@@ -109,6 +110,14 @@ def number(operand: Operand) -> int:
     if operand.text in ("true", "false"):
         return int(operand.text == "true")
     return int(operand.text)
+
+
+def literal_lanes(operand: Operand) -> tuple[int, ...] | None:
+    """The integers of a vector that is a literal; booleans as 0 and 1."""
+    if not is_vector(operand) or not is_literal(operand):
+        return None
+    found = _LITERAL_LANE.findall(operand.text)
+    return tuple(_TRUTHS[each] if each in _TRUTHS else int(each) for each in found) or None
 
 
 def literal_cast(name: str, operand: Operand, kind: str) -> Operand:

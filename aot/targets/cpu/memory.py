@@ -28,11 +28,13 @@ from aotc.aot.targets.cpu.linear import (
     integer,
     is_literal,
     is_vector,
+    literal_lanes,
 )
 from aotc.aot.targets.cpu.ttir import Dense, Operation
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 
 CONTIGUOUS, REVERSED = Linear((), 1), Linear((), -1)
+MOST_PARTS = 4  # vectors that elements at known distances are read as: more cost as much as lookups
 Index: TypeAlias = tuple[Int, ...]
 
 
@@ -173,12 +175,61 @@ def read(
                      mask and _reversed(kernel, mask), other and _reversed(kernel, other),
                      min_depth)  # fmt: skip
         return _reversed(kernel, found)
+    near = _read_near(kernel, pointer, element, mask, min_depth)
+    if near is not None:
+        is_whole = mask is None or other is None
+        return near if is_whole else select(lanes, test, near, filler)
     address = lanes.splat(address)
     text = (
         f"call {vector} @llvm.masked.gather.{name}.v{lanes.width}p0"
         f"({address}, i32 {align}, {test}, {filler})"
     )
     return writer.load(text, vector, [address, test, filler], min_depth)
+
+
+def _read_near(
+    kernel: Code, pointer: Lane, element: str, mask: Operand | None, min_depth: int
+) -> Operand | None:
+    """Elements at known distances that a few vectors hold, read as these and put in order; None
+    where they are not such. Nothing is read before the first element or behind the last one."""
+    lanes, writer, kind = kernel.lanes, kernel.writer, LLVM_TYPES[element]
+    if not isinstance(pointer, Pointer) or is_vector(pointer.base) or element == "i1":
+        return None
+    taken = (1,) * lanes.width if mask is None else literal_lanes(mask)
+    parted = lanes.steps_of(lanes.extend(pointer.offset, "i64"))
+    if parted is None or taken is None or len(taken) != lanes.width:
+        return None
+    common, steps = parted
+    wanted = [step for step, is_taken in zip(steps, taken, strict=True) if is_taken]
+    if not wanted:
+        return None
+    first, count = min(wanted), max(wanted) - min(wanted) + 1
+    size = min(lanes.width, 1 << (count.bit_length() - 1))
+    starts = [*range(0, count - size, size), count - size]
+    if len(starts) > MOST_PARTS:
+        return None
+    address = lanes.advance(pointer.base, common.plus(Linear((), first)), element)
+    vector, align = f"<{size} x {kind}>", ITEMSIZE_BYTES[element]
+    parts = []
+    for start in starts:
+        place = _moved(writer, address, kind, start)
+        text = f"load {vector}, {place}, align {align}"
+        parts.append(writer.load(text, vector, [place], min_depth))
+    # Lanes that the mask leaves out have the first element.
+    places = [step - first if is_taken else 0 for step, is_taken in zip(steps, taken, strict=True)]
+    part_of = [min(place // size, len(starts) - 1) for place in places]
+    within = [place - starts[part] for place, part in zip(places, part_of, strict=True)]
+    pairs = []
+    for pair in range(0, len(parts), 2):
+        order = [
+            (part - pair) * size + at if part // 2 * 2 == pair else 0
+            for part, at in zip(part_of, within, strict=True)
+        ]
+        pairs.append(shuffled(writer, parts[pair : pair + 2], order))
+    if len(pairs) == 1:
+        return pairs[0]
+    order = [part // 2 * lanes.width + lane for lane, part in enumerate(part_of)]
+    return shuffled(writer, pairs, order)
 
 
 def _from_last(pointer: Pointer, width: int) -> Pointer:
