@@ -32,6 +32,7 @@ ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, RUNS_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 1.25, 4.0, 8.0
 NEAR_PRICE = 0.75  # of each vector that elements are picked from, and once of all
+NEAR_VECTORS = 4  # at most
 SCATTER_PRICE = 2.0  # of a store to other than neighbours, relative to a load, on a processor
 MASK_PRICE = 1.0  # of a condition that does not hold from one lane to another alone
 _PRICES: dict[Extent | None, float] = {
@@ -147,8 +148,8 @@ def _price_of_near(offset: Index, domain: Domain, traits: TargetTraits) -> float
     steps = lane_steps(offset, domain.lanes, traits.lanes)
     if steps is None:
         return inf
-    vectors = -(-(max(steps) - min(steps) + 1) // traits.lanes)
-    return NEAR_PRICE * (1 + vectors)
+    vectors = len({step // traits.lanes for step in steps})
+    return NEAR_PRICE * (1 + vectors) if vectors <= NEAR_VECTORS else inf
 
 
 def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:

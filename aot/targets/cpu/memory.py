@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -201,35 +202,50 @@ def _read_near(
         return None
     common, steps = parted
     wanted = [step for step, is_taken in zip(steps, taken, strict=True) if is_taken]
-    if not wanted:
+    size, starts = _cover(wanted, lanes.width)
+    if not starts:
         return None
-    first, count = min(wanted), max(wanted) - min(wanted) + 1
-    size = min(lanes.width, 1 << (count.bit_length() - 1))
-    starts = [*range(0, count - size, size), count - size]
-    if len(starts) > MOST_PARTS:
-        return None
-    address = lanes.advance(pointer.base, common.plus(Linear((), first)), element)
+    address = lanes.advance(pointer.base, common.plus(Linear((), starts[0])), element)
     vector, align = f"<{size} x {kind}>", ITEMSIZE_BYTES[element]
     parts = []
     for start in starts:
-        place = _moved(writer, address, kind, start)
+        place = _moved(writer, address, kind, start - starts[0])
         text = f"load {vector}, {place}, align {align}"
         parts.append(writer.load(text, vector, [place], min_depth))
-    # Lanes that the mask leaves out have the first element.
-    places = [step - first if is_taken else 0 for step, is_taken in zip(steps, taken, strict=True)]
-    part_of = [min(place // size, len(starts) - 1) for place in places]
-    within = [place - starts[part] for place, part in zip(places, part_of, strict=True)]
+    # Lanes that the mask leaves out have an element that another takes.
+    steps = [step if is_taken else wanted[0] for step, is_taken in zip(steps, taken, strict=True)]
+    part_of = [bisect_right(starts, step) - 1 for step in steps]
     pairs = []
     for pair in range(0, len(parts), 2):
         order = [
-            (part - pair) * size + at if part // 2 * 2 == pair else 0
-            for part, at in zip(part_of, within, strict=True)
+            (part - pair) * size + step - starts[part] if part // 2 * 2 == pair else 0
+            for part, step in zip(part_of, steps, strict=True)
         ]
         pairs.append(shuffled(writer, parts[pair : pair + 2], order))
     if len(pairs) == 1:
         return pairs[0]
     order = [part // 2 * lanes.width + lane for lane, part in enumerate(part_of)]
     return shuffled(writer, pairs, order)
+
+
+def _cover(wanted: Sequence[int], width: int) -> tuple[int, list[int]]:
+    """The fewest vectors of one size between the least and the largest of some places that hold all
+    of them, and where each begins; none where they would be more than MOST_PARTS."""
+    size, found = width, (0, [0] * (MOST_PARTS + 1))
+    while wanted and size:
+        starts: list[int] = []
+        for place in sorted(set(wanted)):
+            if not starts or place >= starts[-1] + size:
+                starts.append(min(place, max(wanted) + 1 - size))
+        is_inside = bool(starts[0] >= min(wanted))
+        if (
+            is_inside
+            and len(starts) <= MOST_PARTS
+            and (not found[1] or len(starts) < len(found[1]))
+        ):
+            found = size, starts
+        size //= 2
+    return found
 
 
 def _from_last(pointer: Pointer, width: int) -> Pointer:
