@@ -63,6 +63,18 @@ def pointwise_domains(shape: Sequence[Extent]) -> list[Domain]:
     return list(dict.fromkeys(found))
 
 
+def run_domains(flat: Domain, traced: Tracer) -> list[Domain]:
+    """Lanes along runs over which what a flat domain reads is linear, such as parts of an axis."""
+    whole, found = flat.lanes.extent, []
+    lengths = set().union(
+        *(breaks(ix.linear(need.index, need.node.shape), flat.lanes) for need in traced.accesses)
+    )
+    for length in sorted(each for each in lengths if isinstance(each, int)):
+        if length >= SMALLEST_RUN and divides(length, whole):
+            found.append(Domain(ONE, Symbol("x", whole // length), Symbol("y", length)))
+    return found
+
+
 def pointwise_index(domain: Domain, shape: Sequence[Extent]) -> tuple[Index, ...]:
     """Index of an element of `shape` at the symbols of the domain."""
     position = ix.of(domain.rows) * domain.lanes.extent + ix.of(domain.lanes)

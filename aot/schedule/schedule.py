@@ -202,6 +202,8 @@ def _cheapest_domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits
 
     if kernel.cluster is None:
         options = loops.pointwise_domains(kernel.shape or ())
+        if not traits.is_gpu:
+            options += loops.run_domains(options[0], trace(options[0]))
     elif kernel.kind == "attention":
         options = [attention_domain(kernel.cluster.root_op)]
     elif kernel.kind == "row":

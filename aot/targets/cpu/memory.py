@@ -213,13 +213,13 @@ def _read_near(
         text = f"load {vector}, {place}, align {align}"
         parts.append(writer.load(text, vector, [place], min_depth))
     # Lanes that the mask leaves out have an element that another takes.
-    steps = [step if is_taken else wanted[0] for step, is_taken in zip(steps, taken, strict=True)]
-    part_of = [bisect_right(starts, step) - 1 for step in steps]
+    places = [step if is_taken else wanted[0] for step, is_taken in zip(steps, taken, strict=True)]
+    part_of = [bisect_right(starts, place) - 1 for place in places]
     pairs = []
     for pair in range(0, len(parts), 2):
         order = [
-            (part - pair) * size + step - starts[part] if part // 2 * 2 == pair else 0
-            for part, step in zip(part_of, steps, strict=True)
+            (part - pair) * size + place - starts[part] if part // 2 * 2 == pair else 0
+            for part, place in zip(part_of, places, strict=True)
         ]
         pairs.append(shuffled(writer, parts[pair : pair + 2], order))
     if len(pairs) == 1:
