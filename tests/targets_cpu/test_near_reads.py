@@ -64,7 +64,7 @@ def places_of(y, divisor, by_quotient, by_remainder, by_place):
 
 def drawn(generator):
     divisor, period = generator.choice((1, 2, 3, 4, 8, 16, 32)), generator.choice((1, 2, 4, 5))
-    factors = [generator.choice((0, 0, 1, 2, 3, 4, -1, -2)) for _ in range(3)]
+    factors = [generator.choice((0, 0, 1, 2, 3, 4, -1, -2, 7, 32)) for _ in range(3)]
     return divisor, *factors, period, generator.randrange(period)
 
 

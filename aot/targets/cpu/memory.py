@@ -237,15 +237,10 @@ def _cover(wanted: Sequence[int], width: int) -> tuple[int, list[int]]:
         for place in sorted(set(wanted)):
             if not starts or place >= starts[-1] + size:
                 starts.append(min(place, max(wanted) + 1 - size))
-        is_inside = bool(starts[0] >= min(wanted))
-        if (
-            is_inside
-            and len(starts) <= MOST_PARTS
-            and (not found[1] or len(starts) < len(found[1]))
-        ):
+        if starts[0] >= min(wanted) and len(starts) < len(found[1]):
             found = size, starts
         size //= 2
-    return found
+    return found if found[0] else (0, [])
 
 
 def _from_last(pointer: Pointer, width: int) -> Pointer:
