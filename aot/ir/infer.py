@@ -18,6 +18,8 @@ Types = tuple[TensorType, ...]
 AttrMap = Mapping[str, Any]
 Infer = Callable[[Types, AttrMap], TensorType]
 
+# What becomes of an element that rows are written to, one after the other.
+MERGES = ("replace", "sum", "prod", "max", "min")
 SCANS = ("sum", "prod", "max", "min", "log_sum", "max_place", "min_place")
 PACK_N = 64  # columns of one panel of a packed matmul operand
 WORD_ROWS = {"bf16": 2, "i8": 4}  # rows of such a panel that lie side by side, by element type
@@ -373,7 +375,8 @@ def scatter_rows(types: Types, attrs: AttrMap) -> TensorType:
     rest = _replace(data, axis, source.shape[axis : axis + 1])
     require(rest.shape == source.shape, f"source {source.shape} does not fit {data.shape}")
     require(broadcast_shape((index.shape, source.shape)) == source.shape, "index does not fit")
-    require(not attrs["adds"] or data.kind != "bool", "sums of bools")
+    require(attrs["merge"] in MERGES, f"{attrs['merge']} is none of {', '.join(MERGES)}")
+    require(attrs["merge"] == "replace" or data.kind != "bool", "arithmetic of bools")
     rows, distinct = source.shape[axis], attrs["distinct"]
     if isinstance(rows, int) and isinstance(distinct, int):
         require(distinct > 0 and rows % distinct == 0, f"{rows} rows in parts of {distinct}")

@@ -310,10 +310,19 @@ def _softmax(scores: Array, is_safe: bool) -> tuple[Array, Array, Array]:
     return peak, powers, numpy.where(total == 0, 1, total) if is_safe else total
 
 
+_MERGES: Mapping[str, Callable[[Array, Array], Array]] = {
+    "replace": lambda old, new: new,
+    "sum": numpy.add,
+    "prod": numpy.multiply,
+    "max": numpy.maximum,
+    "min": numpy.minimum,
+}
+
+
 def scatter_rows(
-    data: Array, index: Array, source: Array, axis: int, adds: bool, distinct: int
+    data: Array, index: Array, source: Array, axis: int, merge: str, distinct: int
 ) -> Array:
-    """`data` with the rows of `source`, which may lie in several dims, added or written one after
+    """`data` with the rows of `source`, which may lie in several dims, merged or written one after
     the other."""
     source = source.reshape((*data.shape[:axis], -1, *data.shape[axis + 1 :]))
     found = numpy.moveaxis(data.copy(), axis, 0)
@@ -323,7 +332,7 @@ def scatter_rows(
             place, row = place[None], row[None]
         inside = numpy.nonzero((place >= 0) & (place < len(found)))
         target = (place[inside], *(inside if found.ndim > 1 else ()))
-        found[target] = found[target] + row[inside] if adds else row[inside]
+        found[target] = _MERGES[merge](found[target], row[inside])
     return numpy.moveaxis(found, 0, axis)
 
 

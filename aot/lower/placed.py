@@ -202,7 +202,7 @@ def scatter_rows(node: Node, traits: TargetTraits) -> Called:
         **_steps_of_rows(source, data, axis),
         "BESIDE": beside,
         "SHARED": is_shared,
-        "ADDS": how["adds"],
+        "MERGE": repr(how["merge"]),
         "BLOCK": block,
     }
     function, grid = "scatter", (outer * how["distinct"], -(-inner // block), 1)

@@ -19,6 +19,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.size import Extent, fixed, is_static, typical
 from aotc.aot.rewrites.digits import sort_by_bits
+from aotc.aot.rewrites.lookups import literal_of
 
 TURN_NS = 3000.0  # a row's read, sum and write, on an H200
 COMPARED_NS = 0.001  # a comparison, a choice and a sum there
@@ -33,7 +34,7 @@ def sum_few_places(graph: Graph) -> tuple[Graph, int]:
     """`graph` with sums over rows in place of rows added at few places, and how many there are."""
     wanted: dict[Node, Callable[[Node], Node]] = {}
     for node in graph.nodes():
-        if node.op == "scatter_rows" and node.attr("adds"):
+        if node.op == "scatter_rows" and node.attr("merge") == "sum":
             way = next((make_sums for fits, make_sums in _WAYS if fits(node)), None)
             if way is not None:
                 wanted[node] = way
@@ -56,24 +57,17 @@ def _is_counted(node: Node) -> bool:
     is_single = prod(data.shape[axis + 1 :]) == 1 and index.shape == source.shape
     is_shared = index.type.numel == source.shape[axis]
     return (
-        _literal(source) is not None
+        literal_of(source) is not None
         and (is_single or is_shared)
         and typical(index.type.numel) >= FEWEST_COUNTED
     )
-
-
-def _literal(source: Node) -> Node | None:
-    """The number that all elements are."""
-    while source.op in ("expand", "reshape"):
-        (source,) = source.inputs
-    return source if source.op == "scalar" else None
 
 
 def _counted(node: Node) -> Node:
     """data + number · how many rows have the element's place"""
     data, index, source = node.inputs
     axis, extent = node.attr("axis"), data.shape[node.attr("axis")]
-    literal = _literal(source)
+    literal = literal_of(source)
     assert literal is not None
     rows = source.shape[axis]
     is_shared = index.type.numel == rows
@@ -141,7 +135,7 @@ def _first_not_below(ordered: Node, count: int) -> Node:
 
 
 def _is_better(node: Node) -> bool:
-    if not node.attr("adds") or not is_static((*node.shape, *node.inputs[2].shape)):
+    if not is_static((*node.shape, *node.inputs[2].shape)):
         return False
     axis = node.attr("axis")
     outer, inner = (typical(prod(ends)) for ends in (node.shape[:axis], node.shape[axis + 1 :]))

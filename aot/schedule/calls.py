@@ -129,7 +129,7 @@ def _bytes(call: Node, memories: Sequence[Node]) -> int:
         how, width = dict(call.attr("stored")[0][1]), DTYPES[call.dtype].itemsize_bytes
         rows = sum(prod(shape) for _, _, shape, _ in call.attr("operands")[2::3])
         (places,) = {number for number, *_ in call.attr("operands")[1::3]}
-        rows_bytes = typical(rows) * width * (3 if how["adds"] else 2)
+        rows_bytes = typical(rows) * width * (2 if how["merge"] == "replace" else 3)
         return typical(call.inputs[places].type.nbytes) + rows_bytes
     return sum(typical(node.type.nbytes) for node in memories)
 

@@ -92,7 +92,8 @@ def _is_in_any_order(call: Node) -> bool:
         return False
     write = _writes(call)[0]
     how = dict(call.attr("stored")[0][1])
-    return not how["adds"] and prod(write.rows.shape[write.row_dims]) == how["distinct"]
+    is_distinct = bool(prod(write.rows.shape[write.row_dims]) == how["distinct"])
+    return bool(how["merge"] == "replace") and is_distinct
 
 
 def _may_store(home: Kernel, call: Node, number: int) -> bool:

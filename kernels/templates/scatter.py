@@ -36,7 +36,7 @@ def scatter(
     HOP,
     BESIDE: tl.constexpr,
     SHARED: tl.constexpr,
-    ADDS: tl.constexpr,
+    MERGE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     outer = tl.program_id(0).to(tl.int64) // DISTINCT
@@ -51,21 +51,29 @@ def scatter(
             place = tl.load(place_ptr + row).to(tl.int64)
             if (place >= 0) & (place < EXTENT):
                 target = out_ptr + (outer * EXTENT + place) * INNER + inner
-                _write(target, value_ptr, is_inner, ADDS)
+                _write(target, value_ptr, is_inner, MERGE)
         else:
             element = (outer * ROWS + row) * INNER + inner
             place = tl.load(place_ptr + element, mask=is_inner, other=-1).to(tl.int64)
             target = out_ptr + (outer * EXTENT + place) * INNER + inner
-            _write(target, value_ptr, is_inner & (place >= 0) & (place < EXTENT), ADDS)
+            _write(target, value_ptr, is_inner & (place >= 0) & (place < EXTENT), MERGE)
         # The next row may name the same places.
         tl.debug_barrier()
 
 
 @triton.jit
-def _write(target, value_ptr, is_written, ADDS: tl.constexpr):
+def _write(target, value_ptr, is_written, MERGE: tl.constexpr):
     value = tl.load(value_ptr, mask=is_written)
-    if ADDS:
-        value += tl.load(target, mask=is_written)
+    if MERGE != "replace":
+        old = tl.load(target, mask=is_written)
+        if MERGE == "sum":
+            value += old
+        elif MERGE == "prod":
+            value *= old
+        elif MERGE == "max":
+            value = tl.maximum(value, old, propagate_nan=tl.PropagateNan.ALL)
+        else:
+            value = tl.minimum(value, old, propagate_nan=tl.PropagateNan.ALL)
     tl.store(target, value, mask=is_written)
 
 
@@ -100,7 +108,7 @@ def scatter_shares(
     SHARES,
     BESIDE: tl.constexpr,
     SHARED: tl.constexpr,
-    ADDS: tl.constexpr,
+    MERGE: tl.constexpr,
     BLOCK: tl.constexpr,  # 1 where the places are not SHARED
     CHUNK: tl.constexpr,
 ):
@@ -128,10 +136,7 @@ def scatter_shares(
         while key < NONE:
             target = out_ptr + (key & 0xFFFFFFFF) * INNER
             row = start + (key >> 32)
-            value = tl.load(rows_ptr + _start_of(row, STEP, HOP, BESIDE), mask=is_inner)
-            if ADDS:
-                value += tl.load(target, mask=is_inner)
-            tl.store(target, value, mask=is_inner)
+            _write(target, rows_ptr + _start_of(row, STEP, HOP, BESIDE), is_inner, MERGE)
             # The next row may name the same place.
             tl.debug_barrier()
             key = tl.min(tl.where(keys > key, keys, NONE), axis=0)
@@ -160,18 +165,18 @@ def scatter_both(
     SECOND_HOP,
     BESIDE: tl.constexpr,
     SHARED: tl.constexpr,
-    ADDS: tl.constexpr,
+    MERGE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     if tl.program_id(2) == 0:
         scatter(
             out_ptr, place_ptr, source_ptr, ROWS, EXTENT, INNER, DISTINCT, WITHIN,
-            FAR, NEAR, STEP, HOP, BESIDE, SHARED, ADDS, BLOCK,
+            FAR, NEAR, STEP, HOP, BESIDE, SHARED, MERGE, BLOCK,
         )  # fmt: skip
     else:
         scatter(
             second_out_ptr, place_ptr, second_source_ptr, ROWS, EXTENT, INNER, DISTINCT,
-            SECOND_WITHIN, SECOND_FAR, SECOND_NEAR, SECOND_STEP, SECOND_HOP, BESIDE, SHARED, ADDS,
+            SECOND_WITHIN, SECOND_FAR, SECOND_NEAR, SECOND_STEP, SECOND_HOP, BESIDE, SHARED, MERGE,
             BLOCK,
         )  # fmt: skip
 
@@ -199,19 +204,19 @@ def scatter_shares_both(
     SHARES,
     BESIDE: tl.constexpr,
     SHARED: tl.constexpr,
-    ADDS: tl.constexpr,
+    MERGE: tl.constexpr,
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
     if tl.program_id(2) == 0:
         scatter_shares(
             out_ptr, place_ptr, source_ptr, ROWS, EXTENT, INNER, WITHIN,
-            FAR, NEAR, STEP, HOP, SHARES, BESIDE, SHARED, ADDS, BLOCK, CHUNK,
+            FAR, NEAR, STEP, HOP, SHARES, BESIDE, SHARED, MERGE, BLOCK, CHUNK,
         )  # fmt: skip
     else:
         scatter_shares(
             second_out_ptr, place_ptr, second_source_ptr, ROWS, EXTENT, INNER, SECOND_WITHIN,
-            SECOND_FAR, SECOND_NEAR, SECOND_STEP, SECOND_HOP, SHARES, BESIDE, SHARED, ADDS, BLOCK,
+            SECOND_FAR, SECOND_NEAR, SECOND_STEP, SECOND_HOP, SHARES, BESIDE, SHARED, MERGE, BLOCK,
             CHUNK,
         )  # fmt: skip
 

@@ -84,7 +84,7 @@ def _placed(*outputs):
 def rows_added_at_places():
     data, places = operand("data", 50, 24), operand("places", 7, 1, dtype="i64")
     return _placed(
-        op("scatter_rows", data, places, operand("rows", 7, 24), axis=0, adds=True, distinct=1)
+        op("scatter_rows", data, places, operand("rows", 7, 24), axis=0, merge="sum", distinct=1)
     )
 
 
@@ -94,7 +94,7 @@ def elements_written_at_places():
     """Places of each element; the copy of what is updated is the kernel before."""
     data, places = operand("data", 5, 30, 8), operand("places", 5, 7, 8, dtype="i32")
     written = op(
-        "scatter_rows", data, places, operand("rows", 5, 7, 8), axis=1, adds=False, distinct=1
+        "scatter_rows", data, places, operand("rows", 5, 7, 8), axis=1, merge="replace", distinct=1
     )
     return _placed(op("mul", written, 2.0))
 
@@ -103,7 +103,7 @@ def _pair(rows, heads):
     """Keys and values of heads, parts of one product, into two caches at the same places."""
     product = operand("product", rows, 3 * heads * 16, dtype="bf16")
     places = operand("places", rows * heads, 1, dtype="i32")
-    how = {"axis": 0, "adds": False, "distinct": 1}
+    how = {"axis": 0, "merge": "replace", "distinct": 1}
     written = []
     for at, name in enumerate(("keys", "values"), 1):
         part = b.slice_axis(product, 1, at * heads * 16, (at + 1) * heads * 16)
@@ -130,7 +130,7 @@ def rows_written_by_what_computes_them():
     turned = op("sin", b.slice_axis(product, 1, 0, 2 * heads * 16))
     keys = b.slice_axis(turned, 1, heads * 16, 2 * heads * 16)
     values = b.slice_axis(product, 1, 2 * heads * 16, 3 * heads * 16)
-    how = {"axis": 0, "adds": False, "distinct": rows * heads}
+    how = {"axis": 0, "merge": "replace", "distinct": rows * heads}
     written = [turned]
     for name, part in (("keys", keys), ("values", values)):
         data = op("mul", operand(name, 5000, 16, dtype="bf16"), 2.0)

@@ -123,7 +123,10 @@ def test_no_kernel_waits_by_itself_where_none_is_launched_early():
 
 def attention(writes):
     """One query for each of 14 heads; rows are written into keys and values, or they are sums."""
-    places, how = operand("places", 2, 1, dtype="i32"), {"axis": 0, "adds": False, "distinct": 2}
+    places, how = (
+        operand("places", 2, 1, dtype="i32"),
+        {"axis": 0, "merge": "replace", "distinct": 2},
+    )
     found = []
     for name in ("key", "value"):
         data = operand(name, 2 * 576, 64, dtype="bf16")

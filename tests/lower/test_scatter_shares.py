@@ -10,6 +10,7 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
+from aotc.aot.ir.infer import MERGES
 from aotc.aot.ir.reference import interpret
 from aotc.aot.lower import lower
 from aotc.aot.rewrites.memory import pair_rows, place_ops
@@ -36,7 +37,7 @@ CASES = {
 }
 
 
-def _graph(name, adds):
+def _graph(name, merge):
     shape, axis, rows, has_own_places, dtype = CASES[name]
     source = [*shape[:axis], rows, *shape[axis + 1 :]]
     index = source if has_own_places else [rows if at == axis else 1 for at in range(len(shape))]
@@ -45,7 +46,7 @@ def _graph(name, adds):
         operand("index", *index, dtype="i64"),
         operand("source", *source, dtype=dtype),
     )
-    how = {"axis": axis, "adds": adds, "distinct": 1}
+    how = {"axis": axis, "merge": merge, "distinct": 1}
     return graph_of([make("scatter_rows", operands, how)])
 
 
@@ -62,11 +63,11 @@ def _arrays(name, graph):
     return found
 
 
-@pytest.mark.parametrize("adds", [True, False])
-def test_each_share_goes_over_its_rows_in_order(adds, tmp_path):
+@pytest.mark.parametrize("merge", MERGES)
+def test_each_share_goes_over_its_rows_in_order(merge, tmp_path):
     job, names = Job(), {}
     for name in CASES:
-        graph = _graph(name, adds)
+        graph = _graph(name, merge)
         placed, _ = place_ops(graph)
         kernels = lower(schedule(placed, TRAITS), TRAITS)
         assert any("SHARES=" in form.source for spec in kernels for form in spec.forms)
@@ -74,12 +75,12 @@ def test_each_share_goes_over_its_rows_in_order(adds, tmp_path):
     buffers = job.run(tmp_path, "native", 4)
     assert not job.errors
     for name, ((stored, shape),) in names.items():
-        graph = _graph(name, adds)
+        graph = _graph(name, merge)
         (expected,) = interpret(graph, _arrays(name, graph))
         numpy.testing.assert_array_equal(buffers[stored].reshape(shape), expected, err_msg=name)
 
 
-def _keys_and_values(rows, heads, adds):
+def _keys_and_values(rows, heads, merge):
     """Parts of one product, at one list of places, some of which lie outside."""
     product = operand("product", rows, 3 * heads * 16)
     places = operand("places", rows * heads, 1, dtype="i64")
@@ -87,16 +88,16 @@ def _keys_and_values(rows, heads, adds):
     for at, name in enumerate(("keys", "values"), 1):
         part = b.slice_axis(product, 1, at * heads * 16, (at + 1) * heads * 16)
         operands = operand(name, 700, 16), places, b.reshape(part, (rows * heads, 16))
-        how = {"axis": 0, "adds": adds, "distinct": 1}
+        how = {"axis": 0, "merge": merge, "distinct": 1}
         written.append(make("scatter_rows", operands, how))
     return graph_of(written)
 
 
-@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("traits", [TargetTraits(), TRAITS], ids=["cpu", "gpu"])
 @pytest.mark.parametrize(("rows", "heads"), [(1, 2), (3, 5), (90, 4)])
-def test_rows_of_two_tensors_are_written_by_one_kernel(rows, heads, traits, adds, tmp_path):
-    graph = _keys_and_values(rows, heads, adds)
+def test_rows_of_two_tensors_are_written_by_one_kernel(rows, heads, traits, merge, tmp_path):
+    graph = _keys_and_values(rows, heads, merge)
     paired, count = pair_rows(place_ops(graph)[0])
     assert count == 1
     generator = numpy.random.default_rng(rows)
@@ -117,7 +118,7 @@ def test_rows_of_two_tensors_are_written_by_one_kernel(rows, heads, traits, adds
 def test_few_rows_and_rows_of_distinct_places_are_not_shared():
     for rows, distinct in ((60, 1), (600, 600)):
         data, index = operand("data", 700, 3), operand("index", rows, 1, dtype="i64")
-        how = {"axis": 0, "adds": False, "distinct": distinct}
+        how = {"axis": 0, "merge": "replace", "distinct": distinct}
         graph = graph_of([make("scatter_rows", (data, index, operand("source", rows, 3)), how)])
         for spec in lower(schedule(place_ops(graph)[0], TRAITS), TRAITS):
             assert not any("SHARES=" in form.source for form in spec.forms)

@@ -27,7 +27,7 @@ EXTENT, SIZE = 50, 16
 
 
 def written(name, places, source, **how):
-    how = {"axis": 0, "adds": False, "distinct": 1, **how}
+    how = {"axis": 0, "merge": "replace", "distinct": 1, **how}
     data = operand(name, EXTENT, source.shape[-1])
     return make("scatter_rows", (data, places, source), how)
 
@@ -99,7 +99,7 @@ SIN = op("sin", operand("x", 4, SIZE))
 PRODUCT = op("matmul", operand("x", 4, 64), operand("w", 64, SIZE))
 LAUNCHES = {
     "rows that may have one place": ([rows_of(SIN)], 3),
-    "rows that are added": ([rows_of(SIN, adds=True, distinct=4)], 3),
+    "rows that are added": ([rows_of(SIN, merge="sum", distinct=4)], 3),
     "rows of a product": ([rows_of(PRODUCT, distinct=4)], 3),
     "each to its own place": ([rows_of(SIN, distinct=4)], 2),
 }
@@ -118,7 +118,7 @@ def test_a_kernel_does_not_write_into_what_it_copies():
     rows = op("sin", x)
     data = op("cos", x)
     places = operand("places", EXTENT, 1, dtype="i64")
-    how = {"axis": 0, "adds": False, "distinct": EXTENT}
+    how = {"axis": 0, "merge": "replace", "distinct": EXTENT}
     _, memory = placed(make("scatter_rows", (data, places, rows), how), rows)
     for group in schedule(memory, GPUS[90]).groups:
         assert not {before for before, _ in group.updates} & {root.node for root in group.roots}

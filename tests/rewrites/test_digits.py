@@ -123,7 +123,7 @@ def _scattered(shape, axis, rows, is_own, what, dtype):
         table, looked_up = _input("table", dtype, 50, *shape[1:]), _input("rows", "i64", rows)
         source = make("take", (table, looked_up), {"axis": axis})
         inputs += [table, looked_up]
-    how = {"axis": axis, "adds": True, "distinct": 1}
+    how = {"axis": axis, "merge": "sum", "distinct": 1}
     names = tuple(node.attr("name") for node in inputs)
     row = make("scatter_rows", (data, index, source), how)
     return Graph(tuple(inputs), (row,), names, ("out",), {})

@@ -25,6 +25,11 @@ from aotc.aot.traits import TargetTraits
 
 torch = pytest.importorskip("torch")
 
+MERGED = {
+    "replace": lambda old, new: new, "sum": numpy.add, "prod": numpy.multiply,
+    "max": numpy.maximum, "min": numpy.minimum,
+}  # fmt: skip
+
 BATCH, HEADS, GROUPS, ROWS, KEYS, SIZE, WIDTH = 2, 4, 2, 7, 9, 8, 6
 SHAPES = {
     "q": (BATCH, HEADS, ROWS, SIZE),
@@ -66,14 +71,14 @@ def drawn(graph, seed=0):
     ]
 
 
-def scatters(adds):
+def scatters(merge):
     def make_rows(shape, index, axis):
         data = leaf(f"data{axis}", *shape)
         rows = list(shape)
         rows[axis] = 5
         index = [5 if at == axis else rows[at] if index else 1 for at in range(len(shape))]
         operands = (data, leaf(f"index{axis}", *index, dtype="i32"), leaf(f"source{axis}", *rows))
-        return make("scatter_rows", operands, {"axis": axis, "adds": adds, "distinct": 1})
+        return make("scatter_rows", operands, {"axis": axis, "merge": merge, "distinct": 1})
 
     return [make_rows((10, 3), False, 0), make_rows((2, 6, 3), True, 1)]
 
@@ -102,8 +107,8 @@ def attentions(is_safe, causal, mask=None):
 
 
 CASES = {
-    "rows added": lambda: scatters(True),
-    "rows written": lambda: scatters(False),
+    "rows added": lambda: scatters("sum"),
+    "rows written": lambda: scatters("replace"),
     "grouped products": grouped,
     "attention": lambda: attentions(True, False),
     "causal attention": lambda: attentions(False, True),
@@ -137,7 +142,7 @@ def test_attention_without_sums_stays_until_its_target_is_known():
 def test_ops_of_a_rewrite_of_the_users_have_kernels_too(traits, skip):
     """Its second turn comes after the first ops were placed; the step is never left out."""
     x = leaf("data0", 10, 3)
-    (rows, _), graph = scatters(True), graph_of(b.unary("exp", x))
+    (rows, _), graph = scatters("sum"), graph_of(b.unary("exp", x))
     graph = Graph(rows.inputs, graph.outputs, ("data0", "index0", "source0"), ("o",), {})
     turns = []
 
@@ -196,19 +201,19 @@ def test_attention_and_its_gradients_mean_what_torch_has(mask):
         numpy.testing.assert_allclose(found, value.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("adds", [True, False])
-def test_scatter_goes_over_rows_in_order_and_leaves_out_what_is_outside(adds):
-    graph = graph_of(scatters(adds)[0])
+@pytest.mark.parametrize("merge", MERGED)
+def test_scatter_goes_over_rows_in_order_and_leaves_out_what_is_outside(merge):
+    graph = graph_of(scatters(merge)[0])
     data, index, source = drawn(graph)
     expected = data.copy()
     for place, row in zip(index[:, 0], source, strict=True):
         if 0 <= place < len(data):
-            expected[place] = expected[place] + row if adds else row
+            expected[place] = MERGED[merge](expected[place], row)
     assert (index < 0).any() or (index >= len(data)).any() or len(set(index[:, 0])) < len(index)
     numpy.testing.assert_array_equal(interpret(graph, [data, index, source])[0], expected)
 
 
-ROWS_ADDED = {"axis": 0, "adds": True, "distinct": 1}
+ROWS_ADDED = {"axis": 0, "merge": "sum", "distinct": 1}
 
 
 @pytest.mark.parametrize(
@@ -268,7 +273,7 @@ def _written(data, source, axis=0, places="index"):
         *(source.shape[axis] if at == axis else 1 for at in range(len(data.shape))),
         dtype="i32",
     )
-    how = {"axis": axis, "adds": False, "distinct": 1}
+    how = {"axis": axis, "merge": "replace", "distinct": 1}
     return make("scatter_rows", (data, index, source), how)
 
 

@@ -23,11 +23,11 @@ def _leaf(name, shape, dtype):
     return make("input", (), {"name": name, "dtype": dtype, "shape": tuple(shape)})
 
 
-def _graph(shape, axis, rows, has_own_places, *, adds=True, dtype="f64"):
+def _graph(shape, axis, rows, has_own_places, *, merge="sum", dtype="f64"):
     source = (*shape[:axis], rows, *shape[axis + 1 :])
     index = source if has_own_places else [rows if at == axis else 1 for at in range(len(shape))]
     inputs = (_leaf("data", shape, dtype), _leaf("at", index, "i32"), _leaf("rows", source, dtype))
-    written = make("scatter_rows", inputs, {"axis": axis, "adds": adds, "distinct": 1})
+    written = make("scatter_rows", inputs, {"axis": axis, "merge": merge, "distinct": 1})
     return Graph(inputs, (written,), ("data", "at", "rows"), ("out",), {})
 
 
@@ -48,4 +48,4 @@ def test_sums_are_those_of_rows_added_in_turn(shape, axis, rows, has_own_places,
 
 
 def test_written_rows_stay():
-    assert sum_few_places(_graph((10,), 0, 5000, False, adds=False))[1] == 0
+    assert sum_few_places(_graph((10,), 0, 5000, False, merge="replace"))[1] == 0

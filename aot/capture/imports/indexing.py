@@ -1,9 +1,9 @@
 """Import rows of ops that read or write elements by indices; each call checks the indices.
 
-Kernels never leave memory: what is out of range reads the nearest place there is. A write is a
-lookup of what is written to each element of the result, so that no kernel needs atomics and every
-call gives the same bits. Where several values are written to one element, the last one wins, as on
-torch's CPU. Where there are too many writes and places for that, a kernel makes them in order.
+Kernels never leave memory: what is out of range reads the nearest place there is. Writes are made
+in order, so that no kernel needs atomics and every call gives the same bits. Where several values
+are written to one element, the last one wins, as on torch's CPU. `rewrites/lookups.py` makes few of
+them lookups of what is written to each element.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from functools import partial
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide, wrapped
-from aotc.aot.capture.imports.functions import has_sign
 from aotc.aot.capture.imports.movement import memory_indices, memory_order
 from aotc.aot.capture.imports.scans import scan_along
 from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ranges import is_within, range_of
-from aotc.aot.ir.reductions import REDUCTIONS, Reduction
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, is_static
 
 # -- writes where a mask holds ---------------------------------------------------------------------
@@ -68,24 +67,10 @@ def _in_turn(where: Node, source: Node) -> Node:
 # -- writes at places ------------------------------------------------------------------------------
 
 
-MOST_LOOKUPS = 2**22  # comparisons of a place with a write, beyond which writes are made one by one
-
-
-def is_large(index: Node, source: Node, extent: Extent, adds: bool) -> bool:
-    """Whether looking up each place's writes costs more than making them one after another.
-
-    `index` and `source` are `[.., m, ..]`; a sum looks at every element of the source, the last of
-    several writes is found once for all elements with the same place.
-    """
-    pairs = (source if adds else index).type.numel
-    sizes = (extent, pairs, *index.shape, *source.shape)
-    # The text of a kernel has its sizes: dynamic ones stay lookups.
-    return all(isinstance(size, int) for size in sizes) and int(extent) * int(pairs) > MOST_LOOKUPS
-
-
 # How values written to one element are reduced, by torch's name.
 GATHERINGS = {"sum": "sum", "mean": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 I32 = (-(1 << 31), (1 << 31) - 1)
+OF_BOOLS = {"any": "max", "all": "min"}
 OLD_NAMES = {"add": "sum", "multiply": "prod"}
 
 
@@ -99,67 +84,6 @@ class Merge:
 
 REPLACE = Merge("replace")
 SUM_UP = Merge("sum")
-
-
-@dataclass(frozen=True, slots=True)
-class Writes:
-    """Values on their way to places along one axis: pairs `[.., n, m, ..]` at axis and axis + 1."""
-
-    is_hit: Node  # bool, whether write m goes to place n
-    axis: int
-    source: Node  # values `[.., m, ..]`
-
-    @property
-    def is_written(self) -> Node:
-        """Bool `[.., n, ..]`: whether anything is written to the place."""
-        return self._dropped(build.reduce("any", self.is_hit, (self.axis + 1,)))
-
-    @property
-    def last(self) -> Node:
-        """The value written last to each place, anything where none is."""
-        rank = self.is_hit.type.rank
-        order = build.counter(rank, self.axis + 1, self.is_hit.shape[self.axis + 1])
-        order = build.cast(order, "i32")
-        places = build.where(self.is_hit, order, 0)
-        winner = self._dropped(build.reduce("max", places, (self.axis + 1,)))
-        shape = list(self.source.shape)
-        shape[self.axis] = winner.shape[self.axis]
-        winner = build.expand(winner, shape)
-        return make("gather", (self.source, winner), {"axis": self.axis})
-
-    def reduced(self, how: Reduction) -> Node:
-        """All values written to each place, reduced; the identity where there is none."""
-        shape = self.source.shape
-        across = build.reshape(self.source, (*shape[: self.axis], 1, *shape[self.axis :]))
-        identity = how.identity(self.source.dtype)
-        masked = build.where(self.is_hit, across, identity)
-        return self._dropped(build.extreme(how.name, masked, (self.axis + 1,)))
-
-    @property
-    def changes_zeros(self) -> Node:
-        """Bool `[.., n, ..]`: whether another float than -0.0 is written, which a sum that begins
-        with 0.0 cannot tell from none."""
-        shape = self.source.shape
-        changes = build.pointwise("ne", self.source, 0.0)
-        changes = changes | ~has_sign(self.source)
-        across = build.reshape(changes, (*shape[: self.axis], 1, *shape[self.axis :]))
-        return self._dropped(build.reduce("any", self.is_hit & across, (self.axis + 1,)))
-
-    @property
-    def count(self) -> Node:
-        """How many values are written to each place, i32."""
-        hits = build.cast(self.is_hit, "i32")
-        return self._dropped(build.reduce("sum", hits, (self.axis + 1,)))
-
-    def _dropped(self, data: Node) -> Node:
-        return build.drop(data, (self.axis + 1,))
-
-
-def writes(index: Node, source: Node, axis: int, extent: int) -> Writes:
-    """Writes of `source` at the places `index`, both `[.., m, ..]`, into an axis of `extent`."""
-    pairs = build.reshape(index, (*index.shape[:axis], 1, *index.shape[axis:]))
-    places = build.cast(build.counter(index.type.rank + 1, axis, extent), index.dtype)
-    return Writes(build.equal(pairs, places), axis, source)
 
 
 def _narrowed(index: Node, extent: Extent) -> Node:
@@ -245,54 +169,47 @@ def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> 
 def _merged(
     data: Node, index: Node, source: Node, axis: int, merge: Merge, distinct: Extent = 1
 ) -> Node:
-    """The source written into the data by lookups or, where these are too many, one by one.
+    """The source merged into the data, one row after the other. `distinct`: as `scatter_rows` has
+    it."""
 
-    Into mutable state always so: it is then written where it lies. `distinct`: as `scatter_rows`
-    has it.
-    """
-    extent = data.shape[axis]
-    is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
-    is_kernel = is_sum or merge.name == "replace"
-    if is_kernel and (is_state_value(data) or is_large(index, source, extent, is_sum)):
-        # Only sums are computed in f32.
-        before, values = (wide(data), wide(source)) if is_sum else (data, source)
-        how = {"axis": axis, "adds": is_sum, "distinct": distinct}
-        after = make("scatter_rows", (before, index, values), how)
-        written = build.cast(after, data.dtype)
-        return mark_state(written) if is_state_value(data) else written
-    found = writes(index, source, axis, extent)
-    return _replaced(data, found) if merge.name == "replace" else _gathered(merge, data, found)
+    def written(data: Node, source: Node, how: str) -> Node:
+        attrs = {"axis": axis, "merge": how, "distinct": distinct}
+        return make("scatter_rows", (data, index, source), attrs)
+
+    if merge.name == "replace":
+        total = written(data, source, "replace")
+    else:
+        total = _gathered(written, data, source, merge)
+        if merge.name == "mean":
+            total = _averaged(total, _count(index, data, axis, distinct) + int(merge.counts_self))
+        total = build.cast(total, data.dtype)
+    return mark_state(total) if is_state_value(data) else total
 
 
-def _replaced(data: Node, found: Writes) -> Node:
-    return build.where(found.is_written, found.last, data)
-
-
-def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
-    how = REDUCTIONS[GATHERINGS[merge.name]]
+def _gathered(
+    written: Callable[[Node, Node, str], Node], data: Node, source: Node, merge: Merge
+) -> Node:
+    """All values written to each element, and its own if it counts, reduced; in f32 of f16."""
+    how = GATHERINGS[merge.name]
     if data.dtype == "bool":
         if merge.name == "mean":
             raise NotSupported("a mean of bools")
-        how = REDUCTIONS[how.of_bools]
-    operand = wide(data)
-    values = Writes(found.is_hit, found.axis, wide(found.source))
-    total = values.reduced(how)
-    if merge.counts_self:
-        total = build.pointwise(how.combine, operand, total)
-        if how.name == "sum" and operand.type.kind == "float" and not _is_zero(operand):
-            total = build.where(values.changes_zeros, total, operand)
-    if merge.name == "mean":
-        total = _averaged(total, found.count + (1 if merge.counts_self else 0))
+        how = OF_BOOLS[REDUCTIONS[how].of_bools]
+        data, source = (build.cast(item, "i32") for item in (data, source))
+    data, source = wide(data), wide(source)
     if not merge.counts_self:
-        total = build.where(found.is_written, total, operand)
-    return build.cast(total, data.dtype)
+        identity = build.scalar(REDUCTIONS[how].identity(data.dtype), data.dtype)
+        data = written(data, build.expand(identity, source.shape), "replace")
+    return written(data, source, how)
 
 
-def _is_zero(data: Node) -> bool:
-    """Whether every element is the literal 0.0."""
-    while data.op in ("expand", "reshape", "cast"):
-        data = data.inputs[0]
-    return data.op == "scalar" and math.copysign(1.0, data.attr("value")) > 0 == data.attr("value")
+def _count(index: Node, data: Node, axis: int, distinct: Extent) -> Node:
+    """How many rows are written to each place, i32."""
+    shape = list(index.shape)
+    shape[axis] = data.shape[axis]
+    none, one = (build.scalar(value, "i32") for value in (0, 1))
+    operands = (build.expand(none, shape), index, build.expand(one, index.shape))
+    return make("scatter_rows", operands, {"axis": axis, "merge": "sum", "distinct": distinct})
 
 
 def _averaged(total: Node, count: Node) -> Node:

@@ -150,7 +150,7 @@ def _range_written(data: Node, source: Node, axis: int, first: Extent, step: int
         return source
     if is_state_value(data):
         places = build.cast(build.counter(data.type.rank, axis, count) * step + first, "i32")
-        how = {"axis": axis, "adds": False, "distinct": count}
+        how = {"axis": axis, "merge": "replace", "distinct": count}
         rows = make("scatter_rows", (data, places, source), how)
         return mark_state(rows)
     offset = build.counter(data.type.rank, axis, data.shape[axis]) - first

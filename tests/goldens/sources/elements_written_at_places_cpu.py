@@ -32,6 +32,6 @@ def kernel(
         HOP=0,
         BESIDE=1,
         SHARED=False,
-        ADDS=False,
+        MERGE='replace',
         BLOCK=8,
     )

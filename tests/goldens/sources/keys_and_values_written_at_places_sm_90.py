@@ -36,7 +36,7 @@ def kernel(
         HOP=16,
         BESIDE=4,
         SHARED=True,
-        ADDS=False,
+        MERGE='replace',
         BLOCK=16,
         SECOND_WITHIN=1,
         SECOND_FAR=0,

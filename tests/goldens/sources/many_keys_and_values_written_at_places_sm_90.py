@@ -35,7 +35,7 @@ def kernel(
         HOP=16,
         BESIDE=4,
         SHARED=True,
-        ADDS=False,
+        MERGE='replace',
         BLOCK=16,
         SHARES=800,
         CHUNK=1024,
