@@ -3,13 +3,18 @@ kernels have it, NaN where it is not finite."""
 
 from __future__ import annotations
 
+import random
 from contextlib import closing
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from aotc.aot.build import BuildOptions, build  # noqa: E402
+from aotc.aot.capture.capture import capture  # noqa: E402
+from aotc.aot.capture.spec import spec_of  # noqa: E402
+from aotc.aot.ir.reference import interpret  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
@@ -46,3 +51,27 @@ def test_infinite_values_are_weighed_as_eager_weighs_them(tmp_path, cache):
                 xs.append(torch.where(is_special, chosen, x))
             for own, expected in zip(program(*xs), names["model"](*xs), strict=True):
                 torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+class Averaged(torch.nn.Module):
+    def __init__(self, size, mode, has_corners):
+        super().__init__()
+        self.how = {"size": size, "mode": mode, "align_corners": has_corners, "antialias": True}
+
+    def forward(self, x):
+        return torch.nn.functional.interpolate(x, **self.how)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
+def test_averages_over_what_a_result_stands_for(dtype, mode):
+    generator = random.Random(7)
+    bound = {torch.uint8: 0, torch.float32: 2e-4, torch.float64: 1e-10}[dtype]
+    for _ in range(12):
+        height, width, *size = (generator.randrange(1, 24) for _ in range(4))
+        x = (torch.rand(2, 3, height, width, dtype=torch.float64) * 255).to(dtype)
+        model = Averaged(size, mode, generator.random() < 0.3)
+        graph = capture(spec_of(model, (x,), "averaged.py")).graph
+        (found,) = interpret(graph, [x.numpy()])
+        where = f"{tuple(x.shape)} to {size}"
+        numpy.testing.assert_allclose(found, model(x).numpy(), rtol=0, atol=bound, err_msg=where)

@@ -18,7 +18,7 @@ import numpy
 from aotc.aot.capture.imports.call import Call, NotSupported, Row, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, fixed, is_static
 from aotc.aot.ir.storage import Array
 
 # -- at sizes of the call --------------------------------------------------------------------------
@@ -46,6 +46,12 @@ class Resized:
     def is_changed(self) -> bool:
         """Whether a result may differ from the element of its number."""
         return self.extent != self.wanted or self.factor not in (None, 1.0)
+
+    def source_step(self, real: Any) -> Any:
+        """Distance between results in elements, with corners aligned where that is wanted."""
+        if self.has_corners:
+            return real(self.extent - 1) / real(self.wanted - 1) if self.wanted > 1 else real(0)
+        return _step(self, real)
 
     def count(self, dtype: str) -> Node:
         """The numbers of the results."""
@@ -139,10 +145,9 @@ def _source(axis: Resized, real: Real) -> Array:
     """Where each result lies, in elements."""
     count = numpy.arange(axis.wanted, dtype=real)
     if axis.has_corners:
-        step = real(axis.extent - 1) / real(axis.wanted - 1) if axis.wanted > 1 else 0
-        return numpy.asarray(count * real(step))
+        return numpy.asarray(count * axis.source_step(real))
     half = real(0.5)
-    return numpy.asarray((count + half) * _step(axis, real) - half)
+    return numpy.asarray((count + half) * axis.source_step(real) - half)
 
 
 def _linear(axis: Resized, real: Real) -> Neighbours:
@@ -160,6 +165,38 @@ def _cubic(axis: Resized, real: Real) -> Neighbours:
     first = base.astype(numpy.int64) - 1
     places = numpy.stack([numpy.clip(first + step, 0, axis.extent - 1) for step in range(4)])
     return places, numpy.stack(cubic_weights(share))
+
+
+def _triangle(x: Array) -> Array:
+    return numpy.maximum(1 - abs(x), 0)
+
+
+def _bicubic(x: Array) -> Array:
+    """Keys' kernel (1981) with slope -1/2, which torch takes where it averages."""
+    x = abs(x)
+    near, far = (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return numpy.where(x < 1, near, numpy.where(x < 2, far, 0))
+
+
+def _averaged(
+    kernel: Callable[[Array], Array], reach: float, axis: Resized, real: Real
+) -> Neighbours:
+    """All elements that a kernel covers, which is as wide as what a result stands for; it reaches
+    so far where no axis shrinks. Weights add up to 1, those behind the last element are 0."""
+    step = axis.source_step(real)
+    scale, count = max(float(step), 1.0), axis.wanted
+    centre = (numpy.arange(count, dtype=real) + real(0.5)) * step
+    support = real(reach * scale)
+    first = numpy.maximum((centre - support + real(0.5)).astype(numpy.int64), 0)
+    end = numpy.minimum((centre + support + real(0.5)).astype(numpy.int64), axis.extent)
+    places = first + numpy.arange(int((end - first).max()))[:, None]
+    weights = kernel((places - centre.astype(numpy.float64) + 0.5) / scale)
+    weights = numpy.where(places < end, weights, 0.0)
+    return numpy.where(places < end, places, first), weights / weights.sum(0)
+
+
+def _at_open_sizes(axis: Resized, dtype: str) -> Weighted:
+    raise NotSupported("averaging (`antialias`) along a dynamic dim: how many elements it covers")
 
 
 def _axes(
@@ -233,6 +270,9 @@ def _resize_weighted(
             raise NotSupported(f"weighted resizing of `{data.dtype}`")
         real = numpy.float64 if data.dtype == "f64" else numpy.float32  # as torch's CPU kernels
         result = wide(data)
+        is_averaged = neighbours_at is _at_open_sizes
+        if is_averaged and is_static(call.shape):  # first along the axis of which most is left out
+            axes = sorted(axes, key=lambda each: fixed(each[1].wanted) / fixed(each[1].extent))
         for axis, resized in axes:
             # Along an axis that stays, torch's cubic kernel weighs neighbours by 0, and its linear
             # one has the element itself in both places: x · 1 + x · 0.
@@ -419,4 +459,6 @@ ROWS: Rows = {
     "upsample_bilinear2d": _resize_weighted(_linear, dynamic_linear),
     "upsample_trilinear3d": _resize_weighted(_linear, dynamic_linear),
     "upsample_bicubic2d": _resize_weighted(_cubic, dynamic_cubic),
+    "_upsample_bilinear2d_aa": _resize_weighted(partial(_averaged, _triangle, 1.0), _at_open_sizes),
+    "_upsample_bicubic2d_aa": _resize_weighted(partial(_averaged, _bicubic, 2.0), _at_open_sizes),
 }
