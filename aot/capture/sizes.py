@@ -333,7 +333,13 @@ def ends_of(allowed: Any, high: int) -> tuple[int, int]:
 def _guards(program: ExportedProgram, inputs: Sequence[tuple[str, Any]]) -> Iterator[Guard]:
     """What must hold at a call beside ranges and shapes, in the words of torch's guards."""
     known: set[Guard] = set()
-    for text in getattr(program, "_guards_code", None) or ():
+    given = [
+        getattr(spec.arg, "name", "")
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    for code in getattr(program, "_guards_code", None) or ():
+        text = _FLAT.sub(lambda match: f"L['{given[int(match[1])]}']", code)
         for comparison in _comparisons(text):
             guard = _guard(comparison, text, inputs)
             if guard is not None and guard not in known:
@@ -449,6 +455,7 @@ def asserted(value: torch.SymBool) -> Guard | None:
     return _bounded(left - right, operator, str(expression))
 
 
+_FLAT = re.compile(r"L\['flat_args'\]\[(\d+)\]")  # an input where torch read the model's code
 _SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
 
 

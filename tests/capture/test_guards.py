@@ -68,3 +68,21 @@ def test_a_dim_that_inputs_show_only_as_a_multiple():
     (dim,) = captured.dims
     assert (dim.low, dim.high) == (1, 500)
     assert captured.graph.inputs[0].shape == (2 * size_of(dim), 3)
+
+
+def test_inputs_that_torch_numbers_are_named():
+    """Where torch reads the model's code, guards name inputs by their numbers."""
+    from torch.export import Dim as TorchDim
+
+    from aotc.aot.capture.capture import capture
+    from aotc.aot.capture.spec import spec_of
+
+    class Half(torch.nn.Module):
+        def forward(self, x, y, z):
+            return x[::2], y + z
+
+    n, m = TorchDim("n", min=1, max=99), TorchDim("m", min=1, max=99)
+    inputs = (torch.randn(30), torch.randn(7), torch.randn(7))
+    spec = spec_of(Half(), inputs, "half.py", dynamic_shapes=({0: n}, {0: m}, {0: m}))
+    (guard,) = capture(spec).guards
+    assert guard.text == "((1 + x.shape[0]) // 2) >= 2"
