@@ -215,9 +215,22 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "bicubic 1 × 3 × 100 × 100 to 224 × 224": _case(
             'return F.interpolate(x, (224, 224), mode="bicubic")', _of("1, 3, 100, 100")
         ),
+        "nearest 2 × 32 × 64 × 64 to 128 × 128": _case(
+            'return F.interpolate(x, scale_factor=2, mode="nearest")', _of("2, 32, 64, 64")
+        ),
+        "pixels of 2 × 64 × 50 × 50 to 100 × 100": _case(
+            "return F.pixel_shuffle(x, 2)", _of("2, 64, 50, 50")
+        ),
+        "averaged 1 × 3 × 224 × 224 to 112 × 112": _case(
+            'return F.interpolate(x, (112, 112), mode="bicubic", antialias=True)',
+            _of("1, 3, 224, 224"),
+        ),
         "grid sample of 1 × 8 × 64 × 64": _case(
             "return F.grid_sample(x, y, align_corners=False)",
             _of("1, 8, 64, 64"), "torch.rand(1, 80, 80, 2) * 2 - 1",
+        ),
+        "spectrum of 64 × 1,024": _case(
+            "return torch.view_as_real(torch.fft.rfft(x))", _of("64, 1024")
         ),
         "group norm of 2 × 96 × 33 × 33": _case(
             "return F.group_norm(x, 8)", _of("2, 96, 33, 33")
@@ -262,6 +275,18 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return x.scatter(1, y, z)",
             _of("1000, 1000"), "torch.rand(1000, 1000).argsort(-1)[:, :64]", _of("1000, 64"),
         ),
+        "scatter_add of 400 into 10,000": _case(
+            "return x.scatter_add(0, y, z)",
+            _of("10_000"), "torch.randint(0, 10_000, (400,))", _of("400"),
+        ),
+        "maxima of 50,000 at 1,000 places": _case(
+            'return x.scatter_reduce(0, y, z, "amax")',
+            _of("1000"), "torch.randint(0, 1000, (50_000,))", _of("50_000"),
+        ),
+        "means of 5,000 × 64 at 1,000 places": _case(
+            'return x.index_reduce(0, y, z, "mean")',
+            _of("1000, 64"), "torch.randint(0, 1000, (5000,))", _of("5000, 64"),
+        ),
         "bags of 20 of 50,000 × 64": _case(
             'return F.embedding_bag(y, x, mode="sum")',
             _of("50_000, 64"), "torch.randint(0, 50_000, (512, 20))",
@@ -275,6 +300,9 @@ _GROUPS: dict[str, dict[str, Case]] = {
         ),
         "searchsorted of 100,000 in 1,000": _case(
             "return torch.searchsorted(x.cumsum(0), y * 1000)", "torch.rand(1000)", _of("100_000")
+        ),
+        "bucketize of 300,007 among 10": _case(
+            "return torch.bucketize(x, y.sort().values)", _of("300_007"), _of("10")
         ),
         "unfolded windows 64 of 100,000": _case(
             "return x.unfold(0, 64, 16).mean(-1)", _of("100_000")
@@ -325,6 +353,24 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return x.transpose(1, 2).contiguous()", _of("8, 197, 12, 64")
         ),
         "every third of 900,021": _case("return x[::3] * 2", _of("900_021")),
+        "every second of 1,000 × 1,000": _case("return x[:, ::2] + 1", _of("1000, 1000")),
+        "each twice of 1,000 × 500": _case("return x.repeat_interleave(2, -1)", _of("1000, 500")),
+        "three times beside each other of 500 × 333": _case(
+            "return x.repeat(1, 3)", _of("500, 333")
+        ),
+        "in turns of 1,000 × 500": _case(
+            "return torch.stack([x, y], -1).flatten(-2)", *[_of("1000, 500")] * 2
+        ),
+        "rotary pairs of 8 × 256 × 64": _case(
+            "a, b = x[..., ::2], x[..., 1::2]\n"
+            "return torch.stack([a * y - b * z, a * z + b * y], -1).flatten(-2)",
+            _of("8, 256, 64"), *[_of("256, 32")] * 2,
+        ),
+        "complex product of 1,000 × 100": _case(
+            "pairs = torch.view_as_complex(x) * torch.view_as_complex(y)\n"
+            "return torch.view_as_real(pairs)",
+            *[_of("1000, 100, 2")] * 2,
+        ),
         "turned round of 300 × 1,003": _case("return x.flip(-1)", _of("300, 1003")),
         "roll of 300 × 1,003": _case("return x.roll(7, -1)", _of("300, 1003")),
         "parts joined of 500 × 301 and 500 × 203": _case(
