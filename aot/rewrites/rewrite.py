@@ -124,7 +124,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(MEMORY, function=weights.widen_products, wants=_gpus),
     Stage(MEMORY, function=lookups.look_up_on_gpu, wants=_gpus),
     Stage(MEMORY, function=lookups.look_up_on_cpu, wants=_cpus),
-    Stage(MEMORY, function=scatter.sum_few_places, wants=_gpus),
+    Stage(MEMORY, function=scatter.reduce_few_places, wants=_gpus),
     Stage(MEMORY, function=memory.place_ops),
     Stage("algebra", _CLEANING),
     Stage("attention-gradients", function=memory.join_gradients),

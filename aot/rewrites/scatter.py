@@ -1,5 +1,5 @@
 """Sums at places, on a GPU: equal numbers by counting, many rows in the order of their places, and
-at few places each place's sum over all rows, as a reduction of its own.
+at few places each place's sum over all rows, as a reduction of its own; so extremes and products.
 
 Equal numbers are counted, and whole numbers add up to the same in any order. Many rows are put in
 the order of their places by digits, once for all that are added at these places; then each place
@@ -17,6 +17,7 @@ from math import ceil, prod
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
+from aotc.aot.ir.reductions import REDUCTIONS, Reduction
 from aotc.aot.ir.size import Extent, fixed, is_static, typical
 from aotc.aot.rewrites.digits import sort_by_bits
 from aotc.aot.rewrites.lookups import literal_of
@@ -30,11 +31,11 @@ MANY_ROWS = 1 << 14  # from which on their order pays for its launches
 FEWEST_COUNTED = 1 << 12  # numbers that are counted
 
 
-def sum_few_places(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with sums over rows in place of rows added at few places, and how many there are."""
+def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with reductions over rows in place of rows merged at few places, and how many."""
     wanted: dict[Node, Callable[[Node], Node]] = {}
     for node in graph.nodes():
-        if node.op == "scatter_rows" and node.attr("merge") == "sum":
+        if node.op == "scatter_rows" and node.attr("merge") != "replace":
             way = next((make_sums for fits, make_sums in _WAYS if fits(node)), None)
             if way is not None:
                 wanted[node] = way
@@ -52,7 +53,7 @@ def _is_counted(node: Node) -> bool:
     """Whether one number is added to whole rows, or where an index has single elements."""
     data, index, source = node.inputs
     axis = node.attr("axis")
-    if not is_static((*data.shape, *source.shape)):
+    if node.attr("merge") != "sum" or not is_static((*data.shape, *source.shape)):
         return False
     is_single = prod(data.shape[axis + 1 :]) == 1 and index.shape == source.shape
     is_shared = index.type.numel == source.shape[axis]
@@ -90,7 +91,7 @@ def _is_ordered(node: Node) -> bool:
     """Whether many rows are added, whose places all that lies outside of the axis shares."""
     data, index, source = node.inputs
     axis = node.attr("axis")
-    if not is_static((*data.shape, *source.shape)):
+    if node.attr("merge") != "sum" or not is_static((*data.shape, *source.shape)):
         return False
     rows = source.shape[axis]
     is_shared = index.type.numel == rows and prod(data.shape[axis + 1 :]) > 1
@@ -146,28 +147,30 @@ def _is_better(node: Node) -> bool:
     return bool(compared_ns < in_turn_ns)
 
 
-def _sums(node: Node) -> Node:
-    """data + Σ over rows of source where the row's place is the element's"""
+def _reductions(node: Node) -> Node:
+    """data + Σ over rows of source where the row's place is the element's; so with max, min, ∏"""
     data, index, source = node.inputs
+    how = REDUCTIONS[node.attr("merge")]
     axis, rows = node.attr("axis"), typical(source.shape[node.attr("axis")])
     most = max(1, MOST_COMPARED * rows // typical(source.type.numel * data.shape[axis]))
     for start in range(0, rows, most):
         end = min(start + most, rows)
         part = build.slice_axis(source, axis, start, end)
-        data = make("add", (data, _sum(node, build.slice_axis(index, axis, start, end), part)))
+        reduced = _reduced(node, how, build.slice_axis(index, axis, start, end), part)
+        data = build.pointwise(how.combine, data, reduced)
     return data
 
 
-def _sum(node: Node, index: Node, source: Node) -> Node:
-    """The sums over some of the rows."""
+def _reduced(node: Node, how: Reduction, index: Node, source: Node) -> Node:
+    """The reductions over some of the rows."""
     data, axis = node.inputs[0], node.attr("axis")
     rows = build.reshape(source, (*source.shape[:axis], 1, *source.shape[axis:]))
     places = build.reshape(index, (*index.shape[:axis], 1, *index.shape[axis:]))
     own = build.counter(rows.type.rank, axis, data.shape[axis])
     is_own = build.equal(build.cast(places, "i64"), own)
-    chosen = build.where(is_own, rows, build.cast(build.scalar(0, "i32"), data.dtype))
-    return build.drop(build.reduce("sum", chosen, (axis + 1,)), (axis + 1,))
+    chosen = build.where(is_own, rows, build.scalar(how.identity(data.dtype), data.dtype))
+    return build.drop(build.extreme(how.name, chosen, (axis + 1,)), (axis + 1,))
 
 
 # What is asked of each op in turn, and what is made of it.
-_WAYS = ((_is_counted, _counted), (_is_ordered, _ordered), (_is_better, _sums))
+_WAYS = ((_is_counted, _counted), (_is_ordered, _ordered), (_is_better, _reductions))

@@ -141,7 +141,7 @@ def test_rows_at_places_are_counted_or_summed_in_order(tmp_path):
                 given.append(random.integers(0, 50, node.shape))
             else:  # sums of whole numbers are exact, whatever their order
                 given.append(random.integers(-99, 99, node.shape).astype(NUMPY[node.dtype]))
-        found, count = scatter.sum_few_places(graph)
+        found, count = scatter.reduce_few_places(graph)
         assert count == 1
         ops = {node.op for node in found.nodes()}
         assert ("count_places" if case[4] == "number" else "sum_runs") in ops
@@ -159,7 +159,7 @@ def test_rows_at_places_are_counted_or_summed_in_order(tmp_path):
 
 def test_nan_and_infinity_stay_at_their_places(tmp_path):
     graph = _scattered((6, 4), 0, 16384, False, "rows", "f32")
-    found, _ = scatter.sum_few_places(graph)
+    found, _ = scatter.reduce_few_places(graph)
     index = numpy.arange(16384).reshape(-1, 1) % 5
     source = numpy.ones((16384, 4), "float32")
     source[5, 0], source[6, 1], source[12, 2], source[17, 2] = (
@@ -180,5 +180,5 @@ def test_few_elements_stay_ranks_and_few_rows_in_turn():
     assert digits.serves(_sorted(_input("x", "f32", 32, 50257), 50257, True).outputs[0], order.RUN)
     few = _scattered((700, 70), 0, 600, False, "rows", "f32")
     assert not {"sum_runs", "count_places"} & {
-        node.op for node in scatter.sum_few_places(few)[0].nodes()
+        node.op for node in scatter.reduce_few_places(few)[0].nodes()
     }

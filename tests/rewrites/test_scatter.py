@@ -1,4 +1,4 @@
-"""Rows added at few places become one sum for each place; other rows stay as they are."""
+"""Rows merged at few places become one reduction for each place; others stay as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.reference import interpret
-from aotc.aot.rewrites.scatter import sum_few_places
+from aotc.aot.rewrites.scatter import reduce_few_places
 
 # Data, axis, rows, whether each element has a place of its own, whether sums replace the rows.
 CASES = (
@@ -31,10 +31,11 @@ def _graph(shape, axis, rows, has_own_places, *, merge="sum", dtype="f64"):
     return Graph(inputs, (written,), ("data", "at", "rows"), ("out",), {})
 
 
+@pytest.mark.parametrize("merge", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize(("shape", "axis", "rows", "has_own_places", "is_summed"), CASES)
-def test_sums_are_those_of_rows_added_in_turn(shape, axis, rows, has_own_places, is_summed):
-    graph = _graph(shape, axis, rows, has_own_places)
-    found, count = sum_few_places(graph)
+def test_they_are_those_of_rows_merged_in_turn(shape, axis, rows, has_own_places, is_summed, merge):
+    graph = _graph(shape, axis, rows, has_own_places, merge=merge)
+    found, count = reduce_few_places(graph)
     assert count == is_summed
     generator = numpy.random.default_rng(rows)
     arrays = [
@@ -48,4 +49,4 @@ def test_sums_are_those_of_rows_added_in_turn(shape, axis, rows, has_own_places,
 
 
 def test_written_rows_stay():
-    assert sum_few_places(_graph((10,), 0, 5000, False, merge="replace"))[1] == 0
+    assert reduce_few_places(_graph((10,), 0, 5000, False, merge="replace"))[1] == 0
