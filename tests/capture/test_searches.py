@@ -10,10 +10,11 @@ from aotc.aot.ir.reference import interpret
 torch = pytest.importorskip("torch")
 
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
+from aotc.aot.capture.imports.sorting import FEW_EDGES  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
-COUNTS = (0, 1, 2, 3, 4, 5, 63, 64, 65, 1000)
+COUNTS = (0, 1, 2, 3, 4, 5, FEW_EDGES, FEW_EDGES + 1, 63, 64, 65, 1000)
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0)
 
 
@@ -50,9 +51,10 @@ def test_one_row_for_all_values(count, is_right):
     searched(Search(is_right, is_narrow=is_right), edges, values)
 
 
-def test_edges_that_are_in_no_order():
+@pytest.mark.parametrize("count", [FEW_EDGES, 50])
+def test_edges_that_are_in_no_order(count):
     generator = torch.Generator().manual_seed(4)
-    edges, values = (torch.randn(count, generator=generator) for count in (50, 400))
+    edges, values = (torch.randn(each, generator=generator) for each in (count, 400))
     edges[::7] = float("nan")
     searched(Search(is_right=False, is_narrow=False), edges, values)
 

@@ -6,19 +6,21 @@ All sorts are stable, so every target gives one answer; NaN counts as greatest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.imports.scans import scan_along
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
-from aotc.aot.ir.size import Extent, UndecidedSize, bounds, highest
+from aotc.aot.ir.size import Extent, UndecidedSize, bounds, fixed, highest
 
 # Elements of a dynamic dim that targets without memory of a program sort as one row: shorter rows
 # are filled up to the most.
 LONGEST = 1 << 15
+FEW_EDGES = 16  # that a value is compared with one by one
 
 _RANKS_LONG_ROWS: ContextVar[bool] = ContextVar("ranks_long_rows", default=False)
 
@@ -148,15 +150,36 @@ def _positions_of(
         raise NotSupported(f"a search for {sought.dtype} among {edges.dtype}")
     lead = edges.shape[:-1]
     rows = build.reshape(sought, (*lead, math.prod(sought.shape[len(lead) :])))
-    return build.cast(build.reshape(_bisected(edges, rows, is_right), call.shape), call.dtype)
+    is_reached = partial(build.pointwise, "gt" if is_right else "ge")
+    extent = edges.shape[-1]
+    is_few = isinstance(extent, int) and extent <= FEW_EDGES
+    found = (_chosen if is_few else _bisected)(edges, rows, is_reached)
+    return build.cast(build.reshape(found, call.shape), call.dtype)
 
 
-def _bisected(edges: Node, sought: Node, is_right: bool) -> Node:
-    """Places i32 of values `[.., n]` by torch's steps, so that edges that are NaN or not sorted
-    give the same: from `start` to `end` the middle edge ends the search behind it or before it.
+# Both searches go by torch's steps, so that edges that are NaN or not sorted give the same: from
+# `start` to `end` the middle edge ends the search behind it or before it. NaN is reached by no
+# edge, so it stands behind all.
 
-    NaN is reached by no edge, so it stands behind all.
-    """
+
+def _chosen(edges: Node, sought: Node, is_reached: Callable[[Node, Node], Node]) -> Node:
+    """Places i32 of values `[.., n]` among few edges: each is compared with all of them, and the
+    steps are choices between what follows."""
+    axis = edges.type.rank - 1
+
+    def search(start: int, end: int) -> Node:
+        if start == end:
+            return build.expand(build.scalar(start, "i32"), sought.shape)
+        middle = (start + end) // 2
+        edge = build.slice_axis(edges, axis, middle, middle + 1)
+        follows = search(start, middle), search(middle + 1, end)
+        return build.where(is_reached(edge, sought), *follows)
+
+    return search(0, fixed(edges.shape[-1]))
+
+
+def _bisected(edges: Node, sought: Node, is_reached: Callable[[Node, Node], Node]) -> Node:
+    """The same among many: each step looks its edge up."""
     extent, axis = edges.shape[-1], edges.type.rank - 1
     fewest, most = bounds(extent)
     start = build.expand(build.scalar(0, "i32"), sought.shape)
@@ -167,10 +190,10 @@ def _bisected(edges: Node, sought: Node, is_right: bool) -> Node:
         middle = start + build.pointwise("shift_right", end - start, 1)
         at = build.minimum(middle, build.maximum(number(extent - 1, "i32"), 0))
         edge = make("gather", (edges, at), {"axis": axis})
-        is_reached = build.pointwise("gt" if is_right else "ge", edge, sought)
+        is_before = is_reached(edge, sought)
         is_open = build.pointwise("lt", start, end)
-        start = build.where(is_open & ~is_reached, middle + 1, start)
-        end = build.where(is_open & is_reached, middle, end)
+        start = build.where(is_open & ~is_before, middle + 1, start)
+        end = build.where(is_open & is_before, middle, end)
     return start
 
 
