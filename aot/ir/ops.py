@@ -325,10 +325,11 @@ _ON_MEMORY: tuple[OpDef, ...] = (
         infer.attention_backward,
         ("scale", "causal", "offset", "result"),
     ),
-    # data with rows of a source added, or written, along `axis` at the places that an index has,
-    # one after the other; those outside of the data are left out. Of each `distinct` rows, counted
-    # from the first one, no two have one place, nor has one of them that of another number in
-    # another such part: those with one number among `distinct` are in order, others need not be.
+    # data with rows of a source written along `axis` at the places that an index has, or merged by
+    # sum, prod, max or min, one after the other; those outside of the data are left out. Of each
+    # `distinct` rows, counted from the first one, no two have one place, nor has one of them that
+    # of another number in another such part: those with one number among `distinct` are in order,
+    # others need not be.
     OpDef("scatter_rows", "memory", 3, infer.scatter_rows, ("axis", "merge", "distinct")),
     # Products over runs of rows that data decides: group g ends before row ends[g], which never
     # falls. Rows by the matrix of their group, zeros past the last end; or left by right over the

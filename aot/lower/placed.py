@@ -1,7 +1,7 @@
 """Ops on memory, the op `placed` → calls of templates that stand by themselves.
 
 A program has a tile of an attention's rows, or for the gradients a whole head of keys, so that
-scores stay in the cache and every sum has one order. Of rows that are written or added it has part
+scores stay in the cache and every sum has one order. Of rows that are written or merged it has part
 of what lies within an index, of a grouped product a block of the result, of one group or of rows of
 several.
 """

@@ -1,8 +1,9 @@
-"""Rows of values written or added at places of a tensor, one row after the other.
+"""Rows of values written at places of a tensor, or merged there, one row after the other.
 
-`out[outer, place, inner]` takes `source[outer, m, inner]` for m = 0, 1, …, so that the last write
-wins and sums have one order on every device and at every call, which atomics would not give. Rows
-that differ in m % DISTINCT never have one place. Places outside of the tensor are left out.
+`out[outer, place, inner]` takes `source[outer, m, inner]` for m = 0, 1, …: itself, or as MERGE says
+its sum, prod, max or min with what is there. So the last write wins and sums have one order on
+every device and at every call, which atomics would not give. Rows that differ in m % DISTINCT never
+have one place. Places outside of the tensor are left out.
 
 `scatter`: a program has one `outer`, one m % DISTINCT and BLOCK of `inner` to itself, and goes over
 the rows. `scatter_shares`: it has a share of the places besides, and looks at the places of CHUNK

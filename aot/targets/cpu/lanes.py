@@ -342,8 +342,8 @@ class Lanes:
     def _parted(self, pointer: Pointer) -> tuple[Operand, Operand]:
         """What is the same in all lanes, as an address, and the offsets of the lanes from it.
 
-        The latter in 32 bits where they are these before an extension: then one instruction
-        gathers all lanes.
+        The latter in 32 bits where they are these before an extension, or the whole offset is: then
+        one instruction gathers all lanes.
         """
         offset = pointer.offset
         if is_vector(pointer.base):
