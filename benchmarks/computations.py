@@ -71,7 +71,7 @@ def measure(case: Case, peers: Sequence[str], rounds: int, threads: int) -> Foun
             if "compile" in peers:
                 compiled = torch.compile(model)
                 calls["compile"] = lambda: compiled(*arguments)
-            error = _error(calls["aotc"](), model, arguments)
+            error = error_of(calls["aotc"](), model, arguments)
             seconds = _take_turns(calls, rounds, threads)
     ratios = [
         min(row[peer][1] for peer in peers if peer in row) / row["aotc"][1] for row in seconds
@@ -119,7 +119,7 @@ def _turn(call: Call, count: int) -> tuple[float, float]:
     return statistics.median(times), (time.process_time() - before) / count
 
 
-def _error(ours: Any, model: Any, arguments: Sequence[torch.Tensor]) -> float:
+def error_of(ours: Any, model: Any, arguments: Sequence[torch.Tensor]) -> float:
     """How far our floating-point results are from f64's, relative to how far eager's are."""
     wide = [a.double() if a.is_floating_point() else a for a in arguments]
     theirs = _leaves(model(*arguments))

@@ -271,6 +271,7 @@ class Emitter:
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     of_type: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
+    loaded_from: dict[Symbol, Moment] = field(default_factory=dict)  # when the index is there
     clamped: dict[str, Value] = field(default_factory=dict)  # indices that were loaded, by text
     conditions: dict[Bound, str] = field(default_factory=dict)
     starts: Mapping[Node, int] = field(default_factory=dict)  # where a node's pointer is given from
@@ -298,7 +299,7 @@ class Emitter:
         if computed(node.dtype) == node.dtype or node in self.buffers:
             return value
         if key not in self.of_type:
-            with self.body.at(self.moment_of(node)):
+            with self.body.at(self._moment_at(node, index)):
                 self.of_type[key] = self._rounded(node, value)
         return self.of_type[key]
 
@@ -313,15 +314,21 @@ class Emitter:
         """The same with all bits that the kernel has of it."""
         key = (node, index, guard)
         if key not in self.known:
-            with self.body.at(self.moment_of(node)):
+            with self.body.at(self._moment_at(node, index)):
                 self.known[key] = self._write(node, index, guard)
         return self.known[key]
+
+    def _moment_at(self, node: Node, index: Position) -> Moment:
+        """From when on the node can be computed there: not before a loaded index is."""
+        symbols = frozenset().union(*(part.symbols() for part in index))
+        loaded = (moment for symbol, moment in self.loaded_from.items() if symbol in symbols)
+        return max(self.moment_of(node), *loaded, Moment.START)
 
     def filled(self, need: Access, fill: str) -> Value:
         """The value, with `fill` for masked elements where a load can give it by itself."""
         stored = self._stored_behind(need) if fill else None
         if stored is not None:
-            with self.body.at(self.moment_of(stored.node)):
+            with self.body.at(self._moment_at(stored.node, stored.index)):
                 return self._load(stored.node, stored.index, (), fill)
         return self.value(need.node, need.index)
 
@@ -568,6 +575,7 @@ class Emitter:
             bound = self._clamped(where, kernel_text(extent - 1))
             symbol = Symbol(bound.text, extent)
             self.loaded[symbol] = bound.symbols
+            self.loaded_from[symbol] = self._moment_at(indices, lookup_index(node, index))
             loaded = ix.of(symbol)
         return self.value(data, data_index(node, index, loaded), guard)
 

@@ -20,6 +20,7 @@ from aotc.aot.schedule.trace import (
     Boundary,
     Contract,
     Tracer,
+    is_loaded,
     kept_extents,
     loaded_by,
     reduced_extents,
@@ -188,7 +189,7 @@ def varies_with(need: Access, domain: Domain) -> set[Symbol]:
     loaded = frozenset().union(*map(loaded_by, symbols))
     own = (domain.outer, domain.rows, domain.lanes, domain.reduced)
     behind = {symbol for symbol in own if symbol is not None and symbol.name in loaded}
-    return {symbol for symbol in symbols if not loaded_by(symbol)} | behind
+    return {symbol for symbol in symbols if not is_loaded(symbol)} | behind
 
 
 def row_contract(kept: Index, reduced: Symbol) -> Contract:

@@ -220,8 +220,14 @@ def unrolled_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
     )
 
 
+def is_loaded(symbol: Symbol) -> bool:
+    """Whether it stands for an index that is loaded, not for a loop."""
+    return symbol.name.startswith(_LOADED)
+
+
 def loaded_by(symbol: Symbol) -> frozenset[str]:
-    """Names of the symbols that a loaded index varies with; empty for a loop symbol."""
-    if not symbol.name.startswith(_LOADED):
+    """Names of the symbols that a loaded index varies with; none of a loop symbol, nor of an index
+    that is the same everywhere."""
+    if not is_loaded(symbol):
         return frozenset()
     return frozenset(symbol.name.removeprefix(_LOADED).split())

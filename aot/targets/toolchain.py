@@ -44,6 +44,12 @@ class ToolchainError(CompileError):
     hint = "`aotc doctor` shows the compilers that were found"
 
 
+class KernelTextRefused(ToolchainError):
+    """Triton does not take the text of a kernel, whatever a program of it may use."""
+
+    code = "kernel-text"
+
+
 class CodeGenerationError(ToolchainError):
     """LLVM refused its text; `source` is the file that holds it."""
 
@@ -123,9 +129,21 @@ def ttir_text(
         module.context = context
         optimize_ttir(module)
     except Exception as error:
-        reason = str(_innermost(error)) or repr(error)
-        raise ToolchainError(step="lowering", name=function.__name__, reason=reason) from error
+        raise refusal("lowering", function.__name__, error, reason_of(error)) from error
     return generic_form(module, function.__name__)
+
+
+def refusal(step: str, name: str, error: Exception, reason: str) -> ToolchainError:
+    """What a step raises of Triton's error: `KernelTextRefused` where that is of the text."""
+    from triton.compiler.errors import CompilationError
+
+    kind = KernelTextRefused if isinstance(error, CompilationError) else ToolchainError
+    return kind(step=step, name=name, reason=reason)
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says, at least what it is."""
+    return str(_innermost(error)) or repr(error)
 
 
 def _innermost(error: Exception) -> Exception:

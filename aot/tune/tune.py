@@ -10,6 +10,7 @@ runs out of its budget goes on where it stopped.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
@@ -22,6 +23,7 @@ from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
+from aotc.aot.targets.toolchain import KernelTextRefused
 from aotc.aot.tune.compiling import Report, Resources, Task, compile_each, task_of
 from aotc.aot.tune.job import SPILL_LIMIT_BYTES, Job, Mode, Option
 from aotc.aot.tune.measuring import Measurer
@@ -201,6 +203,7 @@ def _without_measuring(
         # The first of the least: those within the limit are equal, and all that compile are where
         # the choice does not.
         is_error = isinstance(outcomes[tasks[digest]], AotcError)
+        _warn_of_refused([tasks[digest], *row], outcomes)
         spilled = [_spilled_bytes(outcomes[task]) for task in (tasks[digest], *row)]
         least = [max(each, SPILL_LIMIT_BYTES) for each in spilled]
         place = next((at for at, each in enumerate(spilled) if each < float("inf")), 0)
@@ -373,7 +376,22 @@ def _options(tasks: Sequence[Task], found: Mapping[Task, KernelBinary | AotcErro
     ]
     if not options:
         _binary(found[tasks[0]])  # raises
+    _warn_of_refused(tasks, found)
     return options
+
+
+class RefusedFormWarning(UserWarning):
+    """Triton does not take the text of a kernel's form, and another form takes its place."""
+
+
+def _warn_of_refused(
+    tasks: Sequence[Task], outcomes: Mapping[Task, KernelBinary | AotcError]
+) -> None:
+    """Warn of a kernel some of whose candidates are no programs, though others are."""
+    refused = [row for task in tasks if isinstance(row := outcomes[task], KernelTextRefused)]
+    if 0 < len(refused) < len(tasks):
+        text = f"{len(refused)} of {len(tasks)} candidates are left out: {refused[0]}"
+        warnings.warn(text, RefusedFormWarning, stacklevel=2)
 
 
 def _fastest(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from aotc.aot.errors import SpecError, UnsupportedError
+from aotc.aot.tune.tune import RefusedFormWarning
 from aotc.runtime.drivers.cpu.driver import features
 from aotc.runtime.errors import AotcError, InputError
 from fuzz.generate import Choice, generate
@@ -129,6 +130,7 @@ def tried(program: Program, way: str, target: str, bench: Bench) -> tuple[str, s
     """Verdict, its reason and how many elements could not be judged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RefusedFormWarning)
         try:
             if way == BAD_DATA:
                 return _judged_with_bad_data(bad_data(program, bench, target))

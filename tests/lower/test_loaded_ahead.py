@@ -74,6 +74,73 @@ def test_constants_are_loaded_before_the_wait_and_nothing_else():
     assert "tl.load(in" in loop
 
 
+ROWS = {"axis": 0}
+
+
+def rows_of(name, count, width, places, made=weight):
+    """A row of a table for each place."""
+    return make("take", (made(name, count, width, dtype="bf16"), places), ROWS)
+
+
+def looked_up(rows, width, dtype="i64", made=weight):
+    """A row of a table for each place, `[1, rows · width]`, which a call gives."""
+    places = operand("places", rows, dtype=dtype)
+    found = rows_of("table", 3000, width, places, made)
+    return b.reshape(found, (1, rows * width))
+
+
+def product_of(left, residual=None, columns=1152):
+    """`left · W + residual`."""
+    right = weight("w", columns, left.shape[1], dtype="bf16")
+    found = op("matmul", left, b.permute(right, (1, 0)))
+    return graph_of([found if residual is None else op("add", found, residual)])
+
+
+PLAIN = operand("x", 1, 896, dtype="bf16")
+LOOKED_UP = {
+    "left": product_of(looked_up(1, 896)),
+    "left, normed": product_of(
+        op("mul", row := looked_up(1, 896), b.reshape(op("sum", row, axes=(1,)), (1, 1)))
+    ),
+    "left, of several rows": product_of(looked_up(7, 128)),
+    "left, i32": product_of(looked_up(1, 896, "i32")),
+    "left, of a computed table": product_of(looked_up(1, 896, made=operand)),
+    "left, of a constant place": product_of(
+        b.reshape(rows_of("table", 9, 896, weight("place", 1, dtype="i64")), (1, 896))
+    ),
+    "residual": product_of(PLAIN, looked_up(1, 1152)),
+    "residual, of several rows": product_of(PLAIN, looked_up(9, 128)),
+    "both": product_of(looked_up(1, 896), looked_up(1, 1152)),
+    "left, of a place that is looked up": product_of(
+        b.reshape(
+            rows_of(
+                "table", 3000, 896,
+                make("take", (weight("t", 9, dtype="i64"), operand("p", 1, dtype="i64")), ROWS),
+            ),
+            (1, 896),
+        )
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("graph", LOOKED_UP.values(), ids=LOOKED_UP)
+@pytest.mark.parametrize("capability", [80, 90])
+def test_a_row_of_a_table_is_read_when_its_place_is_known(graph, capability):
+    """Each form is a program, and the cost model takes the product for what it is."""
+    from aotc.aot.targets.cuda.compile import compile_kernel
+
+    for spec in kernels(graph, capability):
+        firsts = {each.form: each for each in reversed(spec.candidates)}
+        for each in firsts.values():
+            form = spec.form(each)
+            params = [(param.name, param.type) for param in spec.params_of(each)]
+            compile_kernel(form.source, form.function, params, each.config, f"sm_{capability}")
+        if "matmul" in spec.name:
+            assert spec.bytes < 3_000_000
+            is_whole = graph is not LOOKED_UP["left, of several rows"]  # a step takes one of them
+            assert spec.candidates[0].form.startswith("gemv") == is_whole
+
+
 @pytest.mark.parametrize(
     "graph",
     [product(made=operand), product(columns=16384), product(rows=64)],

@@ -11,12 +11,13 @@ from aotc.aot.errors import KernelTooLarge, TuningDeviceMissing, TuningRecordMis
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.families import find_target
+from aotc.aot.targets.toolchain import KernelTextRefused
 from aotc.aot.tasks.task import Executor
 from aotc.aot.tune import tune as choose
 from aotc.aot.tune.compiling import Counts, Resources
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.record import Choice, Line, parse_record, print_record
-from aotc.aot.tune.tune import Policy, tune, with_lines
+from aotc.aot.tune.tune import Policy, RefusedFormWarning, tune, with_lines
 from aotc.cache import Store
 
 TARGET = find_target("cuda:sm_90")
@@ -55,6 +56,7 @@ class FakeMeasurer:
 
 
 TOO_LARGE: set[str] = set()  # kernels of which only the last candidate fits
+NO_PROGRAM: set[str] = set()  # kernels of which only the last candidate is a program
 WIDE = (1, 2, 4, 8)
 SPILLED: dict[str, tuple[int, ...]] = {}  # bytes that the candidates of a kernel spill; 0 of others
 
@@ -68,14 +70,18 @@ def compiled(monkeypatch):
         found.extend(tasks)
         made = {}
         for number, task in enumerate(tasks):
-            is_large = task.spec.name in TOO_LARGE and task.candidate != task.spec.candidates[-1]
+            is_last = task.candidate == task.spec.candidates[-1]
+            is_refused = task.spec.name in TOO_LARGE | NO_PROGRAM and not is_last
             rows = dict(zip(task.spec.candidates, SPILLED.get(task.spec.name, ()), strict=False))
             spilled = rows.get(task.candidate, 0)
-            made[task] = error() if is_large else KernelBinary("k", b"", spill_bytes=spilled)
+            binary = KernelBinary("k", b"", spill_bytes=spilled)
+            made[task] = error(task.spec.name) if is_refused else binary
             resources.report(number + 1, len(tasks), task.spec.name)
         return made
 
-    def error():
+    def error(name):
+        if name in NO_PROGRAM:
+            return KernelTextRefused(step="compiling", name=name, reason="v1 is not defined")
         return KernelTooLarge(kernel="k", found=2, unit="bytes of shared memory", expected=1)
 
     monkeypatch.setattr(choose, "compile_each", compile_each)
@@ -252,3 +258,13 @@ def test_the_last_candidate_stands_in_where_no_other_fits(tmp_path, mode, monkey
     tuning = run(tmp_path, measurer, mode=mode, given=[job])
     (tuned,) = tuning.kernels.values()
     assert dict(tuned.candidate.config)["BLOCK"] == many[-1]
+
+
+@pytest.mark.parametrize("mode", ["off", "quick"])
+def test_a_form_that_is_no_program_is_told(tmp_path, mode, monkeypatch):
+    """Another form takes its place: nothing else would show that it is there for nothing."""
+    monkeypatch.setitem(globals(), "NO_PROGRAM", {"long"})
+    job = Job(spec("long", tuple(range(1, 40))), (Operand(1024),), 1)
+    measurer = None if mode == "off" else FakeMeasurer()
+    with pytest.warns(RefusedFormWarning, match="`long` failed: v1 is not defined"):
+        run(tmp_path, measurer, mode=mode, given=[job])

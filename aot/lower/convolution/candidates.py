@@ -50,8 +50,7 @@ class Shape:
     kernel_size: int
     run: int
     dtype: str
-    operand_bytes: int
-    result_bytes: int
+    bytes: int
     pack: int = 0
     precision: str = "ieee"  # of the products, as Triton calls it
 
@@ -97,8 +96,7 @@ def _choices(shape: Shape, machine: Machine) -> Iterator[Choice]:
                 (shape.batch, shape.rows, shape.columns, steps * depth),
                 shape.dtype,
                 precision=shape.precision,
-                operand_bytes=shape.operand_bytes,
-                result_bytes=shape.result_bytes,
+                bytes=shape.bytes,
             )
             tile = Tile(rows, columns, depth, warps, stages)
             for split in _SPLITS:

@@ -19,7 +19,6 @@ from aotc.aot.ir.size import (
     kernel_text,
     proves_at_most,
     proves_below,
-    typical,
 )
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.convolution.candidates import Shape, convolution_candidates, pack_of
@@ -195,7 +194,6 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     domain, root_op = group.domain, group.root_op
     if windows is None or root_op is None or 1 in (domain.rows.extent, domain.lanes.extent):
         return None  # not stored to a single row or column: matmul/gpu_source.py sums those up
-    result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
     depth = windows.kernel_size * windows.run
     precision = precision_of(root_op, domain.lanes.extent, depth, traits)
     shape = Shape(
@@ -205,8 +203,7 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         windows.kernel_size,
         windows.run,
         windows.data.dtype,
-        group.bytes - result_bytes,
-        result_bytes,
+        group.bytes,
         pack_of(windows.kernel_size, windows.run, windows.data.dtype, precision),
         precision,
     )

@@ -244,8 +244,7 @@ class Problem:
     chunk: int = 0  # codes that a thread loads at once
     step: int = 0  # codes along k that are multiplied by one factor
     precision: str = "ieee"
-    operand_bytes: int = 0
-    result_bytes: int = 0
+    bytes: int = 0  # that the kernel moves, of a table the rows that it reads
 
     @property
     def batch(self) -> int:

@@ -81,9 +81,8 @@ def machine_of(traits: TargetTraits) -> Machine:
 def nanoseconds(choice: Choice, machine: Machine) -> float:
     """Expected time of one launch."""
     problem = choice.problem
-    traffic = problem.operand_bytes + problem.result_bytes
-    is_cold = traffic > machine.cache_bytes // 2
-    floor = traffic / machine.memory_rate if is_cold else 0.0
+    is_cold = problem.bytes > machine.cache_bytes // 2
+    floor = problem.bytes / machine.memory_rate if is_cold else 0.0
     if choice.style.is_decoding:
         return machine.launch_ns + _decoding_ns(choice, machine)
     if problem.code_bits and not choice.has_codes:
@@ -212,7 +211,7 @@ def _decoding_ns(choice: Choice, machine: Machine) -> float:
     """Chunks of codes: bytes in flight, and a few operations for every code."""
     tile, problem = choice.tile, choice.problem
     # Other layers' weights have pushed these out of the cache.
-    floor = (problem.operand_bytes + problem.result_bytes) / machine.memory_rate
+    floor = problem.bytes / machine.memory_rate
     programs = choice.tiles * problem.batch
     threads = 32 * tile.warps
     held = tile.rows * problem.chunk + tile.columns * (4 + tile.rows)

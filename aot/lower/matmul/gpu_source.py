@@ -102,13 +102,12 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         column_group=product.column_group,
         is_normed=any(node.kind == "reduce" for node in product.group.nodes),
         is_plain=product.left.strides is not None and product.right.strides is not None,
-        result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
         precision=_precision(product, traits),
         code_bits=decoding.code.bits if decoding else 0,
         has_float_codes=decoding is not None and decoding.code.is_float,
         chunk=decoding.chunk_elements if decoding else 0,
         step=_step_of(decoding, product.root_op.dtype) if decoding else 0,
-        operand_bytes=sum(typical(node.type.nbytes) for node in product.group.reads),
+        bytes=product.group.bytes,
     )
 
 

@@ -46,14 +46,38 @@ def compile_kernel(
     Raises ToolchainError with Triton's or the assembler's reason, KernelTooLarge where a program
     needs more shared or tensor memory than a multiprocessor has.
     """
+    constants, options = _parted(config)
     return compile_cubin(
         toolchain.load_kernel(source, function),
         params,
-        {name: value for name, value in config if name not in LAUNCH_OPTIONS},
+        constants,
         capability(architecture),
-        {name: value for name, value in config if name in LAUNCH_OPTIONS},
+        options,
         kernel_symbol(source, function, params, config, architecture),
     )
+
+
+def check_text(
+    source: str,
+    function: str,
+    params: Sequence[tuple[str, str]],
+    config: Sequence[tuple[str, int]],
+    architecture: str,
+) -> None:
+    """Have Triton read a kernel and do no more; else as `compile_kernel`."""
+    constants, options = _parted(config)
+    try:
+        with _quiet_knobs():
+            kernel = toolchain.load_kernel(source, function)
+            _front_end(kernel, params, constants, capability(architecture), options)
+    except Exception as error:
+        raise toolchain.refusal("compiling", function, error, _reason(error)) from error
+
+
+def _parted(config: Sequence[tuple[str, int]]) -> tuple[dict[str, int], dict[str, int]]:
+    """The constexprs, and the launch options."""
+    constants = {name: value for name, value in config if name not in LAUNCH_OPTIONS}
+    return constants, {name: value for name, value in config if name in LAUNCH_OPTIONS}
 
 
 def compile_cubin(
@@ -89,9 +113,8 @@ def compile_cubin(
                     module = repaired(module, capability, bool(options.get("is_followed_early")))
                 made[name] = module if isinstance(module, bytes) else str(module)
     except Exception as error:
-        raise ToolchainError(
-            step="compiling", name=function.__name__, reason=_reason(error)
-        ) from error
+        reason = _reason(error)
+        raise toolchain.refusal("compiling", function.__name__, error, reason) from error
     found, expected = _entry_params(made["ptx"]), sum(map(_launch_params, dict(params).values()))
     if found != expected + TRAILING_PARAMS:
         reason = f"its entry takes {found} parameters, not {expected} + {TRAILING_PARAMS}"
@@ -203,7 +226,7 @@ def _entry_params(ptx: str) -> int:
 
 def _reason(error: Exception) -> str:
     """What the assembler says, else Triton's own message."""
-    text = str(error) or repr(error)
+    text = toolchain.reason_of(error)
     lines = [line for line in text.splitlines() if re.match(r"ptxas\S* +(error|fatal)", line)]
     return "; ".join(lines[:4]) if lines else text
 
