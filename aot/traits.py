@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from aotc.runtime.arrays.dlpack import HOST
 
 DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
+# Elements of the right operand, and terms of a sum, up to which f32 is not split.
+SMALL_MATRIX, FEW_TERMS = 1024, 32
 # Of a config, beside its constexprs.
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "is_followed_early")
 
@@ -59,3 +61,14 @@ class TargetTraits:
             return "ieee"
         is_split = self.has_tf32x3 and self.dot_precision == "ieee"
         return "tf32x3" if is_split else self.dot_precision
+
+    def precision_of_product(self, dtype: str, columns: int, depth: int) -> str:
+        """The same of a product by a matrix of that many elements.
+
+        Multiply-adds are more exact where a sum has few terms, as in Fourier transforms, whose
+        smallest results are differences of the largest. A small matrix has few for each element
+        that is read.
+        """
+        found = self.precision_of(dtype)
+        is_small = columns * depth <= SMALL_MATRIX or depth <= FEW_TERMS
+        return "ieee" if found == "tf32x3" and is_small else found

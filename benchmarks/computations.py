@@ -36,6 +36,7 @@ TURN_SECONDS = 0.03
 MINIMAL_CALLS = 3
 PAUSE_SECONDS = 0.25  # with several threads: those of a peer wait actively for a while
 WARMUP_CALLS = 3
+MOST_UNEQUAL = 1e-3
 Call = Callable[[], Any]
 
 
@@ -131,7 +132,12 @@ def error_of(ours: Any, model: Any, arguments: Sequence[torch.Tensor]) -> float:
     for one, other, true in zip(_leaves(ours), theirs, exact, strict=True):
         if one.shape != other.shape or one.dtype != other.dtype:
             raise AssertionError(f"{one.dtype} {one.shape}, eager {other.dtype} {other.shape}")
-        if not one.is_floating_point() or not one.numel():
+        if not one.is_floating_point():  # places of equal elements may be others
+            unequal = (one != other).double().mean().item() if one.numel() else 0.0
+            if unequal > MOST_UNEQUAL:
+                raise AssertionError(f"{unequal:.1%} of {one.dtype} {one.shape} are not eager's")
+            continue
+        if not one.numel():
             continue
         scale = true.abs().max().item() or 1.0
         step = torch.finfo(one.dtype).eps * scale

@@ -43,6 +43,8 @@ Block = Mapping[str, int]  # values of a candidate's configs
 Grid = tuple[Extent, Extent, Extent]
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 SCATTERED_BLOCK = 64  # elements of a program's block: small, so that every core gets some
+MERGED_BLOCK = 256  # elements of a program that merges them in any order
+OF_WHOLE_NUMBERS, ANY_ORDER = ("i32", "i64"), ("sum", "max", "min")  # of atomics
 SCATTERED_CHUNK = 1024  # places that a program looks at together, for those of its share
 LONGEST_TURN = 64  # rows that programs go over one after the other, each for a read and a write
 RESIDENT = 16  # programs of one warp on a multiprocessor of a GPU
@@ -54,6 +56,7 @@ RUN_BLOCK, RUN_LINES = (
     8,
 )  # elements of a program within an index, and rows that it adds at a time
 TRANSFORMED = 1024  # elements of a program of one warp whose Fourier transforms are computed
+SORTED_TOGETHER, SORTED_BY_WARP = 1024, 256  # elements of a program, and of a warp
 SUMMED_PARTS, SUMMED_DIGITS = 64, 32  # whose counts a program adds up together
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
@@ -186,8 +189,9 @@ def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
 
 def scatter_rows(node: Node, traits: TargetTraits) -> Called:
     """A program has part of what lies within an index of `axis`, of all rows that may have one
-    place, and goes over these; on a GPU it has a share of the places where rows are many. Of two
-    tensors with rows of the same places each has programs of its own."""
+    place, and goes over these; on a GPU it has a share of the places where rows are many, and
+    whole numbers are merged all at once. Of two tensors with rows of the same places each has
+    programs of its own."""
     (data, index, source, *second), _, how = operands_of(node)
     axis = how["axis"]
     rows, beside = _rows_and_beside(source, data, axis)
@@ -212,6 +216,14 @@ def scatter_rows(node: Node, traits: TargetTraits) -> Called:
         del numbers["DISTINCT"]
         numbers |= {"SHARES": shares, "BLOCK": block, "CHUNK": SCATTERED_CHUNK}
         function, grid = "scatter_shares", (outer * shares, -(-inner // block), 1)
+    if traits.is_gpu and not second and _is_in_any_order(node):
+        numbers = {
+            name: each
+            for name, each in numbers.items()
+            if name not in ("DISTINCT", "SHARES", "CHUNK")
+        }
+        numbers["BLOCK"] = MERGED_BLOCK
+        function, grid = "merge_each", (-(-(rows * inner) // MERGED_BLOCK), outer, 1)
     stored, reads = {"out": 0}, {"place": index, "source": source}
     if second:
         function, grid = f"{function}_both", (*grid[:2], 2)
@@ -222,6 +234,12 @@ def scatter_rows(node: Node, traits: TargetTraits) -> Called:
     return from_template(
         SCATTER, function, stored, reads, numbers, blocks, num_stages=1, num_warps=1
     )
+
+
+def _is_in_any_order(node: Node) -> bool:
+    """Whether any order of the rows gives the same: of whole numbers that atomics merge."""
+    kind, how = node.attr("results")[0][0], operands_of(node)[2]
+    return kind in OF_WHOLE_NUMBERS and how["merge"] in ANY_ORDER
 
 
 def _rows_and_beside(source: Strided, data: Strided, axis: int) -> tuple[Extent, Extent]:
@@ -405,9 +423,12 @@ def grouped_matmul(node: Node, traits: TargetTraits) -> Called:
 
 
 def order_rows(node: Node, traits: TargetTraits) -> Called:
-    """A program puts rows in order, one after the other."""
-    (data,), _, how = operands_of(node)
+    """A program puts rows in order, one after the other; on a GPU a few at once, whose elements are
+    a second result."""
+    (data,), results, how = operands_of(node)
     rows, count, wanted = prod(data.shape[:-1]), data.shape[-1], how["wanted"]
+    if traits.is_gpu:
+        return _sorted_rows(data, len(results), how)
     programs = smallest(rows, ORDERED_PROGRAMS)
     numbers: dict[str, Any] = {
         "ROWS": size_text(rows),
@@ -439,6 +460,29 @@ def order_rows(node: Node, traits: TargetTraits) -> Called:
     called = of_order("order_rows", {"out": 0}, {"data": data}, numbers, blocks)
     memory = tuple((f"{each.name}_ptr", "value", each.name) for each in scratch)
     return replace(called, arguments=(*called.arguments, *memory), scratch=scratch)
+
+
+def _sorted_rows(data: Strided, results: int, how: Mapping[str, Any]) -> Called:
+    """A program has some rows of a thousand elements together."""
+    rows, count, wanted = prod(data.shape[:-1]), data.shape[-1], how["wanted"]
+    span = max(2, power_above(highest(count)))
+    tile = max(1, SORTED_TOGETHER // span)
+    numbers = {
+        "ROWS": size_text(rows),
+        "N": size_text(count),
+        "WANTED": size_text(wanted),
+        "IS_DESCENDING": how["descending"],
+        "HAS_VALUES": results > 1,
+        "SPAN": span,
+        "KEPT": min(span, max(2, power_above(highest(wanted)))),
+        "TILE": tile,
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // tile), 1, 1))]
+    stored, warps = (
+        {"out": 0, "values": results - 1},
+        max(1, min(16, tile * span // SORTED_BY_WARP)),
+    )
+    return _of_order("sort_rows", stored, {"data": data}, numbers, blocks, num_warps=warps)
 
 
 def scan(node: Node, traits: TargetTraits) -> Called:

@@ -1,18 +1,23 @@
-"""Products of one column or one row (CPU): a matrix that is read once wants lanes along its memory.
+"""Products of one column or one row: a matrix that is read once wants lanes along its memory.
 
 A tile of a product has its lanes along the columns of the right operand. Where that has one column,
 or lies in memory column by column, or has rows that begin anywhere, the same numbers are a sum
 along the inner dimension, which a row kernel reads where it lies, gathered or not.
+
+On GPUs tiles have many rows and columns, and one row by a matrix that lies row by row has a program
+for some columns only. A sum has as many programs as fill the device. Weights are stored so that
+products of one row read them along the depth (`weights.orient_weights`).
 """
 
 from __future__ import annotations
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.rules import Rule, rule_for
-from aotc.aot.ir.size import divides
+from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.size import divides, typical
 
 VECTOR = 16  # elements of rows that a product reads without a mask
+LARGE_MATRIX = 1 << 14  # elements from which on a GPU has more than a launch to do
 
 
 def _column_sum(root: Node) -> Node | None:
@@ -43,6 +48,23 @@ def _row_sum(root: Node) -> Node | None:
     return _summed(root, build.transpose(row), matrix, root.type.rank - 2)
 
 
+def _large_column_sum(root: Node) -> Node | None:
+    """A · b → sum over k of A[m, k] · b[k] for a column b and a large matrix A"""
+    matrix = root.inputs[0]
+    return _column_sum(root) if typical(matrix.type.numel) >= LARGE_MATRIX else None
+
+
+def _large_row_sum(root: Node, context: Context) -> Node | None:
+    """a · B → sum over k of a[k] · B[k, n] for a row a and a large matrix B that lies row by row"""
+    row, matrix = root.inputs
+    is_row = root.shape[-2] == 1 and root.shape[-1] != 1
+    if not is_row or context.is_constant(matrix) or _lies_by_columns(matrix):
+        return None
+    if typical(matrix.shape[-2] * matrix.shape[-1]) < LARGE_MATRIX:
+        return None
+    return _summed(root, build.transpose(row), matrix, root.type.rank - 2)
+
+
 def _summed(root: Node, left: Node, right: Node, axis: int) -> Node:
     """Products of the elements of two operands, summed along an axis with a product's precision."""
     wide = "f64" if root.dtype == "f64" else "f32"
@@ -67,6 +89,12 @@ def _lies_by_columns(matrix: Node) -> bool:
         matrix = whole[0]
 
 
+# As below, of large matrices; a · B → Σ a[k] · B[k, n], B a view of its rows
+GPU_RULES: tuple[Rule, ...] = (
+    rule_for(("matmul",), "column-sum", _large_column_sum, is_exact=False),
+    rule_for(("matmul",), "column-transpose", _column_transpose, is_exact=False),
+    rule_for(("matmul",), "row-sum", _large_row_sum, is_exact=False),
+)
 # A · b → Σ A[m, k] · b[k]
 # A · b → (bᵀ · Aᵀ)ᵀ, A a view of its columns
 # a · B → Σ a[k] · B[k, n], B a view of its columns or of rows that begin anywhere

@@ -28,7 +28,7 @@ from aotc.aot.ir.viewed import (
 )
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
-_OF_TARGETS = ("order_rows", "scan")  # that GPUs take apart first
+_OF_TARGETS = ("order_rows", "scan")  # that GPUs take apart first, where they are long
 _MOVED = ("reshape", "permute", "slice")
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 
@@ -44,8 +44,10 @@ def place_ops(graph: Graph, later: Container[str] = _OF_TARGETS) -> tuple[Graph,
 
 
 def place_blocks(graph: Graph) -> tuple[Graph, int]:
-    """As `place_ops`, with the scans, which are of blocks of rows by then."""
-    return place_ops(graph, ())
+    """As `place_ops`, with the scans, which are of blocks of rows by then, and rows in order."""
+    graph, orders = _place_orders(graph)
+    graph, others = place_ops(graph, ())
+    return graph, orders + others
 
 
 def place_all(graph: Graph) -> tuple[Graph, int]:
@@ -58,22 +60,52 @@ def place_all(graph: Graph) -> tuple[Graph, int]:
 def _place_searches(graph: Graph) -> tuple[Graph, int]:
     """Running extremes whose places are wanted: both by one kernel, the places in the type that
     all who read them cast them to."""
-    users, outputs = graph.users(), set(graph.outputs)
-    searches = [node for node in users if node.op == "scan" and _is_search(node)]
-    replaced: dict[Node, Node] = {}
-    for places in searches:
+    searches = [node for node in graph.nodes() if node.op == "scan" and _is_search(node)]
+
+    def values_of(places: Node) -> Node:
         kind = places.attr("kind").removesuffix("_place")
-        values = make("scan", places.inputs, {**dict(places.attrs), "kind": kind})
-        casts = [user for user in users[places] if user.op == "cast" and user.dtype == "i64"]
-        is_wide = len(casts) == len(users[places]) and places not in outputs
+        return make("scan", places.inputs, {**dict(places.attrs), "kind": kind})
+
+    return _with_values(graph, searches, values_of, _scanned)
+
+
+def _place_orders(graph: Graph) -> tuple[Graph, int]:
+    """Rows in order whose elements are looked up by it, likewise."""
+    orders = [node for node in graph.nodes() if node.op == "order_rows"]
+
+    def values_of(places: Node) -> Node:
+        (data,) = places.inputs
+        return make("gather", (data, places), {"axis": data.type.rank - 1})
+
+    def stored(nodes: Sequence[Node], dtypes: Sequence[str]) -> list[Node]:
+        return on_memory(nodes, [dense(nodes[0].inputs[0])], dtypes=dtypes)
+
+    return _with_values(graph, orders, values_of, stored)
+
+
+def _with_values(
+    graph: Graph,
+    places_of: Sequence[Node],
+    values_of: Callable[[Node], Node],
+    stored: Callable[[Sequence[Node], Sequence[str]], list[Node]],
+) -> tuple[Graph, int]:
+    """Nodes that are places, and the values at these where the graph has them, as the results of
+    one kernel, the places in the type that all who read them cast them to."""
+    users, outputs = graph.users(), set(graph.outputs)
+    replaced: dict[Node, Node] = {}
+    for places in places_of:
+        values = values_of(places)
+        readers = [user for user in users[places] if user is not values]
+        casts = [user for user in readers if user.op == "cast" and user.dtype == "i64"]
+        is_wide = len(casts) == len(readers) > 0 and places not in outputs
         with made_for(places.source):
             nodes = [places, values] if values in users else [places]
             dtypes = ["i64" if is_wide else places.dtype, values.dtype][: len(nodes)]
-            found, *best = _scanned(nodes, dtypes)
+            found, *best = stored(nodes, dtypes)
         replaced |= dict.fromkeys(casts if is_wide else [places], found)
         if best:
             replaced[values] = best[0]
-    return graph.replaced(replaced), len(searches)
+    return graph.replaced(replaced), len(places_of)
 
 
 def _is_search(scan: Node) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Container, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
-from aotc.aot.ir.size import Extent, fixed, highest
+from aotc.aot.ir.size import Extent, fixed, highest, is_static
 from aotc.aot.ir.types import DTYPES, Scalar
 from aotc.aot.rewrites import digits
 
@@ -21,12 +21,38 @@ RUN = 256  # elements that are compared with each other; a rank costs as many co
 # Elements of a dynamic dim that are sorted as one row: shorter rows are filled up to the most.
 LONGEST = 1 << 15
 SHORT = 8  # elements whose ranks cost less than a kernel of its own
+# On a GPU, elements that are put in order in registers, and of longer rows those of a run and as
+# many of them as may be wanted.
+FEWEST_HELD, MOST_HELD = 32, 4096
+HELD_RUN, MOST_WANTED = 2048, 512
 
 
 def rank_rows(graph: Graph) -> tuple[Graph, int]:
-    """`graph` without `order_rows`, and how many there were."""
-    wanted = {node for node in graph.nodes() if node.op == "order_rows"}
-    return _ranked(graph, wanted, {node for node in wanted if digits.serves(node, RUN)})
+    """`graph` with those `order_rows` alone whose rows a GPU puts in order in registers, and how
+    many others there were."""
+    orders = [node for node in graph.nodes() if node.op == "order_rows"]
+    wanted = {node for node in orders if not _is_held(node.inputs[0])}
+    by_digits = {node for node in wanted if not _is_selected(node) and digits.serves(node, RUN)}
+    return _ranked(graph, wanted, by_digits)
+
+
+def _is_held(data: Node) -> bool:
+    """Whether programs of a GPU put such rows in order in registers."""
+    extent = highest(data.shape[-1])
+    return DTYPES[data.dtype].itemsize_bytes <= 4 and FEWEST_HELD <= extent <= MOST_HELD
+
+
+def _is_selected(node: Node) -> bool:
+    """Whether few elements of long rows are wanted, which are looked for among those of runs."""
+    (data,), wanted = node.inputs, node.attr("wanted")
+    is_long = is_static((data.shape[-1],)) and highest(data.shape[-1]) > MOST_HELD
+    return DTYPES[data.dtype].itemsize_bytes <= 4 and is_long and highest(wanted) <= MOST_WANTED
+
+
+def _in_registers(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
+    """As `_select`, of rows that are put in order in registers."""
+    order = make("order_rows", (keys,), {"wanted": wanted, "descending": is_descending})
+    return _pick(keys, order), order
 
 
 def rank_short_rows(graph: Graph) -> tuple[Graph, int]:
@@ -44,7 +70,8 @@ def _ranked(graph: Graph, wanted: set[Node], by_digits: Container[Node] = ()) ->
             if node in by_digits:
                 return digits.order_of(made.inputs[0], node.attr("wanted"), node.attr("descending"))
             if node in wanted:
-                found[node] = _select(made.inputs[0], node.attr("wanted"), node.attr("descending"))
+                select = _select_by_runs if _is_selected(node) else _select
+                found[node] = select(made.inputs[0], node.attr("wanted"), node.attr("descending"))
                 return found[node][1]
             if node.op == "gather" and node.inputs[1] in found:
                 data, order = node.inputs
@@ -102,19 +129,32 @@ def _last(dtype: str, is_descending: bool) -> Scalar:
     return low if is_descending else high
 
 
-def _runs(keys: Node, count: Extent, is_descending: bool) -> Node:
-    """`[.., n]` as `[.., count, RUN]`, filled up with what stands last."""
+def _runs(keys: Node, count: Extent, is_descending: bool, length: int = RUN) -> Node:
+    """`[.., n]` as `[.., count, length]`, filled up with what stands last."""
     rest = [0] * (keys.type.rank - 1)
-    over = count * RUN - keys.shape[-1]
+    over = count * length - keys.shape[-1]
     padded = build.pad(keys, [*rest, 0], [*rest, over], _last(keys.dtype, is_descending))
-    return build.reshape(padded, (*keys.shape[:-1], count, RUN))
+    return build.reshape(padded, (*keys.shape[:-1], count, length))
 
 
-def _placed(order: Node) -> Node:
+def _placed(order: Node, length: int = RUN) -> Node:
     """Places inside runs `[.., runs, k]` → places in the row."""
     column = (*[1] * (order.type.rank - 2), order.shape[-2], 1)
-    start = _counted(column, order.type.rank - 2) * RUN
+    start = _counted(column, order.type.rank - 2) * length
     return order + start
+
+
+def _select_by_runs(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
+    """As `_select`: the first of each run, the first of these, and so on."""
+    extent = fixed(keys.shape[-1])
+    if extent <= MOST_HELD:
+        return _in_registers(keys, wanted, is_descending)
+    runs = _runs(keys, -(-extent // HELD_RUN), is_descending, HELD_RUN)
+    values, order = _in_registers(runs, wanted, is_descending)
+    flat = (*keys.shape[:-1], runs.shape[-2] * wanted)
+    kept, places = (build.reshape(each, flat) for each in (values, _placed(order, HELD_RUN)))
+    values, among = _select_by_runs(kept, wanted, is_descending)
+    return values, _pick(places, among)
 
 
 def _select(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:

@@ -158,6 +158,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("tf32", function=tf32.multiply_rounded, wants=_rounders),
     Stage("fold-weights", function=fold.fold_all_but_transposes, wants=_gpus, is_storage=True),
     Stage("matrix-vector", matrix_vector.RULES, wants=_cpus),
+    Stage("matrix-vector", matrix_vector.GPU_RULES, wants=_gpus),
     Stage("reductions", function=reductions.part_reductions, wants=_cpus),
     Stage("tidy", (*layout.RULES, *_CLEANING)),
 )

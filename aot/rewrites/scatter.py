@@ -1,9 +1,9 @@
 """Sums at places, on a GPU: equal numbers by counting, many rows in the order of their places, and
 at few places each place's sum over all rows, as a reduction of its own; so extremes and products.
 
-Equal numbers are counted, and whole numbers add up to the same in any order. Many rows are put in
-the order of their places by digits, once for all that are added at these places; then each place
-has a program that goes over its rows.
+Equal numbers are counted, and whole numbers add up to the same in any order: many floats are merged
+as such (`whole_numbers.py`). Many long rows are put in the order of their places by digits, once
+for all that are added at these places; then each place has a program that goes over its rows.
 
 Programs of the kernel for `scatter_rows` have a share of the places each and go over the rows of
 their share in turn. With few places there are few programs, with many rows each. Comparing every
@@ -18,10 +18,13 @@ from math import ceil, prod
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
-from aotc.aot.ir.size import Extent, fixed, is_static, typical
+from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most, typical
 from aotc.aot.rewrites.digits import sort_by_bits
 from aotc.aot.rewrites.lookups import literal_of
+from aotc.aot.rewrites.whole_numbers import ANY_ORDER, MOST_ROWS, OF_FLOATS, merged
 
+LAUNCH_NS = 1500.0
+BYTE_NS = 1 / 4000
 TURN_NS = 3000.0  # a row's read, sum and write, on an H200
 COMPARED_NS = 0.001  # a comparison, a choice and a sum there
 PROGRAMS = 2048  # that a GPU runs at once
@@ -138,13 +141,22 @@ def _first_not_below(ordered: Node, count: int) -> Node:
 def _is_better(node: Node) -> bool:
     if not is_static((*node.shape, *node.inputs[2].shape)):
         return False
+    return _compared_ns(node) < _in_turn_ns(node)
+
+
+def _in_turn_ns(node: Node) -> float:
+    """Time of programs that have a share of the places each."""
     axis = node.attr("axis")
     outer, inner = (typical(prod(ends)) for ends in (node.shape[:axis], node.shape[axis + 1 :]))
     rows, places = typical(node.inputs[2].shape[axis]), typical(node.shape[axis])
-    programs = min(places, max(1, PROGRAMS // (outer * ceil(inner / INNER_BLOCK))))
-    in_turn_ns = rows / node.attr("distinct") / programs * TURN_NS
-    compared_ns = outer * places * inner * rows * COMPARED_NS
-    return bool(compared_ns < in_turn_ns)
+    programs = min(places, max(1, PROGRAMS // max(1, outer * ceil(inner / INNER_BLOCK))))
+    return rows / typical(node.attr("distinct")) / max(1, programs) * TURN_NS
+
+
+def _compared_ns(node: Node) -> float:
+    """Time of comparing each row with each place."""
+    rows = typical(node.inputs[2].shape[node.attr("axis")])
+    return typical(node.type.numel) * rows * COMPARED_NS
 
 
 def _reductions(node: Node) -> Node:
@@ -172,5 +184,27 @@ def _reduced(node: Node, how: Reduction, index: Node, source: Node) -> Node:
     return build.drop(build.extreme(how.name, chosen, (axis + 1,)), (axis + 1,))
 
 
+def _is_in_any_order(node: Node) -> bool:
+    """Whether floats are merged in less time as whole numbers, all at once."""
+    data, _, source = node.inputs
+    merge, rows = node.attr("merge"), source.shape[node.attr("axis")]
+    if merge not in ANY_ORDER or data.dtype not in OF_FLOATS:
+        return False
+    if not proves_at_most(rows, MOST_ROWS):
+        return False
+    launches, each, of_data = (6, 40, 32) if merge == "sum" else (3, 16, 24)  # bytes of an element
+    nbytes = each * typical(source.type.numel) + of_data * typical(data.type.numel)
+    at_once_ns = launches * LAUNCH_NS + nbytes * BYTE_NS
+    others_ns = [_in_turn_ns(node)]
+    if is_static((*node.shape, *source.shape)):
+        others_ns.append(_compared_ns(node))
+    return at_once_ns < min(others_ns)
+
+
 # What is asked of each op in turn, and what is made of it.
-_WAYS = ((_is_counted, _counted), (_is_ordered, _ordered), (_is_better, _reductions))
+_WAYS = (
+    (_is_counted, _counted),
+    (_is_in_any_order, merged),
+    (_is_ordered, _ordered),
+    (_is_better, _reductions),
+)

@@ -53,9 +53,9 @@ class Parting:
         elements beside reductions then."""
         if not self.traits.is_gpu or cluster.kind != "row" or not self._is_slow(cluster):
             return cluster
-        if cluster.tip.type.numel != cluster.root_op.inputs[0].type.numel:
-            return replace(cluster, is_parted=True)  # what it reads is stored by another kernel
         reductions = self._first_reductions(cluster)
+        if not _stores_elements(cluster) and _all_reductions(cluster).issubset(reductions):
+            return replace(cluster, is_parted=True)  # what it reads is stored by another kernel
         members = _behind(reductions, cluster.members)
         tips = tuple(node for node in reductions if self._is_read(node, members))
         return replace(cluster, tip=tips[-1], tips=tips, members=members, is_parted=True)
@@ -108,8 +108,15 @@ def _programs(cluster: Cluster, domain: Domain) -> int:
     if not domain.is_reduced_in_lanes:
         return typical(domain.outer.extent) * ceil(typical(domain.lanes.extent) / COLUMNS)
     kept, reduced = row_symbols(cluster.root_op)
-    is_shared = typical(reduced.extent) >= SHARED_LENGTH
+    # Programs that wait for each other store elements; others share rows of one pass.
+    may_share = _stores_elements(cluster) or not _levels(cluster)[1]
+    is_shared = may_share and typical(reduced.extent) >= SHARED_LENGTH
     return typical(kept.extent) * (SHARING if is_shared else 1)
+
+
+def _stores_elements(cluster: Cluster) -> bool:
+    """Whether the kernel stores something of each element that it reduces."""
+    return cluster.tip.type.numel == cluster.root_op.inputs[0].type.numel
 
 
 def _domain(cluster: Cluster, traits: TargetTraits) -> Domain:
@@ -156,6 +163,10 @@ def _levels(cluster: Cluster) -> tuple[list[Node], list[Node]]:
         if _is_reduction(node):
             levels.setdefault(depth[node], []).append(node)
     return levels[1], levels.get(2, [])
+
+
+def _all_reductions(cluster: Cluster) -> set[Node]:
+    return {node for node in cluster.members if _is_reduction(node)}
 
 
 def _is_reduction(node: Node) -> bool:

@@ -9,11 +9,15 @@ last key among them is found first, bit by bit: the greatest number that fewer k
 two copies of one. It goes over elements one by one, so it is for processors whose programs are
 threads.
 
+`sort_rows`, for GPUs: a program puts rows in order in its registers (Batcher, "Sorting Networks and
+Their Applications", 1968). An element is a word: its key in the upper half and its place in the
+lower one, so that no two are equal and the order is stable.
+
 `count_digits`, `sum_digits` and `order_by_digit`, for GPUs, are one digit of a sort, of eight bits.
-An element is a word: its key in the upper half and its place in the lower one, so that each digit
-reads and writes both at once. A row has PARTS programs of LENGTH elements each: the first kernel
-counts the digits of each part, the second adds these counts up from part to part, and in the third
-every program knows by these sums where its elements of each digit go.
+An element is such a word, so that each digit reads and writes both at once. A row has PARTS
+programs of LENGTH elements each: the first kernel counts the digits of each part, the second adds
+these counts up from part to part, and in the third every program knows by these sums where its
+elements of each digit go.
 """
 
 from __future__ import annotations
@@ -179,6 +183,43 @@ def _sort_by_digits(
             source = target
             target = before
     return source
+
+
+@triton.jit
+def sort_rows(
+    out_ptr,  # [ROWS, WANTED], places
+    values_ptr,  # the same, elements
+    data_ptr,  # [ROWS, N]
+    ROWS,
+    N,
+    WANTED,
+    IS_DESCENDING: tl.constexpr,
+    HAS_VALUES: tl.constexpr,
+    SPAN: tl.constexpr,  # the power of two above N
+    KEPT: tl.constexpr,  # that above WANTED
+    TILE: tl.constexpr,  # rows of a program
+):
+    rows = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)[:, None]
+    lanes = tl.arange(0, SPAN)[None, :]
+    is_there = (rows < ROWS) & (lanes < N)
+    key = _key_of(tl.load(data_ptr + rows * N + lanes, mask=is_there), IS_DESCENDING, tl.uint32)
+    # Where a key has 16 bits at most, a word has 32.
+    HALF: tl.constexpr = 16 if data_ptr.dtype.element_ty.primitive_bitwidth <= 16 else 32
+    WORD: tl.constexpr = tl.int32 if HALF == 16 else tl.int64
+    LAST: tl.constexpr = 2**31 - 1 if HALF == 16 else 2**63 - 1
+    signed = (key.to(tl.int64) - (1 << (HALF - 1))).to(WORD)
+    word = tl.where(is_there, (signed << HALF) | lanes.to(WORD), LAST)
+    if KEPT < SPAN:
+        word = ~tl.topk(~word, KEPT, dim=1)
+    else:
+        word = tl.sort(word, dim=1)
+    place = (word & ((1 << HALF) - 1)).to(tl.int32)
+    kept = tl.arange(0, KEPT)[None, :]
+    is_wanted = (rows < ROWS) & (kept < WANTED)
+    tl.store(out_ptr + rows * WANTED + kept, place, mask=is_wanted)
+    if HAS_VALUES:
+        value = tl.load(data_ptr + rows * N + place, mask=is_wanted)
+        tl.store(values_ptr + rows * WANTED + kept, value, mask=is_wanted)
 
 
 @triton.jit

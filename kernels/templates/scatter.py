@@ -9,6 +9,9 @@ have one place. Places outside of the tensor are left out.
 the rows. `scatter_shares`: it has a share of the places besides, and looks at the places of CHUNK
 rows at once for those of its share. `…_both`: two tensors, whose rows have the same places.
 
+`merge_each`: whole numbers, of which any order gives the same; a program has BLOCK elements of all
+rows.
+
 `count_places`: how many rows have each place; whole numbers, so that any order gives the same.
 
 `sum_runs`: where the rows of each place stand beside each other in a list, a program has a place
@@ -220,6 +223,46 @@ def scatter_shares_both(
             SECOND_FAR, SECOND_NEAR, SECOND_STEP, SECOND_HOP, SHARES, BESIDE, SHARED, MERGE, BLOCK,
             CHUNK,
         )  # fmt: skip
+
+
+@triton.jit
+def merge_each(
+    out_ptr,  # as `scatter` has them
+    place_ptr,
+    source_ptr,
+    ROWS,
+    EXTENT,
+    INNER,
+    WITHIN,
+    FAR,
+    NEAR,
+    STEP,
+    HOP,
+    BESIDE: tl.constexpr,
+    SHARED: tl.constexpr,
+    MERGE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    outer = tl.program_id(1).to(tl.int64)
+    element = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = element // INNER
+    inner = element % INNER
+    is_there = row < ROWS
+    if SHARED:
+        place_ptr += row
+    else:
+        place_ptr += outer * ROWS * INNER + element
+    place = tl.load(place_ptr, mask=is_there, other=-1).to(tl.int64)
+    rows_ptr = source_ptr + (outer // WITHIN) * FAR + (outer % WITHIN) * NEAR
+    value = tl.load(rows_ptr + _start_of(row, STEP, HOP, BESIDE) + inner, mask=is_there)
+    target = out_ptr + (outer * EXTENT + place) * INNER + inner
+    is_inside = (place >= 0) & (place < EXTENT)
+    if MERGE == "sum":
+        tl.atomic_add(target, value, mask=is_inside, sem="relaxed")
+    elif MERGE == "max":
+        tl.atomic_max(target, value, mask=is_inside, sem="relaxed")
+    else:
+        tl.atomic_min(target, value, mask=is_inside, sem="relaxed")
 
 
 @triton.jit

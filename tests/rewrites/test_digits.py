@@ -80,6 +80,8 @@ SORTS = [
 
 
 def test_places_in_order_of_every_type(tmp_path, monkeypatch):
+    for module, name in ((order, "_is_held"), (order, "_is_selected")):
+        monkeypatch.setattr(module, name, lambda node: False)
     monkeypatch.setattr(digits, "serves", lambda node, run: True)
     monkeypatch.setattr(digits, "PROGRAMS", 4)  # parts of several tiles
     job, graphs, arrays, wanted = Job(), [], [], []
@@ -129,7 +131,9 @@ def _scattered(shape, axis, rows, is_own, what, dtype):
     return Graph(tuple(inputs), (row,), names, ("out",), {})
 
 
-def test_rows_at_places_are_counted_or_summed_in_order(tmp_path):
+def test_rows_at_places_are_counted_or_summed_in_order(tmp_path, monkeypatch):
+    others = [way for way in scatter._WAYS if way[0].__name__ != "_is_in_any_order"]
+    monkeypatch.setattr(scatter, "_WAYS", tuple(others))
     job, graphs, arrays, wanted = Job(), [], [], []
     for at, case in enumerate(SCATTERS):
         graph, random = _scattered(*case), numpy.random.default_rng(at)

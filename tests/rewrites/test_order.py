@@ -14,8 +14,8 @@ from aotc.aot.traits import TargetTraits
 WIDTHS = ((1, 1), (SHORT, 3), (RUN, RUN), (RUN + 1, 5), (2 * RUN + 9, RUN), (3 * RUN, 3 * RUN))
 
 
-def in_order(extent, wanted, descending):
-    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (3, extent)})
+def in_order(extent, wanted, descending, dtype="f64"):
+    x = make("input", (), {"name": "x", "dtype": dtype, "shape": (3, extent)})
     order = make("order_rows", (x,), {"wanted": wanted, "descending": descending})
     values = make("gather", (x, order), {"axis": 1})
     return Graph((x,), (values, order), ("x",), ("values", "order"), {})
@@ -23,7 +23,7 @@ def in_order(extent, wanted, descending):
 
 def drawn(extent):
     random = numpy.random.default_rng(extent)
-    x = random.standard_normal((3, extent)).round(1).astype("float32")  # many ties
+    x = random.standard_normal((3, extent)).round(1)  # many ties
     x[0, :: max(2, extent // 5)] = numpy.nan
     x[1, 0], x[2, extent // 2], x[2, -1] = numpy.inf, -numpy.inf, -0.0
     return x
@@ -56,3 +56,23 @@ def test_only_targets_whose_programs_have_memory_keep_the_op(skip):
         )
     ]
     assert placed == [["order_rows"], []]
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_held"), [(31, False), (32, True), (4096, True), (4097, False)]
+)
+def test_rows_that_registers_hold_keep_the_op_on_gpus(extent, is_held):
+    ranked, count = rank_rows(in_order(extent, extent, True, "f32"))
+    assert count == (not is_held)
+    assert is_held == any(node.op == "order_rows" for node in ranked.nodes())
+
+
+@pytest.mark.parametrize(("extent", "wanted"), [(5000, 1), (50_000, 50), (9001, 512)])
+def test_few_of_long_rows_are_the_first_of_runs(extent, wanted):
+    graph, x = in_order(extent, wanted, True, "f32"), drawn(extent).astype("float32")
+    found, count = rank_rows(graph)
+    assert count == 1
+    longest = max(n.inputs[0].shape[-1] for n in found.nodes() if n.op == "order_rows")
+    assert longest <= 4096
+    for result, expected in zip(interpret(found, [x]), interpret(graph, [x]), strict=True):
+        numpy.testing.assert_array_equal(result, expected)

@@ -205,22 +205,14 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
 
 LANES = 32  # threads of a warp
 MAP_NAMES = ("a_rows", "b_rows")
-# Elements of the right operand, and terms of a sum, up to which f32 is not split.
-SMALL_MATRIX, FEW_TERMS = 1024, 32
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
 
 
 def precision_of(root_op: Node, columns: Extent, depth: Extent, traits: TargetTraits) -> str:
-    """The precision of a product as Triton calls it.
-
-    Multiply-adds are more exact where a sum has few terms, as in Fourier transforms, whose smallest
-    results are differences of the largest. A small matrix has few for each element that is read.
-    """
+    """The precision of a product as Triton calls it."""
     if root_op.op == "matmul_tf32":
         return "tf32"
-    found = traits.precision_of(root_op.dtype)
-    is_small = typical(columns * depth) <= SMALL_MATRIX or typical(depth) <= FEW_TERMS
-    return "ieee" if found == "tf32x3" and is_small else found
+    return traits.precision_of_product(root_op.dtype, typical(columns), typical(depth))
 
 
 @dataclass(frozen=True, slots=True)
