@@ -338,6 +338,8 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     # Places along the last axis of the first `wanted` elements in order; equal ones, as 0.0 and
     # -0.0, stay in the order in which they are, and NaN counts as greatest.
     OpDef("order_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
+    # The same elements, in the order in which they are.
+    OpDef("select_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
     # sum over j of x_j · e^(sign · 2 π i j k / n) along the last axis, for the first `keep` k: its
     # real parts (result 0) or imaginary ones (1). Of e^(sign · 2 π i j / n) for each j as `[2, n]`,
     # and x: real parts and, but for real numbers, imaginary ones. is_real: only result 0 is read.

@@ -387,6 +387,11 @@ def order_rows(data: Array, wanted: int, descending: bool) -> Array:
     return order[..., :wanted]
 
 
+def select_rows(data: Array, wanted: int, descending: bool) -> Array:
+    """Places of the same elements, in the order in which they are."""
+    return numpy.sort(order_rows(data, wanted, descending), -1)
+
+
 def fourier(
     turns: Array, re: Array, *im: Array, sign: int, keep: int, is_real: bool, result: int
 ) -> Array:
@@ -447,7 +452,7 @@ _OWN: Mapping[str, Reference] = {
         attention, attention_backward, attention_log_sum_exp, convolution, count_digits,
         count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh, grouped_matmul,
         iota, matmul, matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32,
-        scalar, scan, scatter_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
+        scalar, scan, scatter_rows, select_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
     )},
     "matmul_in_order": matmul,
     "matmul_tf32": matmul,

@@ -57,6 +57,7 @@ RUN_BLOCK, RUN_LINES = (
 )  # elements of a program within an index, and rows that it adds at a time
 TRANSFORMED = 1024  # elements of a program of one warp whose Fourier transforms are computed
 SORTED_TOGETHER, SORTED_BY_WARP = 1024, 256  # elements of a program, and of a warp
+SELECTED_BY_WARP = 512
 SUMMED_PARTS, SUMMED_DIGITS = 64, 32  # whose counts a program adds up together
 COPIED_BLOCK = 4096  # elements of a program that copies
 SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
@@ -428,7 +429,7 @@ def order_rows(node: Node, traits: TargetTraits) -> Called:
     (data,), results, how = operands_of(node)
     rows, count, wanted = prod(data.shape[:-1]), data.shape[-1], how["wanted"]
     if traits.is_gpu:
-        return _sorted_rows(data, len(results), how)
+        return _in_registers("sort_rows", data, len(results), how)
     programs = smallest(rows, ORDERED_PROGRAMS)
     numbers: dict[str, Any] = {
         "ROWS": size_text(rows),
@@ -462,8 +463,14 @@ def order_rows(node: Node, traits: TargetTraits) -> Called:
     return replace(called, arguments=(*called.arguments, *memory), scratch=scratch)
 
 
-def _sorted_rows(data: Strided, results: int, how: Mapping[str, Any]) -> Called:
-    """A program has some rows of a thousand elements together."""
+def select_rows(node: Node, traits: TargetTraits) -> Called:
+    """A program of a GPU finds what is wanted of a row."""
+    (data,), results, how = operands_of(node)
+    return _in_registers("select_rows", data, len(results), how)
+
+
+def _in_registers(function: str, data: Strided, results: int, how: Mapping[str, Any]) -> Called:
+    """A program has some rows of a thousand elements together, or a longer one."""
     rows, count, wanted = prod(data.shape[:-1]), data.shape[-1], how["wanted"]
     span = max(2, power_above(highest(count)))
     tile = max(1, SORTED_TOGETHER // span)
@@ -474,15 +481,15 @@ def _sorted_rows(data: Strided, results: int, how: Mapping[str, Any]) -> Called:
         "IS_DESCENDING": how["descending"],
         "HAS_VALUES": results > 1,
         "SPAN": span,
-        "KEPT": min(span, max(2, power_above(highest(wanted)))),
         "TILE": tile,
     }
+    each = SELECTED_BY_WARP
+    if function == "sort_rows":
+        numbers["KEPT"] = min(span, max(2, power_above(highest(wanted))))
+        each = SORTED_BY_WARP
     blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // tile), 1, 1))]
-    stored, warps = (
-        {"out": 0, "values": results - 1},
-        max(1, min(16, tile * span // SORTED_BY_WARP)),
-    )
-    return _of_order("sort_rows", stored, {"data": data}, numbers, blocks, num_warps=warps)
+    stored, warps = {"out": 0, "values": results - 1}, max(1, min(16, tile * span // each))
+    return _of_order(function, stored, {"data": data}, numbers, blocks, num_warps=warps)
 
 
 def scan(node: Node, traits: TargetTraits) -> Called:
@@ -594,6 +601,7 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         copy,
         grouped_matmul,
         order_rows,
+        select_rows,
         scan,
         exchange,
     )

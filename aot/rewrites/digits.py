@@ -24,22 +24,24 @@ PROGRAMS = 2048  # of a warp each, so that a GPU is full
 LAUNCH_NS = 2500.0  # a small kernel behind another
 DIGIT_NS = 0.012  # of one element, in all kernels of a digit
 COMPARED_NS = 0.45  # of one element: its rank among a run, and what is looked up by it
+MERGE_LAUNCHES = 9  # of the kernels that a merge of runs of 512 becomes
 MERGED_NS = 0.06  # of one element in one merge
 LOW_BITS = {"bf16": 16, "f16": 12}  # of these as f32 that are the same for all of a sign
 
 
-def serves(node: Node, run: int) -> bool:
-    """Whether an `order_rows` costs less by digits than by ranks of runs."""
+def serves(node: Node, run: int, run_ns: float = COMPARED_NS) -> bool:
+    """Whether an `order_rows` costs less by digits than by merges of runs, of which putting one in
+    order takes `run_ns` an element."""
     (data,) = node.inputs
     if not is_static((*data.shape, node.attr("wanted"))) or data.shape[-1] <= run:
         return False
     count, extent = typical(data.type.numel), typical(data.shape[-1])
     bits = 8 * DTYPES[data.dtype].itemsize_bytes
     by_digits = -(-bits // DIGIT) * (3 * LAUNCH_NS + count * DIGIT_NS)
-    ranked = 3 * LAUNCH_NS + count * COMPARED_NS
+    ranked = 3 * LAUNCH_NS + count * run_ns
     if typical(node.attr("wanted")) > run // 2:
         merges = (-(-extent // run) - 1).bit_length()
-        ranked += merges * (2 * LAUNCH_NS + count * MERGED_NS)
+        ranked += merges * (MERGE_LAUNCHES * LAUNCH_NS + count * MERGED_NS)
     return bool(by_digits < ranked)
 
 

@@ -28,7 +28,11 @@ from aotc.aot.ir.viewed import (
 )
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
-_OF_TARGETS = ("order_rows", "scan")  # that GPUs take apart first, where they are long
+_OF_TARGETS = (
+    "order_rows",
+    "select_rows",
+    "scan",
+)  # that GPUs take apart first, where they are long
 _MOVED = ("reshape", "permute", "slice")
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 
@@ -71,7 +75,7 @@ def _place_searches(graph: Graph) -> tuple[Graph, int]:
 
 def _place_orders(graph: Graph) -> tuple[Graph, int]:
     """Rows in order whose elements are looked up by it, likewise."""
-    orders = [node for node in graph.nodes() if node.op == "order_rows"]
+    orders = [node for node in graph.nodes() if node.op in ("order_rows", "select_rows")]
 
     def values_of(places: Node) -> Node:
         (data,) = places.inputs
@@ -390,6 +394,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "fourier": _fourier,
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,
+    "select_rows": _order_rows,
     "scan": _scan,
     "exchange": _exchange,
 }

@@ -21,10 +21,11 @@ RUN = 256  # elements that are compared with each other; a rank costs as many co
 # Elements of a dynamic dim that are sorted as one row: shorter rows are filled up to the most.
 LONGEST = 1 << 15
 SHORT = 8  # elements whose ranks cost less than a kernel of its own
-# On a GPU, elements that are put in order in registers, and of longer rows those of a run and as
-# many of them as may be wanted.
-FEWEST_HELD, MOST_HELD = 32, 4096
-HELD_RUN, MOST_WANTED = 2048, 512
+# On a GPU, elements of a row that are put in order in registers: one program takes 3 µs for 512 and
+# 70 µs for 4096 (H200), so that longer rows are merged from runs.
+FEWEST_HELD, MOST_HELD, HELD_RUN = 32, 1024, 512
+HELD_NS = 0.03  # of an element of such a run, where runs are many
+SELECTED_RUN, MOST_SELECTED = 4096, 512  # elements of a run, and of it, that are found in registers
 
 
 def rank_rows(graph: Graph) -> tuple[Graph, int]:
@@ -32,26 +33,35 @@ def rank_rows(graph: Graph) -> tuple[Graph, int]:
     many others there were."""
     orders = [node for node in graph.nodes() if node.op == "order_rows"]
     wanted = {node for node in orders if not _is_held(node.inputs[0])}
-    by_digits = {node for node in wanted if not _is_selected(node) and digits.serves(node, RUN)}
+    by_digits = {node for node in wanted if not _is_selected(node) and _is_by_digits(node)}
     return _ranked(graph, wanted, by_digits)
+
+
+def _is_by_digits(node: Node) -> bool:
+    if _has_short_keys(node.inputs[0]):
+        return digits.serves(node, HELD_RUN, HELD_NS)
+    return digits.serves(node, RUN)
+
+
+def _has_short_keys(data: Node) -> bool:
+    return DTYPES[data.dtype].itemsize_bytes <= 4
 
 
 def _is_held(data: Node) -> bool:
     """Whether programs of a GPU put such rows in order in registers."""
-    extent = highest(data.shape[-1])
-    return DTYPES[data.dtype].itemsize_bytes <= 4 and FEWEST_HELD <= extent <= MOST_HELD
+    return _has_short_keys(data) and FEWEST_HELD <= highest(data.shape[-1]) <= MOST_HELD
 
 
 def _is_selected(node: Node) -> bool:
     """Whether few elements of long rows are wanted, which are looked for among those of runs."""
     (data,), wanted = node.inputs, node.attr("wanted")
-    is_long = is_static((data.shape[-1],)) and highest(data.shape[-1]) > MOST_HELD
-    return DTYPES[data.dtype].itemsize_bytes <= 4 and is_long and highest(wanted) <= MOST_WANTED
+    is_long = is_static((data.shape[-1], wanted)) and fixed(data.shape[-1]) > MOST_HELD
+    return _has_short_keys(data) and is_long and 0 < fixed(wanted) <= MOST_SELECTED
 
 
-def _in_registers(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
-    """As `_select`, of rows that are put in order in registers."""
-    order = make("order_rows", (keys,), {"wanted": wanted, "descending": is_descending})
+def _in_registers(op: str, keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
+    """As `_select`, of rows that a program of a GPU has in registers."""
+    order = make(op, (keys,), {"wanted": wanted, "descending": is_descending})
     return _pick(keys, order), order
 
 
@@ -145,16 +155,21 @@ def _placed(order: Node, length: int = RUN) -> Node:
 
 
 def _select_by_runs(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
-    """As `_select`: the first of each run, the first of these, and so on."""
-    extent = fixed(keys.shape[-1])
-    if extent <= MOST_HELD:
-        return _in_registers(keys, wanted, is_descending)
-    runs = _runs(keys, -(-extent // HELD_RUN), is_descending, HELD_RUN)
-    values, order = _in_registers(runs, wanted, is_descending)
-    flat = (*keys.shape[:-1], runs.shape[-2] * wanted)
-    kept, places = (build.reshape(each, flat) for each in (values, _placed(order, HELD_RUN)))
-    values, among = _select_by_runs(kept, wanted, is_descending)
-    return values, _pick(places, among)
+    """As `_select`: what is wanted of each run, of all of that, and so on, then put in order."""
+    extent, places = fixed(keys.shape[-1]), None
+    while extent > max(MOST_HELD, fixed(wanted)):
+        count = -(-extent // SELECTED_RUN)
+        length = SELECTED_RUN if count > 1 else extent
+        runs = _runs(keys, count, is_descending, length)
+        values, found = _in_registers("select_rows", runs, wanted, is_descending)
+        extent = count * fixed(wanted)
+        keys, found = (
+            build.reshape(each, (*keys.shape[:-1], extent))
+            for each in (values, _placed(found, length))
+        )
+        places = found if places is None else _pick(places, found)
+    values, order = _in_registers("order_rows", keys, wanted, is_descending)
+    return values, order if places is None else _pick(places, order)
 
 
 def _select(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
@@ -188,10 +203,15 @@ def _merge_sort(keys: Node, is_descending: bool) -> tuple[Node, Node]:
     if not isinstance(extent, int) and highest(extent) > LONGEST:
         order = _order(keys, extent, is_descending)
         return _pick(keys, order), order
-    count = 1 << (-(-highest(extent) // RUN) - 1).bit_length()
-    runs = _runs(keys, count, is_descending)
-    order = _order(runs, RUN, is_descending)
-    values, places = _pick(runs, order), _placed(order)
+    length = HELD_RUN if _has_short_keys(keys) else RUN
+    count = 1 << (-(-highest(extent) // length) - 1).bit_length()
+    runs = _runs(keys, count, is_descending, length)
+    if _has_short_keys(keys):
+        values, order = _in_registers("order_rows", runs, length, is_descending)
+    else:
+        order = _order(runs, length, is_descending)
+        values = _pick(runs, order)
+    places = _placed(order, length)
     while values.shape[-2] != 1:
         values, places = _merge(values, places, is_descending)
     row = (*keys.shape[:-1], values.shape[-1])

@@ -40,7 +40,6 @@ from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.size import Extent, fixed, is_static, typical
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.schedule.attention import has_few_rows
 from aotc.aot.schedule.domain import (
     batch_index,
     breaks,
@@ -62,10 +61,10 @@ LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
 LARGE = 1 << 20  # elements of operands that are computed before the product
 TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
-# Multiply-adds of f32, from which on turning the right operand round first is faster (H200: 257³ in
-# 13 for 25 µs, 1024³ in 39 for 103, 2048³ in 200 for 445).
+# Multiply-adds of f32, from which on turning the right operand round first is faster (H200: 512³ in
+# 13.5 for 14.8 µs, 1024³ in 38 for 103, 2048³ in 200 for 445), where the rows of the copy begin at
+# multiples of 16 bytes (333 × 517 by 517 × 211 in 39 for 25).
 LEAST_TURNED = 1 << 24
-WIDEST_TURNED = 64  # elements of a value: with more, a block of turned ones takes all registers
 
 
 def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, frozenset[Node]]:
@@ -78,8 +77,6 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
     def copied(given: Node, node: Node) -> Node:
         if node.kind == "concat" and len(node.inputs) > MOST_PARTS:
             node = _by_parts(node, copies)
-        if node.kind == "attention" and traits.is_gpu:
-            return _with_values_turned(node, copies, traits)
         if node.kind not in MATMULS:
             return node
         node = _with_columns(_with_copy(node, copies), copies)
@@ -234,31 +231,14 @@ def _with_depth(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -
     behind, _ = _behind_views(need)
     offset = ix.linear(behind.index, behind.node.shape)
     is_across = offset.stride(domain.lanes) == 1 and offset.stride(domain.reduced) != 1
-    if work < LEAST_TURNED or behind.node.op == "constant" or not is_across:
+    is_aligned = depth * DTYPES[right.dtype].itemsize_bytes % DESCRIPTOR_BYTES == 0
+    if work < LEAST_TURNED or behind.node.op == "constant" or not (is_across and is_aligned):
         return root_op
     last = right.type.rank - 1
     turned = (*range(last - 1), last, last - 1)
     if right not in copies:
         copies[right] = build.stored(build.permute(right, turned))
     return root_op.on((left, build.permute(copies[right], turned), *root_op.inputs[2:]))
-
-
-def _with_values_turned(attention: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
-    """Attention of f32, of many rows, on a copy of its values whose keys lie together."""
-    query, key, value, *mask = attention.inputs
-    is_split = traits.precision_of(attention.dtype) == "tf32x3"
-    work = typical(attention.type.numel) * typical(value.shape[2])
-    import os
-
-    if os.environ.get("X_VT") == "0":
-        return attention
-    is_wide = typical(value.shape[3]) > WIDEST_TURNED
-    if not is_split or has_few_rows(attention) or is_wide or work < LEAST_TURNED:
-        return attention
-    turned = (0, 1, 3, 2)
-    if value not in copies:
-        copies[value] = build.stored(build.permute(value, turned))
-    return attention.on((query, key, build.permute(copies[value], turned), *mask))
 
 
 def _lies_apart(need: Access, rows: Symbol, depth: Symbol) -> bool:

@@ -11,7 +11,8 @@ threads.
 
 `sort_rows`, for GPUs: a program puts rows in order in its registers (Batcher, "Sorting Networks and
 Their Applications", 1968). An element is a word: its key in the upper half and its place in the
-lower one, so that no two are equal and the order is stable.
+lower one, so that no two are equal and the order is stable. `select_rows` finds what is wanted of
+longer rows alone, bit by bit as above, and leaves it in the order in which it is.
 
 `count_digits`, `sum_digits` and `order_by_digit`, for GPUs, are one digit of a sort, of eight bits.
 An element is such a word, so that each digit reads and writes both at once. A row has PARTS
@@ -220,6 +221,45 @@ def sort_rows(
     if HAS_VALUES:
         value = tl.load(data_ptr + rows * N + place, mask=is_wanted)
         tl.store(values_ptr + rows * WANTED + kept, value, mask=is_wanted)
+
+
+@triton.jit
+def select_rows(
+    out_ptr,  # as `sort_rows` has them
+    values_ptr,
+    data_ptr,
+    ROWS,
+    N,
+    WANTED,
+    IS_DESCENDING: tl.constexpr,
+    HAS_VALUES: tl.constexpr,
+    SPAN: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    BITS: tl.constexpr = data_ptr.dtype.element_ty.primitive_bitwidth
+    rows = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)[:, None]
+    lanes = tl.arange(0, SPAN)[None, :]
+    is_there = (rows < ROWS) & (lanes < N)
+    data = tl.load(data_ptr + rows * N + lanes, mask=is_there)
+    key = _key_of(data, IS_DESCENDING, tl.uint32)
+    last = tl.zeros((TILE, 1), tl.uint32)
+    below = tl.zeros((TILE, 1), tl.int32)
+    for step in range(BITS):
+        limit = last | (tl.full((), 1, tl.uint32) << (BITS - 1 - step).to(tl.uint32))
+        count = tl.sum(((key < limit) & is_there).to(tl.int32), 1)[:, None]
+        is_reached = count < WANTED
+        last = tl.where(is_reached, limit, last)
+        below = tl.where(is_reached, count, below)
+    is_below = (key < last) & is_there
+    is_last = (key == last) & is_there
+    # How many of both there are up to each element: below in the upper half, equal in the lower.
+    counts = tl.cumsum((is_below.to(tl.int32) << 16) + is_last.to(tl.int32), 1)
+    equal = counts & 0xFFFF
+    at = (counts >> 16) + tl.minimum(equal, WANTED - below) - 1
+    is_wanted = is_below | (is_last & (equal <= WANTED - below))
+    tl.store(out_ptr + rows * WANTED + at, lanes, mask=is_wanted)
+    if HAS_VALUES:
+        tl.store(values_ptr + rows * WANTED + at, data, mask=is_wanted)
 
 
 @triton.jit

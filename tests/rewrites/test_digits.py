@@ -82,7 +82,7 @@ SORTS = [
 def test_places_in_order_of_every_type(tmp_path, monkeypatch):
     for module, name in ((order, "_is_held"), (order, "_is_selected")):
         monkeypatch.setattr(module, name, lambda node: False)
-    monkeypatch.setattr(digits, "serves", lambda node, run: True)
+    monkeypatch.setattr(digits, "serves", lambda *given: True)
     monkeypatch.setattr(digits, "PROGRAMS", 4)  # parts of several tiles
     job, graphs, arrays, wanted = Job(), [], [], []
     for at, (dtype, rows, extent, count, descending) in enumerate(SORTS):

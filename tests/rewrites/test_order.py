@@ -59,7 +59,7 @@ def test_only_targets_whose_programs_have_memory_keep_the_op(skip):
 
 
 @pytest.mark.parametrize(
-    ("extent", "is_held"), [(31, False), (32, True), (4096, True), (4097, False)]
+    ("extent", "is_held"), [(31, False), (32, True), (1024, True), (1025, False)]
 )
 def test_rows_that_registers_hold_keep_the_op_on_gpus(extent, is_held):
     ranked, count = rank_rows(in_order(extent, extent, True, "f32"))
@@ -67,12 +67,15 @@ def test_rows_that_registers_hold_keep_the_op_on_gpus(extent, is_held):
     assert is_held == any(node.op == "order_rows" for node in ranked.nodes())
 
 
-@pytest.mark.parametrize(("extent", "wanted"), [(5000, 1), (50_000, 50), (9001, 512)])
+@pytest.mark.parametrize(
+    ("extent", "wanted"), [(1025, 512), (5000, 1), (50_000, 50), (9001, 512), (150_001, 100)]
+)
 def test_few_of_long_rows_are_the_first_of_runs(extent, wanted):
     graph, x = in_order(extent, wanted, True, "f32"), drawn(extent).astype("float32")
     found, count = rank_rows(graph)
     assert count == 1
-    longest = max(n.inputs[0].shape[-1] for n in found.nodes() if n.op == "order_rows")
-    assert longest <= 4096
+    longest = {n.op: n.inputs[0].shape[-1] for n in found.nodes() if n.op.endswith("_rows")}
+    assert longest["select_rows"] <= 4096
+    assert longest["order_rows"] <= 1024
     for result, expected in zip(interpret(found, [x]), interpret(graph, [x]), strict=True):
         numpy.testing.assert_array_equal(result, expected)
