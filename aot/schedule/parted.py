@@ -14,7 +14,7 @@ from math import ceil
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node
-from aotc.aot.ir.rounding import is_rounded
+from aotc.aot.ir.rounding import is_rounded, shared
 from aotc.aot.ir.size import typical
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS
 from aotc.aot.schedule.domain import cheapest, kept_index, row_domains
@@ -41,12 +41,13 @@ class Parting:
 
     users: Mapping[Node, tuple[Node, ...]]
     outputs: Collection[Node]
+    several: frozenset[Node]  # what several nodes read, so that its bits are those of its type
     traits: TargetTraits
 
     @classmethod
     def of(cls, graph: Graph, traits: TargetTraits) -> Parting:
         """Of a graph on a target."""
-        return cls(graph.users(), frozenset(graph.outputs), traits)
+        return cls(graph.users(), frozenset(graph.outputs), shared(graph), traits)
 
     def __call__(self, cluster: Cluster) -> Cluster:
         """The cluster, or the first of its reductions alone where that is faster; neither stores
@@ -74,9 +75,8 @@ class Parting:
     def _first_reductions(self, cluster: Cluster) -> list[Node]:
         """The reductions that wait for no other one, and those that the same pass gives."""
         first, later = _levels(cluster)
-        rounded = frozenset(
-            node for node in cluster.members if node.dtype in SHORT_FLOATS and not is_rounded(node)
-        )
+        short = (node for node in self.several & cluster.members if node.dtype in SHORT_FLOATS)
+        rounded = frozenset(node for node in short if not is_rounded(node))
         found = list(first)
         for node in later:
             paired = (each for each in first if one_pass(each, node, rounded))

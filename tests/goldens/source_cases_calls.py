@@ -279,6 +279,35 @@ def running_extremes_of_columns():
     return _placed(b.scan("max_place", operand("x", 40, 300), 0))
 
 
+@case("sm_90")
+def rows_in_order_in_registers():
+    x = operand("x", 3, 600)
+    order = op("order_rows", x, wanted=600, descending=False)
+    return _placed(order, make("gather", (x, order), {"axis": 1}))
+
+
+@case("sm_90")
+def first_in_registers():
+    return _placed(op("order_rows", operand("x", 3, 600, dtype="bf16"), wanted=5, descending=True))
+
+
+@case("sm_90")
+def wanted_of_long_rows():
+    return _placed(op("select_rows", operand("x", 3, 4096), wanted=50, descending=True))
+
+
+@case("sm_90")
+def whole_numbers_merged_in_any_order():
+    operands = operand("data", 50, 7, dtype="i64"), operand("at", 300, 1, dtype="i32")
+    how = {"axis": 0, "merge": "sum", "distinct": 1}
+    return _placed(op("scatter_rows", *operands, operand("rows", 300, 7, dtype="i64"), **how))
+
+
+@case("sm_90")
+def sum_of_an_odd_number():
+    return [op("add", operand("x", 50_001), operand("y", 50_001))]
+
+
 @case("cpu")
 def rows_in_order():
     return _in_order(40, 3000, 3000, "i64")

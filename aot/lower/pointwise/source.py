@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from aotc.aot.ir.index import Index, Remainder, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import Extent, content, kernel_text, typical
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.emit import Body
+from aotc.aot.lower.emit import INDENT, Body
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import WARP, blocks, pointwise_candidates, power_above, power_below
 from aotc.aot.schedule.group import Group
@@ -34,9 +35,40 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         body.write(f"{symbol.name} = {start} + tl.arange(0, {block}){dim}")
         if kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block)):
             kernel_file.write_mask(body, symbol, masks)
+    lines, stores = body.lines, _stores(group, masks, is_gpu)
+    if is_gpu and len(stores) <= MOST_TWICE and _has_ragged_end(group, masks):
+        lanes, mask = lines
+        lines = [
+            lanes,
+            f"if {starts[1]} + YBLOCK <= {kernel_text(group.domain.lanes.extent)}:",
+            *_indented(_stores(group, {}, is_gpu)),
+            "else:",
+            *_indented([mask, *stores]),
+        ]
+    else:
+        lines = [*lines, *stores]
+    return kernel_file.kernel_of(group, [kernel_file.Draft("", lines)], candidates)
+
+
+def _stores(group: Group, masks: dict[Symbol, str], is_gpu: bool) -> list[str]:
+    """The lines that compute and store the roots."""
+    body = Body()
     emitter = kernel_file.emitter_of(group, body, masks, is_of_gpu=is_gpu)
     kernel_file.write_stores(emitter, group.roots)
-    return kernel_file.kernel_of(group, [kernel_file.Draft("", body.lines)], candidates)
+    return body.lines
+
+
+def _has_ragged_end(group: Group, masks: dict[Symbol, str]) -> bool:
+    """Whether a mask would have threads load single elements: one that ends within a vector."""
+    rows, lanes = group.domain.rows, group.domain.lanes
+    if rows.extent != 1 or lanes not in masks or _largest_divisor(lanes.extent) >= VECTOR:
+        return False
+    reads = [ix.linear(need.index, need.node.shape) for need in _traced(group).accesses]
+    return typical(lanes.extent) >= RAGGED and any(each == ix.of(lanes) for each in reads)
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [textwrap.indent(line, INDENT) for line in lines]
 
 
 def _cpu_starts(rows: Symbol, lanes: Symbol) -> tuple[str, str]:
@@ -116,6 +148,9 @@ def _is_contiguous(offset: Index, symbol: Symbol) -> bool:
 
 
 SMALLEST_PROGRAM = 256  # elements
+VECTOR = 8  # elements that a thread of a GPU loads at once, at most
+MOST_TWICE = 64  # lines that are written with a mask and without
+RAGGED = 2048  # elements from which on there are programs without a mask
 LARGEST_PROGRAM = 4096  # elements of a pointwise tile: more only cost registers
 # Of a CPU: a cache line of an operand that lies along the rows is read again for each row that it
 # has elements of, and so many lines stay in the first cache.

@@ -10,7 +10,7 @@ import triton.language as tl
 
 
 # As in the template: scatter, _write, _start_of, _places, scatter_shares, scatter_both,
-# scatter_shares_both, count_places, sum_runs.
+# scatter_shares_both, merge_each, count_places, sum_runs.
 
 
 @triton.jit
