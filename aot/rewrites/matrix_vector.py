@@ -89,12 +89,6 @@ def _lies_by_columns(matrix: Node) -> bool:
         matrix = whole[0]
 
 
-# As below, of large matrices; a · B → Σ a[k] · B[k, n], B a view of its rows
-GPU_RULES: tuple[Rule, ...] = (
-    rule_for(("matmul",), "column-sum", _large_column_sum, is_exact=False),
-    rule_for(("matmul",), "column-transpose", _column_transpose, is_exact=False),
-    rule_for(("matmul",), "row-sum", _large_row_sum, is_exact=False),
-)
 # A · b → Σ A[m, k] · b[k]
 # A · b → (bᵀ · Aᵀ)ᵀ, A a view of its columns
 # a · B → Σ a[k] · B[k, n], B a view of its columns or of rows that begin anywhere
@@ -103,3 +97,9 @@ RULES: tuple[Rule, ...] = (
     rule_for(("matmul",), "column-transpose", _column_transpose, is_exact=False),
     rule_for(("matmul",), "row-sum", _row_sum, is_exact=False),
 )
+# On GPUs, of large matrices: as the first, and a · B → Σ a[k] · B[k, n], B a view of its rows
+LARGE: tuple[Rule, ...] = (
+    rule_for(("matmul",), "large-column-sum", _large_column_sum, is_exact=False),
+    rule_for(("matmul",), "large-row-sum", _large_row_sum, is_exact=False),
+)
+GPU_RULES: tuple[Rule, ...] = (*LARGE, RULES[1])

@@ -186,7 +186,7 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
     "groups": groups.RULES,
     "attention": attention.RULES,
     "weights": weights.PACKING,
-    "matrix_vector": matrix_vector.RULES,
+    "matrix_vector": (*matrix_vector.RULES, *matrix_vector.LARGE),
 }
 
 
