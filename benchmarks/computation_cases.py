@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+FLOATS = re.compile(r"torch\.(randn|rand)\([^()]*\)|torch\.empty\([^()]*\)\.exponential_\(\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +16,13 @@ class Case:
     body: str
     inputs: tuple[str, ...]
 
-    def spec(self) -> str:
-        """The SPEC file that `aotc build` takes."""
-        inputs = f"example_inputs = ({', '.join(self.inputs)},)\n"
+    def spec(self, dtype: str | None = None) -> str:
+        """The SPEC file that `aotc build` takes, of floats of a type of torch's."""
+        cast = f".to(torch.{dtype})" if dtype else ""
+        inputs = ", ".join(FLOATS.sub(rf"\g<0>{cast}", each) for each in self.inputs)
+        inputs = f"example_inputs = ({inputs},)\n"
         if self.body.startswith("nn."):
-            return f"import torch\nfrom torch import nn\n\nmodel = {self.body}\n{inputs}"
+            return f"import torch\nfrom torch import nn\n\nmodel = {self.body}{cast}\n{inputs}"
         names = ", ".join("xyzw"[: len(self.inputs)])
         lines = "\n".join(f"    {line}" for line in self.body.split("\n"))
         head = "import math\n\nimport torch\nimport torch.nn.functional as F\n\n\n"

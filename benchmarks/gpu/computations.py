@@ -1,6 +1,7 @@
 """Single computations on a GPU beside eager torch, launch by launch and as one CUDA graph.
 
     python -m benchmarks.gpu.computations [WORD…] [--jobs 16] [--page docs/computations-gpu.md]
+    python -m benchmarks.gpu.computations --dtype bfloat16
 
 The cases are those of `benchmarks.computations`. All are built first, side by side; then each lies
 in one process with its peers, and they take turns. Times are by the device's events around calls
@@ -33,28 +34,29 @@ DEVICE = "cuda"
 HEADS = ("computation", "aotc, µs", "eager, µs", "eager + graph, µs", "best of these / aotc")
 
 
-def build_case(name: str, folder: Path) -> None:
+def build_case(name: str, folder: Path, dtype: str | None) -> None:
     """The bundle of a case in `folder/bundle`, beside its spec."""
     folder.mkdir()
-    (folder / "computation.py").write_text(CASES[name].spec())
+    (folder / "computation.py").write_text(CASES[name].spec(dtype))
     options = BuildOptions(folder / "cache", jobs=1)
     build(str(folder / "computation.py"), folder / "bundle", [DEVICE], options)
 
 
-def build_each(folders: dict[str, Path], jobs: int) -> None:
+def build_each(folders: dict[str, Path], jobs: int, dtype: str | None) -> None:
     """Build the cases side by side; says which do not build."""
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        builds = {pool.submit(build_case, *row): row[0] for row in folders.items()}
+        builds = {pool.submit(build_case, *row, dtype): row[0] for row in folders.items()}
         for each in as_completed(builds):
             if error := each.exception():
                 print(f"{builds[each]}: {type(error).__name__}: {str(error)[:300]}", flush=True)
 
 
-def measure(folder: Path, rounds: int) -> tuple[dict[str, float], float]:
+def measure(folder: Path, rounds: int, dtype: str | None) -> tuple[dict[str, float], float]:
     """Microseconds of each contender, medians, and the error of ours as multiples of eager's."""
     model, arguments, _ = load_model(str(folder / "computation.py"), DEVICE)
     with load(folder / "bundle", device=DEVICE) as program:
-        error = error_of(program(*arguments), model, arguments)
+        has_ties = dtype is not None
+        error = error_of(program(*arguments), model, arguments, has_ties=has_ties)
         ways: dict[str, Any] = {
             "aotc": program.bind(*arguments),
             "eager": lambda: model(*arguments),
@@ -85,25 +87,26 @@ def main() -> None:
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=16)
+    parser.add_argument("--dtype", choices=("bfloat16", "float16"), help="in place of the cases'")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
     torch.set_grad_enabled(False)
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as temporary:
         names = chosen(given.words)
         folders = {name: Path(temporary, str(at)) for at, name in enumerate(names)}
-        build_each(folders, given.jobs)
-        rows = list(measured(folders, given.rounds))
+        build_each(folders, given.jobs, given.dtype)
+        rows = list(measured(folders, given.rounds, given.dtype))
     if given.page is not None:
         given.page.write_text(page(rows))
 
 
-def measured(folders: dict[str, Path], rounds: int) -> Iterator[list[str]]:
+def measured(folders: dict[str, Path], rounds: int, dtype: str | None) -> Iterator[list[str]]:
     """The row of each case that was built; prints it."""
     for name, folder in folders.items():
         if not (folder / "bundle").is_dir():
             continue
         try:
-            microseconds, error = measure(folder, rounds)
+            microseconds, error = measure(folder, rounds, dtype)
         except Exception as found:  # the next case is another one
             print(f"{name}: {type(found).__name__}: {str(found)[:300]}", flush=True)
             continue
