@@ -237,6 +237,28 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "spectrum of 64 × 1,024": _case(
             "return torch.view_as_real(torch.fft.rfft(x))", _of("64, 1024")
         ),
+        "spectrum of 100 × 400": _case(
+            "return torch.view_as_real(torch.fft.rfft(x))", _of("100, 400")
+        ),
+        "complex transform of 64 × 1,024": _case(
+            "return torch.view_as_real(torch.fft.fft(torch.view_as_complex(x)))",
+            _of("64, 1024, 2"),
+        ),
+        "complex transform of 8 × 4,096": _case(
+            "return torch.view_as_real(torch.fft.fft(torch.view_as_complex(x)))",
+            _of("8, 4096, 2"),
+        ),
+        "inverse spectrum of 64 × 1,024": _case(
+            "return torch.fft.irfft(torch.view_as_complex(x))", _of("64, 513, 2")
+        ),
+        "transform of 4 planes of 128 × 128": _case(
+            "return torch.view_as_real(torch.fft.fft2(torch.view_as_complex(x)))",
+            _of("4, 128, 128, 2"),
+        ),
+        "sizes of spectra of 1 × 16,000 over time": _case(
+            "return torch.stft(x, 400, 160, window=y, return_complex=True).abs()",
+            _of("1, 16000"), "torch.hann_window(400)",
+        ),
         "group norm of 2 × 96 × 33 × 33": _case(
             "return F.group_norm(x, 8)", _of("2, 96, 33, 33")
         ),

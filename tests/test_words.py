@@ -36,7 +36,7 @@ class Word(NamedTuple):
 
 WORDS = (
     Word(r"respell\w*|spelling\w*|spelled|spells", "form, lowering to FX, rewriting"),
-    Word(r"lent|loans?", "borrowed"),
+    Word(r"lent|(?<!Van )loans?", "borrowed"),
     Word("told", "hashed; noted, raised, reported"),
     Word(r"rehears\w*", "validation against the golden output"),
     Word(r"cures?|cured", "remedy, hint"),

@@ -428,11 +428,15 @@ def order_rows(types: Types, attrs: AttrMap) -> TensorType:
 
 
 def fourier(types: Types, attrs: AttrMap) -> TensorType:
-    """Floats `[2, n]`, real parts `[.., n]` and perhaps imaginary ones → `[.., keep]`."""
+    """Floats `[2, n]`, real parts `[.., n]` and perhaps imaginary ones, or of a spectrum of reals
+    the first `n // 2 + 1` of both → `[.., keep]`."""
     require(len(types) in (2, 3), f"{len(types)} operands, expected 2 or 3")
     turns, re, *im = types
     extent = re.shape[-1] if re.rank else 0
     require(re.kind == "float" and isinstance(extent, int), f"{re} has no rows of a fixed length")
+    whole = turns.shape[-1] if turns.rank else 0
+    is_half = bool(im) and attrs["is_real"] and isinstance(whole, int) and extent == whole // 2 + 1
+    extent = whole if is_half else extent
     require(turns == TensorType(re.dtype, (2, extent)), f"{turns} are not the turns of {re}")
     require(not im or im[0] == re, "the parts differ in type")
     require(attrs["sign"] in (-1, 1) and 0 <= attrs["keep"] <= extent, "no such direction or end")

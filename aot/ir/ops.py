@@ -342,7 +342,10 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     OpDef("select_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
     # sum over j of x_j · e^(sign · 2 π i j k / n) along the last axis, for the first `keep` k: its
     # real parts (result 0) or imaginary ones (1). Of e^(sign · 2 π i j / n) for each j as `[2, n]`,
-    # and x: real parts and, but for real numbers, imaginary ones. is_real: only result 0 is read.
+    # in the order of the target's kernel, and x: real parts and, but for real numbers, imaginary
+    # ones; of these the first n // 2 + 1 where the others are their conjugates in reverse and only
+    # real results are wanted. is_real: only result 0 is read. Of reals the imaginary results at no
+    # turn and half a turn are 0.
     OpDef("fourier", "memory", None, infer.fourier, ("sign", "keep", "is_real", "result")),
     # One digit of a sort: eight bits of words i64 `[rows, n]`, from bit `shift` on. How often each
     # digit is in each part of a row, of `length` elements; how often up to the end of each part;

@@ -396,11 +396,15 @@ def fourier(
     turns: Array, re: Array, *im: Array, sign: int, keep: int, is_real: bool, result: int
 ) -> Array:
     """Transforms of rows, in f64."""
-    del turns, is_real
-    data = _wide(re) + 1j * _wide(im[0]) if im else _wide(re)
+    data, length = _wide(re) + 1j * _wide(im[0]) if im else _wide(re), turns.shape[-1]
+    if is_real and data.shape[-1] != length:
+        data = numpy.concatenate([data, data[..., length - data.shape[-1] : 0 : -1].conj()], -1)
     with numpy.errstate(invalid="ignore", over="ignore"):
         whole = numpy.fft.fft(data) if sign < 0 else numpy.fft.ifft(data, norm="forward")
-        part = whole.imag if result else whole.real
+        part = whole.imag.copy() if result else whole.real
+        if result and not im:
+            part[..., 0] = 0
+            part[..., (length + 1) // 2 : length // 2 + 1] = 0
         found: Array = part[..., :keep].astype(re.dtype)
     return found
 

@@ -1,56 +1,71 @@
-"""Discrete Fourier transforms without a kernel of their own, as matrix products, elementwise
-products and views.
+"""Discrete Fourier transforms: by kernels of their own, or as matrix products, elementwise products
+and views.
 
-A length of small factors is taken apart (Cooley and Tukey, 1965) into transforms of at most
+Processors have a kernel for lengths that are products of 2, 3 and 5, GPUs for powers of two. A
+length of other small factors is taken apart (Cooley and Tukey, 1965) into transforms of at most
 `DENSE_LIMIT`, each one product with a matrix of roots of unity; a length with a large prime factor
 becomes a convolution of a length that is a power of two (Bluestein, 1970). Tables are computed in
-f64 from exact whole exponents.
-
-GPUs have a kernel for lengths that are powers of two: products have each number of a sum read and
-multiplied, and their sums are less exact than those of butterflies.
+f64 from exact whole exponents. Products have each number of a sum read and multiplied, and their
+sums are less exact than those of butterflies.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy
 
 from aotc.aot.ir import build
+from aotc.aot.ir.butterflies import factors, form_of, pass_roots
 from aotc.aot.ir.complex_pairs import Pair, multiplied, roots, transformed
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make
 from aotc.aot.ir.size import fixed
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType
+from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, runs
 
 DENSE_LIMIT = 64  # lengths up to this are one product
 PRIME_LIMIT = 512  # so are lengths up to this that have no small factor
 LONGEST = 4096  # of those that a program of a GPU transforms in registers
+LONGEST_ON_CPU = 1 << 17  # whose passes are each one tensor of Triton
+LONGEST_COLUMN, FEWEST_COLUMNS = 1 << 13, 16  # of those that it transforms beside each other
+# Of those that a processor's kernel transforms, by the numbers that are given and wanted: of 500 to
+# 1,000 shorter rows products take less time (AMD EPYC with AVX-512, 1 thread, 2026-11-28).
+SHORTEST = {"complex": 9, "to reals": 16, "of reals": 50}
 Table = Callable[[Array, str], Node]
-Serves = Callable[[int, str], bool]  # whether there is a kernel for a length and an element type
-
-
-def expand(graph: Graph) -> tuple[Graph, int]:
-    """`graph` without `fourier`, and how many there were."""
-    return _expanded(graph, lambda length, dtype: False)
+Serves = Callable[[int, str, str], bool]
+"""Whether there is a kernel for a length, an element type and one of `SHORTEST`."""
 
 
 def expand_unserved(graph: Graph) -> tuple[Graph, int]:
-    """The same but for those that GPUs have a kernel for."""
+    """`graph` without those `fourier` that GPUs have no kernel for, and how many there were."""
     return _expanded(graph, _is_served)
 
 
-def _is_served(length: int, dtype: str) -> bool:
+def expand_on_cpu(graph: Graph) -> tuple[Graph, int]:
+    """`graph` without `fourier`, those that processors have a kernel for as its `placed` calls, and
+    how many others there were."""
+    found, count = _expanded(graph, _is_served_on_cpu)
+    return _on_memory(found), count
+
+
+def _is_served(length: int, dtype: str, _: str) -> bool:
     return dtype == "f32" and DENSE_LIMIT < length <= LONGEST and length & (length - 1) == 0
 
 
-def _expanded(graph: Graph, serves: Serves) -> tuple[Graph, int]:
-    made: dict[str, Constant] = {}
-    found: dict[tuple[object, ...], Pair] = {}
-    nodes = (node for node in graph.nodes() if node.op == "fourier")
-    wanted = {node for node in nodes if not serves(fixed(node.inputs[1].shape[-1]), node.dtype)}
+def _is_served_on_cpu(length: int, dtype: str, numbers: str) -> bool:
+    is_fit = dtype in ("f32", "f64") and factors(length) is not None
+    return is_fit and SHORTEST[numbers] <= length <= LONGEST_ON_CPU
+
+
+def _numbers(has_im: bool, is_real: bool) -> str:
+    return ("to reals" if is_real else "complex") if has_im else "of reals"
+
+
+def _tables(made: dict[str, Constant]) -> Table:
+    """What gives a table as a constant, and keeps it in `made`."""
 
     def table(values: Array, dtype: str) -> Node:
         kind, array = TensorType(dtype, values.shape), narrow(values, dtype)
@@ -58,6 +73,113 @@ def _expanded(graph: Graph, serves: Serves) -> tuple[Graph, int]:
         name = f"table.{digest[:16]}"
         made.setdefault(name, Constant(name, kind, numpy.ascontiguousarray(array)))
         return build.constant(name, kind)
+
+    return table
+
+
+def _on_memory(graph: Graph) -> Graph:
+    """Every `fourier` placed, with the roots of its passes."""
+    made: dict[str, Constant] = {}
+    table = _tables(made)
+
+    def on_rows(old: Node, node: Node) -> Node:
+        if old.op == "fourier":
+            with made_for(old.source):
+                return _on_rows(node, table)
+        return node.inputs[0].inputs[0] if _only_clears_ends(old) else node
+
+    return graph.rebuilt(on_rows, made)
+
+
+def _on_rows(node: Node, table: Table) -> Node:
+    """The kernel of all parts that are wanted, of which the node is one."""
+    turns, *data = node.inputs
+    length, keep, is_real = fixed(turns.shape[-1]), node.attr("keep"), node.attr("is_real")
+    half = _half_of_spectrum(data) if is_real and keep == length else None
+    data = list(half or data)
+    form = form_of(length, fixed(data[0].shape[-1]), keep, len(data) == 1)
+    turns = table(pass_roots(node.attr("sign"), length, form), node.dtype)
+    how = {**dict(node.attrs), "result": 0}
+    first = make("fourier", (turns, *data), how)
+    parts = [first.result(at) for at in range(1 if is_real else 2)]
+    columns = _columns_of(data) if keep == length == fixed(data[0].shape[-1]) else None
+    if columns is not None and form == "whole":
+        strides = columns[0].strides
+        order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+        return on_memory(parts, [dense(turns), *columns], order)[node.attr("result")]
+    return on_memory(parts, [dense(turns), *_rows_of(data)])[node.attr("result")]
+
+
+def _rows_of(data: Sequence[Node]) -> list[Placed]:
+    """Where rows lie: in memory of both parts in turn too; else beside each other, in copies."""
+    found = [in_place(part) for part in data]
+    first = found[0]
+    if first is not None and first.strides[-1] in (1, 2):
+        is_steady = len(runs(first.shape[:-1], first.strides[:-1])) <= 1
+        if is_steady and all(each and each.strides == first.strides for each in found):
+            return [each for each in found if each is not None]
+    return [dense(part) for part in data]
+
+
+def _columns_of(data: Sequence[Node]) -> list[Placed] | None:
+    """Where numbers lie that are columns of a tensor, beside each other; None where they do not."""
+    length = fixed(data[0].shape[-1])
+    found = [each for each in map(in_place, data) if each is not None]
+    if len(found) != len(data) or length > LONGEST_COLUMN:
+        return None
+    first, *others = found
+    *outer, (inner, step) = runs(first.shape[:-1], first.strides[:-1]) or [(1, 0)]
+    pitch = first.strides[-1]
+    is_fit = isinstance(inner, int) and inner >= FEWEST_COLUMNS and step in (1, 2)
+    is_apart = len(outer) <= 1 and all(far >= length * pitch for _, far in outer)
+    is_whole = is_fit and is_apart and pitch == inner * step
+    return found if is_whole and all(e.strides == first.strides for e in others) else None
+
+
+def _half_of_spectrum(data: Sequence[Node]) -> tuple[Node, Node] | None:
+    """Both parts of the half that a spectrum of an even number of reals was made of: its other
+    elements are their conjugates in reverse, as `capture/imports/fourier.py` makes them."""
+    halves = []
+    for part, is_odd in zip(data, (False, True), strict=False):
+        axis, count = part.type.rank - 1, fixed(part.shape[-1])
+        if part.op != "concat" or part.attr("axis") != axis or count % 2:
+            return None
+        half, rest = part.inputs[0], part.inputs[-1]
+        mirrored = make("flip", (build.slice_axis(half, axis, 1, count // 2),), {"axes": (axis,)})
+        if len(part.inputs) != 2 or rest is not (-mirrored if is_odd else mirrored):
+            return None
+        halves.append(half)
+    return (halves[0], halves[1]) if len(halves) == 2 else None
+
+
+def _only_clears_ends(node: Node) -> bool:
+    """Whether it sets to 0 what the kernel gives as 0: imaginary parts of spectra of reals at no
+    turn and at half a turn."""
+    if node.op != "pad" or node.attr("value") != 0 or node.inputs[0].op != "slice":
+        return False
+    part = node.inputs[0].inputs[0]
+    if part.op != "fourier" or part.attr("result") != 1 or part.type != node.type:
+        return False
+    length, keep = fixed(part.inputs[1].shape[-1]), part.attr("keep")
+    axis = node.type.rank - 1
+    ends = keep - 1 if keep > length // 2 else keep
+    only = build.slice_axis(part, axis, 1, ends)
+    is_reals = form_of(length, length, keep, len(part.inputs) == 2) == "reals"
+    return is_reals and node.inputs[0] is only
+
+
+def _expanded(graph: Graph, serves: Serves) -> tuple[Graph, int]:
+    made: dict[str, Constant] = {}
+    found: dict[tuple[object, ...], Pair] = {}
+
+    def is_served(node: Node) -> bool:
+        numbers = _numbers(len(node.inputs) == 3, node.attr("is_real"))
+        return serves(fixed(node.inputs[1].shape[-1]), node.dtype, numbers)
+
+    nodes = (node for node in graph.nodes() if node.op == "fourier")
+    wanted = {node for node in nodes if not is_served(node)}
+
+    table = _tables(made)
 
     def expanded(old: Node, node: Node) -> Node:
         if old not in wanted:
@@ -87,7 +209,8 @@ class _Transform:
 
     def along_rows(self, data: Pair, length: int, keep: int, is_real: bool = False) -> Pair:
         """The first `keep` elements of the transform, or their real part alone."""
-        if self.serves(length, self.dtype):
+        numbers = _numbers(data[1] is not None, is_real)
+        if self.serves(length, self.dtype, numbers):
             return self._by_op(data, length, keep, is_real)
         first = _factor(length)
         if length <= DENSE_LIMIT or (first == 1 and length <= PRIME_LIMIT):

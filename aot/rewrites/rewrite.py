@@ -119,7 +119,7 @@ _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
     Stage(MEMORY, function=fourier.expand_unserved, wants=_gpus),
-    Stage(MEMORY, function=fourier.expand, wants=_cpus),
+    Stage(MEMORY, function=fourier.expand_on_cpu, wants=_cpus),
     Stage("tf32", function=tf32.round_data, wants=_rounders),
     Stage(MEMORY, function=weights.widen_products, wants=_gpus),
     Stage(MEMORY, function=lookups.look_up_on_gpu, wants=_gpus),

@@ -1,10 +1,15 @@
-"""Discrete Fourier transforms of rows of a power of two of elements, by butterflies in registers.
+"""Discrete Fourier transforms of rows, by butterflies.
 
-A row is split by the upper three bits of its elements' places (Cooley and Tukey, 1965): eight
-tensors, of which each thread transforms its elements by eight. Between two such passes a tensor's
-upper bits and the numbers of the tensors change places, through shared memory; the last pass has
-what is left, one to three bits. Roots of unity are read from a table; each error is that of a few
-roundings an element, where a product with a matrix adds up all terms.
+`fourier`, for GPUs, of powers of two: a row is in registers, split by the upper three bits of its
+elements' places (Cooley and Tukey, 1965): eight tensors, of which each thread transforms its
+elements by eight. Between two such passes a tensor's upper bits and the numbers of the tensors
+change places, through shared memory; the last pass has what is left, one to three bits.
+
+`fourier_rows` and `fourier_columns`, for processors, of products of 2, 3 and 5: passes go from one
+buffer in memory to another, in Stockham's order (`aot/ir/butterflies.py`).
+
+Roots of unity are read from a table; each error is that of a few roundings an element, where a
+product with a matrix adds up all terms.
 """
 
 from __future__ import annotations
@@ -13,6 +18,11 @@ import triton
 import triton.language as tl
 
 DIAGONAL: tl.constexpr = tl.constexpr(0.70710678118654752440)  # cosine of an eighth of a turn
+SINE_OF_THIRD: tl.constexpr = tl.constexpr(0.86602540378443864676)
+COSINE_OF_FIFTH: tl.constexpr = tl.constexpr(0.30901699437494742410)
+COSINE_OF_FIFTHS: tl.constexpr = tl.constexpr(-0.80901699437494742410)  # of two fifths
+SINE_OF_FIFTH: tl.constexpr = tl.constexpr(0.95105651629515357212)
+SINES_OF_FIFTHS: tl.constexpr = tl.constexpr(0.61803398874989484820)  # of two by that of one
 
 
 @triton.jit
@@ -216,3 +226,394 @@ def fourier(
     _store(re_out_ptr, to, x, mask, KEEP, STEP, 0)
     if HAS_IM:
         _store(im_out_ptr, to, x, mask, KEEP, STEP, 1)
+
+
+@triton.jit
+def _plus(x, y, FACTOR: tl.constexpr):
+    """x + FACTOR * y, rounded once."""
+    factor = tl.full(x[0].shape, FACTOR, x[0].dtype)
+    return tl.fma(y[0], factor, x[0]), tl.fma(y[1], factor, x[1])
+
+
+@triton.jit
+def _rotated_both(x, y, FACTOR: tl.constexpr):
+    """x + FACTOR * y rotated by a quarter, and x - FACTOR * that."""
+    up, down = tl.full(x[0].shape, FACTOR, x[0].dtype), tl.full(x[0].shape, -FACTOR, x[0].dtype)
+    return (
+        (tl.fma(y[1], down, x[0]), tl.fma(y[0], up, x[1])),
+        (tl.fma(y[1], up, x[0]), tl.fma(y[0], down, x[1])),
+    )
+
+
+@triton.jit
+def _three(a, b, c, SIGN: tl.constexpr):
+    both, apart = _two(b, c)
+    second, third = _rotated_both(_plus(a, both, -0.5), apart, SIGN * SINE_OF_THIRD)
+    return _plus(a, both, 1.0), second, third
+
+
+@triton.jit
+def _five(a, b, c, d, e, SIGN: tl.constexpr):
+    outer, apart = _two(b, e)
+    inner, between = _two(c, d)
+    near = _plus(_plus(a, outer, COSINE_OF_FIFTH), inner, COSINE_OF_FIFTHS)
+    far = _plus(_plus(a, outer, COSINE_OF_FIFTHS), inner, COSINE_OF_FIFTH)
+    rotated = _plus(apart, between, SINES_OF_FIFTHS)
+    second, last = _rotated_both(near, rotated, SIGN * SINE_OF_FIFTH)
+    rotated = _plus(between, apart, -SINES_OF_FIFTHS)
+    third, fourth = _rotated_both(far, rotated, -SIGN * SINE_OF_FIFTH)
+    return _plus(_plus(a, outer, 1.0), inner, 1.0), second, third, fourth, last
+
+
+@triton.jit
+def _butterfly(x, RADIX: tl.constexpr, SIGN: tl.constexpr):
+    if RADIX == 2:
+        found = _two(x[0], x[1])
+    elif RADIX == 3:
+        found = _three(x[0], x[1], x[2], SIGN)
+    elif RADIX == 4:
+        found = _four(x[0], x[1], x[2], x[3], SIGN)
+    elif RADIX == 5:
+        found = _five(x[0], x[1], x[2], x[3], x[4], SIGN)
+    else:
+        found = _eight(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], SIGN)
+    return found
+
+
+@triton.jit
+def _number_of_row(
+    re_ptr, im_ptr, roots_ptr, at, j, mask, is_line,
+    K: tl.constexpr, GAP: tl.constexpr, RADIX: tl.constexpr, DONE: tl.constexpr,
+    TURNS: tl.constexpr,
+):  # fmt: skip
+    """Number K of a butterfly, times its root; any where it has fewer."""
+    NUMBER: tl.constexpr = K if K < RADIX else 0
+    place = at + NUMBER * GAP
+    re = tl.load(re_ptr + place, mask=mask, other=0.0)
+    if im_ptr is None:
+        im = tl.zeros(re.shape, re.dtype)
+    else:
+        im = tl.load(im_ptr + place, mask=mask, other=0.0)
+    if DONE > 1 and NUMBER > 0:
+        root = roots_ptr + (DONE - 1 + (NUMBER - 1) * DONE) + j
+        cosine = tl.load(root, mask=is_line, other=0.0)
+        sine = tl.load(root + TURNS, mask=is_line, other=0.0)
+        whole = tl.fma(re, cosine, im * sine * -1.0), tl.fma(re, sine, im * cosine)
+    else:
+        whole = re, im
+    return whole
+
+
+@triton.jit
+def _sides(x, RADIX: tl.constexpr, PART: tl.constexpr):
+    """One part of the results, their numbers' bits as dims behind the others, low ones first."""
+    found = tl.join(x[0][PART], x[1][PART])
+    if RADIX > 2:
+        found = tl.join(found, tl.join(x[2][PART], x[RADIX - 1 if RADIX == 3 else 3][PART]))
+    if RADIX > 4:
+        third = tl.join(x[4][PART], x[RADIX - 1 if RADIX == 5 else 5][PART])
+        last = third
+        if RADIX == 8:
+            last = tl.join(x[6][PART], x[7][PART])
+        found = tl.join(found, tl.join(third, last))
+    return found
+
+
+@triton.jit
+def _with_sides(to, mask, RADIX: tl.constexpr, COUNT: tl.constexpr):
+    """Places of all results of butterflies, COUNT apart, and which there are."""
+    number = tl.arange(0, 2)
+    to, mask = tl.expand_dims(to, -1), tl.expand_dims(mask, -1)
+    if RADIX > 2:
+        number = number[:, None] + 2 * tl.arange(0, 2)[None, :]
+        to, mask = tl.expand_dims(to, -1), tl.expand_dims(mask, -1)
+    if RADIX > 4:
+        number = number[:, :, None] + 4 * tl.arange(0, 2)[None, None, :]
+        to, mask = tl.expand_dims(to, -1), tl.expand_dims(mask, -1)
+    return to + number * COUNT, mask & (number < RADIX)
+
+
+@triton.jit
+def _butterflies(
+    re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr, at, to, j, mask, is_line,
+    GAP: tl.constexpr, COUNT: tl.constexpr, RADIX: tl.constexpr, DONE: tl.constexpr,
+    SIGN: tl.constexpr, TURNS: tl.constexpr,
+):  # fmt: skip
+    """Of numbers GAP apart, results COUNT apart; no imaginary ones where im_to_ptr is None."""
+    x = (
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 0, GAP, RADIX, DONE, TURNS),
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 1, GAP, RADIX, DONE, TURNS),
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 2, GAP, RADIX, DONE, TURNS),
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 3, GAP, RADIX, DONE, TURNS),
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 4, GAP, RADIX, DONE, TURNS),
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 5, GAP, RADIX, DONE, TURNS),
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 6, GAP, RADIX, DONE, TURNS),
+        _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 7, GAP, RADIX, DONE, TURNS),
+    )
+    x = _butterfly(x, RADIX, SIGN)
+    to, mask = _with_sides(to, mask, RADIX, COUNT)
+    tl.store(re_to_ptr + to, _sides(x, RADIX, 0), mask=mask)
+    if im_to_ptr is not None:
+        tl.store(im_to_ptr + to, _sides(x, RADIX, 1), mask=mask)
+
+
+@triton.jit
+def _pass(
+    re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr,
+    N: tl.constexpr, RADIX: tl.constexpr, DONE: tl.constexpr, SIGN: tl.constexpr,
+    STEP: tl.constexpr, TURNS: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """A pass of `aot/ir/butterflies.py` over one row, whose numbers lie STEP apart."""
+    COUNT: tl.constexpr = N // RADIX
+    GAP: tl.constexpr = COUNT // DONE
+    lanes = tl.arange(0, WIDTH)[None, :]
+    if HEIGHT == 1:
+        to, at, j = lanes, lanes, lanes
+        if DONE > 1:
+            # As views: numbers that are divided are kept in memory, and read as any.
+            SIDES: tl.constexpr = (WIDTH // GAP, GAP)
+            j = tl.broadcast_to(tl.arange(0, WIDTH // GAP)[:, None], SIDES)
+            at = j * (RADIX * GAP) + tl.arange(0, GAP)[None, :]
+            j, at = tl.reshape(j, (1, WIDTH)), tl.reshape(at, (1, WIDTH))
+        is_line = lanes < COUNT
+        mask = is_line
+    else:
+        j = tl.arange(0, HEIGHT)[:, None]
+        to = j * GAP + lanes
+        at = j * (RADIX * GAP) + lanes
+        is_line = j < DONE
+        mask = is_line & (lanes < GAP)
+    _butterflies(
+        re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr, at * STEP, to, j, mask, is_line,
+        GAP * STEP, COUNT, RADIX, DONE, SIGN, TURNS,
+    )  # fmt: skip
+
+
+@triton.jit
+def _pass_of_columns(
+    re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr,
+    N: tl.constexpr, RADIX: tl.constexpr, DONE: tl.constexpr, SIGN: tl.constexpr,
+    STEP: tl.constexpr, PITCH: tl.constexpr, TO_PITCH: tl.constexpr, HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, columns,
+):  # fmt: skip
+    """A pass over columns beside each other, STEP apart, whose numbers lie PITCH apart; over the
+    first `columns` of them, if that is not None."""
+    COUNT: tl.constexpr = N // RADIX
+    GAP: tl.constexpr = COUNT // DONE
+    j = tl.arange(0, HEIGHT)[:, None, None]
+    place = tl.arange(0, WIDTH)[None, :, None]
+    column = tl.arange(0, COLUMNS)[None, None, :]
+    to = (j * GAP + place) * TO_PITCH + column
+    at = (j * (RADIX * GAP) + place) * PITCH + column * STEP
+    is_line = j < DONE
+    mask = is_line & (place < GAP) & (column < COLUMNS)
+    if columns is not None:
+        mask = mask & (column < columns)
+    _butterflies(
+        re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr, at, to, j, mask, is_line,
+        GAP * PITCH, COUNT * TO_PITCH, RADIX, DONE, SIGN, N,
+    )  # fmt: skip
+
+
+@triton.jit
+def _store_halved(
+    re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr,
+    N: tl.constexpr, KEEP: tl.constexpr, TURNS: tl.constexpr, KEPT: tl.constexpr,
+):  # fmt: skip
+    """The first KEEP of the transform of 2 N reals, of the transform z of N pairs of neighbours:
+    (z_k + conj z_(N-k)) / 2 is that of the even ones, (z_k - conj z_(N-k)) / 2i of the odd ones,
+    whose roots are stored halved. Imaginary parts of no turn and of half a turn are 0, whatever the
+    data."""
+    tl.store(re_ptr + N, tl.load(re_ptr))
+    tl.store(im_ptr + N, tl.load(im_ptr))
+    k = tl.arange(0, KEPT)
+    mask = k < KEEP
+    re = tl.load(re_ptr + k, mask=mask, other=0.0)
+    im = tl.load(im_ptr + k, mask=mask, other=0.0)
+    other_re = tl.load(re_ptr + (N - k), mask=mask, other=0.0)
+    other_im = tl.load(im_ptr + (N - k), mask=mask, other=0.0)
+    cosine = tl.load(roots_ptr + k, mask=mask, other=0.0)
+    sine = tl.load(roots_ptr + TURNS + k, mask=mask, other=0.0)
+    real, imaginary = im + other_im, re - other_re
+    found = tl.fma(re + other_re, 0.5, tl.fma(real, cosine, imaginary * sine))
+    tl.store(re_to_ptr + k, found, mask=mask)
+    if im_to_ptr is not None:
+        found = tl.fma(im - other_im, 0.5, tl.fma(real, sine, imaginary * cosine * -1.0))
+        tl.store(im_to_ptr + k, tl.where((k == 0) | (k == N), 0.0, found), mask=mask)
+
+
+@triton.jit
+def _join_halves(
+    re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr,
+    N: tl.constexpr, TURNS: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """What N numbers whose transform's parts are the even and the odd of 2 N reals are made of, of
+    the first half h of the spectrum of these: h_k + conj h_(N-k) + i w_k (h_k - conj h_(N-k))."""
+    k = tl.arange(0, WIDTH)
+    mask = k < N
+    re = tl.load(re_ptr + k * STEP, mask=mask, other=0.0)
+    im = tl.load(im_ptr + k * STEP, mask=mask, other=0.0)
+    other_re = tl.load(re_ptr + (N - k) * STEP, mask=mask, other=0.0)
+    other_im = tl.load(im_ptr + (N - k) * STEP, mask=mask, other=0.0)
+    im, other_im = tl.where(k == 0, 0.0, im), tl.where(k == 0, 0.0, other_im)
+    cosine = tl.load(roots_ptr + k, mask=mask, other=0.0)
+    sine = tl.load(roots_ptr + TURNS + k, mask=mask, other=0.0)
+    real, imaginary = re - other_re, im + other_im
+    found = re + other_re - tl.fma(real, sine, imaginary * cosine)
+    tl.store(re_to_ptr + k, found, mask=mask)
+    found = im - other_im + tl.fma(real, cosine, imaginary * sine * -1.0)
+    tl.store(im_to_ptr + k, found, mask=mask)
+
+
+@triton.jit
+def _store_both(to_ptr, re_ptr, im_ptr, N: tl.constexpr, WIDTH: tl.constexpr):
+    """Real and imaginary parts in turn."""
+    SIDES: tl.constexpr = (WIDTH, 2)
+    k = tl.reshape(tl.broadcast_to(tl.arange(0, WIDTH)[:, None], SIDES), (2 * WIDTH,))
+    side = tl.reshape(tl.broadcast_to(tl.arange(0, 2)[None, :], SIDES), (2 * WIDTH,))
+    to = tl.arange(0, 2 * WIDTH)
+    mask = to < 2 * N
+    re = tl.load(re_ptr + k, mask=mask, other=0.0)
+    im = tl.load(im_ptr + k, mask=mask, other=0.0)
+    tl.store(to_ptr + to, tl.where(side == 0, re, im), mask=mask)
+
+
+@triton.jit
+def _store_first(to_ptr, from_ptr, KEEP: tl.constexpr, KEPT: tl.constexpr):
+    k = tl.arange(0, KEPT)
+    tl.store(to_ptr + k, tl.load(from_ptr + k, mask=k < KEEP), mask=k < KEEP)
+
+
+@triton.jit
+def _store_row(
+    re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr,
+    N: tl.constexpr, KEEP: tl.constexpr, TURNS: tl.constexpr, FORM: tl.constexpr,
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    """What is behind the passes, if they did not store the results."""
+    if FORM == "reals":
+        _store_halved(
+            re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr + (N - 1), N, KEEP, TURNS, WIDTH
+        )
+    elif FORM == "spectrum":
+        _store_both(re_to_ptr, re_ptr, im_ptr, N, WIDTH)
+    elif KEEP != N:
+        _store_first(re_to_ptr, re_ptr, KEEP, WIDTH)
+        if im_to_ptr is not None:
+            _store_first(im_to_ptr, im_ptr, KEEP, WIDTH)
+
+
+@triton.jit
+def fourier_rows(
+    re_out_ptr,  # [ROWS, KEEP]
+    im_out_ptr,  # the same
+    re_ptr,  # [ROWS, N], [ROWS, 2 N] of "reals", [ROWS, N + 1] of a "spectrum"; by these steps
+    im_ptr,  # the same, not read where IS_REAL
+    roots_ptr,  # [2, TURNS], `pass_roots` of aot/ir/butterflies.py
+    ROWS,
+    N: tl.constexpr, TURNS: tl.constexpr, KEEP: tl.constexpr, SIGN: tl.constexpr,
+    IS_REAL: tl.constexpr, HAS_IM: tl.constexpr, FORM: tl.constexpr, STEP: tl.constexpr,
+    FIRST_STEP: tl.constexpr, ROW_STEP, RADICES: tl.constexpr, DONE: tl.constexpr,
+    HEIGHTS: tl.constexpr, WIDTHS: tl.constexpr, WIDTH: tl.constexpr, PITCH: tl.constexpr,
+    first_re_ptr,  # [programs, PITCH], as the next three
+    first_im_ptr,
+    second_re_ptr,
+    second_im_ptr,
+):  # fmt: skip
+    """For processors: a program has rows of its own, one after the other, which go through memory
+    of its own from pass to pass. FORM: "whole", or by N numbers for 2 N, of "reals" or back to them
+    from half of their "spectrum". FIRST_STEP: between numbers of the first pass. HEIGHTS, WIDTHS,
+    WIDTH: powers of two above a pass's places and above what is before or behind the passes."""
+    PASSES: tl.constexpr = len(RADICES)
+    own = tl.program_id(0) * PITCH
+    first_re_ptr, first_im_ptr = first_re_ptr + own, first_im_ptr + own
+    second_re_ptr, second_im_ptr = second_re_ptr + own, second_im_ptr + own
+    for row in range(tl.program_id(0), ROWS, tl.num_programs(0)):
+        re_from = re_ptr + row.to(tl.int64) * ROW_STEP
+        im_from = im_ptr + row.to(tl.int64) * ROW_STEP
+        re_to_ptr = re_out_ptr + row.to(tl.int64) * KEEP
+        im_to_ptr = im_out_ptr + row.to(tl.int64) * KEEP
+        if not HAS_IM:
+            im_to_ptr = None
+        if FORM == "spectrum":
+            _join_halves(
+                second_re_ptr, second_im_ptr, re_from, im_from, roots_ptr + (N - 1),
+                N, TURNS, STEP, WIDTH,
+            )  # fmt: skip
+            re_from, im_from = second_re_ptr, second_im_ptr
+        elif FORM == "reals":
+            im_from = re_from + STEP
+        elif IS_REAL:
+            im_from = None
+        for number in tl.static_range(PASSES):
+            re_to = second_re_ptr if number % 2 else first_re_ptr
+            im_to = second_im_ptr if number % 2 else first_im_ptr
+            if number == PASSES - 1 and FORM == "whole" and KEEP == N:
+                re_to = re_to_ptr
+                im_to = im_to_ptr
+            _pass(
+                re_to, im_to, re_from, im_from, roots_ptr, N, RADICES[number], DONE[number], SIGN,
+                FIRST_STEP if number == 0 else 1, TURNS, HEIGHTS[number], WIDTHS[number],
+            )  # fmt: skip
+            re_from = re_to
+            im_from = im_to
+        _store_row(re_to_ptr, im_to_ptr, re_from, im_from, roots_ptr, N, KEEP, TURNS, FORM, WIDTH)
+
+
+@triton.jit
+def fourier_columns(
+    re_out_ptr,  # [OUTER, N, INNER]
+    im_out_ptr,  # the same
+    re_ptr,  # the same, columns STEP apart
+    im_ptr,  # the same, not read where IS_REAL
+    roots_ptr,  # [2, N], `pass_roots` of aot/ir/butterflies.py
+    OUTER,
+    OUTER_STEP,
+    N: tl.constexpr,
+    INNER: tl.constexpr,
+    SIGN: tl.constexpr,
+    IS_REAL: tl.constexpr,
+    HAS_IM: tl.constexpr,
+    STEP: tl.constexpr,
+    RADICES: tl.constexpr,
+    DONE: tl.constexpr,
+    HEIGHTS: tl.constexpr,
+    WIDTHS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    first_re_ptr,  # [programs, N, COLUMNS], as the next three
+    first_im_ptr,
+    second_re_ptr,
+    second_im_ptr,
+):
+    """As `fourier_rows`, along a dim that is not the last one: of blocks of columns at once."""
+    PASSES: tl.constexpr = len(RADICES)
+    BLOCKS: tl.constexpr = (INNER + COLUMNS - 1) // COLUMNS
+    own = tl.program_id(0) * (N * COLUMNS)
+    first_re_ptr, first_im_ptr = first_re_ptr + own, first_im_ptr + own
+    second_re_ptr, second_im_ptr = second_re_ptr + own, second_im_ptr + own
+    for unit in range(tl.program_id(0), OUTER * BLOCKS, tl.num_programs(0)):
+        outer = (unit // BLOCKS).to(tl.int64)
+        column = unit % BLOCKS * COLUMNS
+        columns = None
+        if INNER % COLUMNS:
+            columns = INNER - column
+        re_from = re_ptr + outer * OUTER_STEP + column * STEP
+        im_from = im_ptr + outer * OUTER_STEP + column * STEP
+        if IS_REAL:
+            im_from = None
+        for number in tl.static_range(PASSES):
+            re_to = second_re_ptr if number % 2 else first_re_ptr
+            im_to = second_im_ptr if number % 2 else first_im_ptr
+            if number == PASSES - 1:
+                re_to = re_out_ptr + outer * (N * INNER) + column
+                im_to = im_out_ptr + outer * (N * INNER) + column
+                if not HAS_IM:
+                    im_to = None
+            _pass_of_columns(
+                re_to, im_to, re_from, im_from, roots_ptr, N, RADICES[number], DONE[number], SIGN,
+                1 if number else STEP, COLUMNS if number else INNER * STEP,
+                INNER if number == PASSES - 1 else COLUMNS,
+                HEIGHTS[number], WIDTHS[number], COLUMNS, columns,
+            )  # fmt: skip
+            re_from = re_to
+            im_from = im_to

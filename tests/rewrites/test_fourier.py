@@ -73,11 +73,17 @@ def test_butterflies_of_every_length(tmp_path):
             assert abs(buffers[name].reshape(shape) - expected).max() < 4 * ROUNDINGS * scale, case
 
 
-@pytest.mark.parametrize("case", [*TRANSFORMS[:4], (100, 3, 51, -1, True, False)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (100, 3, 51, -1, True, False), (96, 9, 49, -1, True, False), (200, 7, 200, 1, False, False),
+        (384, 3, 384, 1, False, True), (77, 3, 20, -1, False, False),
+    ],
+)  # fmt: skip
 def test_products_of_every_length(case):
     graph, random = _graph(*case), numpy.random.default_rng(4)
     given = [random.standard_normal(node.shape).astype("float32") for node in graph.inputs]
-    found, count = fourier.expand(graph)
+    found, count = fourier.expand_unserved(graph)
     assert count == len(graph.outputs)
     assert "fourier" not in {node.op for node in found.nodes()}
     for result, expected in zip(

@@ -6,7 +6,7 @@ import ctypes
 import mmap
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import torch
@@ -14,10 +14,14 @@ import triton
 import triton.language as tl
 
 from aotc import kernels
+from aotc.aot.ir.butterflies import pass_roots, passes
+from aotc.aot.lower.placed import _sides_of_pass
+from aotc.aot.lower.tiles import power_above
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import lower
 from aotc.kernels import driver
+from aotc.kernels.templates import fourier
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
@@ -119,3 +123,91 @@ def test_such_elements_are_not_looked_up(divisor, by_quotient, by_remainder, by_
     assert len(found) == loads
     # What is left over at the end of the block has a mask, and is looked up.
     assert text.count("call <16 x float> @llvm.masked.gather") == 1
+
+
+def of_transform(length, form):
+    """Arguments of `fourier_rows` beside its pointers, for one row in one program."""
+    count = length if form == "whole" else length // 2
+    steps = passes(count)
+    sides = [_sides_of_pass(count, each) for each in steps]
+    keep = length // 2 + 1 if form == "reals" else length
+    radices, done = zip(*steps, strict=True)
+    return {
+        "ROWS": 1, "N": count, "TURNS": length, "KEEP": keep, "SIGN": -1,
+        "IS_REAL": form == "reals", "HAS_IM": form != "spectrum", "FORM": form, "STEP": 1,
+        "FIRST_STEP": 2 if form == "reals" else 1, "ROW_STEP": 0, "RADICES": radices, "DONE": done,
+        "HEIGHTS": tuple(each[0] for each in sides), "WIDTHS": tuple(each[1] for each in sides),
+        "WIDTH": power_above(count if form == "spectrum" else keep), "PITCH": count + 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("length", [9, 50, 96, 100, 135, 256, 400, 512, 1000, 2048])
+@pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
+def test_transforms_touch_nothing_beside_their_rows(row, length, at_end, monkeypatch):
+    if not ISA_FEATURES[row] <= features():
+        pytest.skip(f"this processor has no {row}")
+    monkeypatch.setattr(driver, "_isa", lambda: row)
+    fourier.fourier_rows.device_caches.clear()
+    generator = torch.Generator().manual_seed(length)
+    for form in ("whole", "reals", "spectrum") if length % 2 == 0 else ("whole",):
+        numbers = of_transform(length, form)
+        given = length // 2 + 1 if form == "spectrum" else length
+        parts = [torch.randn(given, generator=generator) for _ in range(2)]
+        table = torch.from_numpy(pass_roots(-1, length, form)).float()
+        values = [torch.full((numbers["KEEP"],), torch.nan) for _ in range(2)]
+        scratch = [torch.full((numbers["PITCH"],), torch.nan) for _ in range(4)]
+        with ExitStack() as stack:
+            buffers = [
+                stack.enter_context(beside_closed_pages(each.reshape(-1), at_end))
+                for each in (*values, *parts, table, *scratch)
+            ]
+            with kernels.on_cpu():
+                fourier.fourier_rows[(1,)](
+                    *buffers[:5], **numbers, first_re_ptr=buffers[5], first_im_ptr=buffers[6],
+                    second_re_ptr=buffers[7], second_im_ptr=buffers[8],
+                )  # fmt: skip
+            re, im = (each.clone() for each in buffers[:2])
+        data = parts[0] if form == "reals" else torch.complex(*parts)
+        if form == "spectrum":  # forward: of the conjugates
+            exact = torch.fft.irfft(data.to(torch.complex128).conj(), length, norm="forward")
+            torch.testing.assert_close(re.double(), exact, rtol=0, atol=1e-4)
+        else:
+            exact = torch.fft.fft(data.to(torch.complex128))[: numbers["KEEP"]]
+            found = torch.complex(re.double(), im.double())
+            torch.testing.assert_close(found, exact, rtol=0, atol=1e-4)
+    fourier.fourier_rows.device_caches.clear()
+
+
+@triton.jit
+def joined_sides(a, b, out, both, n, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    is_there = lanes < n
+    x = tl.load(a + lanes, mask=is_there)
+    y = tl.load(b + lanes, mask=is_there)
+    sides = tl.join(tl.join(x, y), tl.join(x + y, x * y))
+    number = tl.arange(0, 2)[:, None] + 2 * tl.arange(0, 2)[None, :]
+    to = lanes[:, None, None] + number[None, :, :] * BLOCK
+    mask = is_there[:, None, None] & (number < 3)[None, :, :]
+    tl.store(out + to, sides, mask=mask)
+    turn = lanes[:, None] * 2 + tl.arange(0, 2)[None, :]
+    tl.store(both + turn, tl.join(x, y), mask=is_there[:, None])
+
+
+@pytest.mark.parametrize("count", [64, 50, 16, 1, 0])
+@pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
+def test_sides_of_joins_are_stored_wherever_they_go(row, count, monkeypatch):
+    if not ISA_FEATURES[row] <= features():
+        pytest.skip(f"this processor has no {row}")
+    monkeypatch.setattr(driver, "_isa", lambda: row)
+    joined_sides.device_caches.clear()
+    a, b = torch.randn(BLOCK), torch.randn(BLOCK)
+    out, both = torch.full((4, BLOCK), -7.0), torch.full((BLOCK, 2), -7.0)
+    with kernels.on_cpu():
+        joined_sides[(1,)](a, b, out, both, count, BLOCK)
+    expected = torch.full((4, BLOCK), -7.0)
+    expected[:3, :count] = torch.stack([a, b, a + b])[:, :count]
+    assert torch.equal(out, expected)
+    assert torch.equal(both[:count], torch.stack([a, b], 1)[:count])
+    assert (both[count:] == -7.0).all()
+    joined_sides.device_caches.clear()

@@ -3,6 +3,7 @@ atomics."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -94,15 +95,35 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
     shape = first.operands[0].type.shape or ()
     cuts = tiles.conjuncts(kernel, mask, shape) if mask is not None and shape else []
     filling = Filling(kernel, shape)
+    values = [operation.operands[1] for operation in run]
+    lane = tiles.lane_dimension(kernel, first.operands[0]) if shape else None
+    joined = min(_joined(value) for value in values)
+    if joined and lane is not None and lane < len(shape) - joined and not filling.values:
+        cuts = [cut for cut in cuts if cut.bound.dim < len(shape) - joined]
+
+        def each(index: Index) -> None:
+            for sides in itertools.product(*(range(size) for size in shape[-joined:])):
+                write(kernel, run, mask, (*index[:-joined], *map(integer, sides)))
+
+        tiles.run(kernel, shape, each, lane_dim=lane, cuts=cuts, whole=joined)
+        return
 
     def body(index: Index) -> None:
         filling.enter(index)
         write(kernel, run, mask, index)
 
-    lane = tiles.lane_dimension(kernel, first.operands[0]) if shape else None
-    vectors = vectors_of(kernel, [operation.operands[1] for operation in run], lane)
+    vectors = vectors_of(kernel, values, lane)
     tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors)
     filling.finish([cut.bound for cut in cuts])
+
+
+def _joined(value: Value) -> int:
+    """How many of the last dims are sides of joins: they are written out, so that an element of
+    what all sides share is computed once for them."""
+    count = 0
+    while value.owner is not None and value.owner.name == "tt.join":
+        value, count = value.owner.operands[0], count + 1
+    return count
 
 
 def write(kernel: Kernel, run: Sequence[Operation], mask: Value | None, index: Index) -> None:

@@ -165,15 +165,18 @@ def run(
     cuts: Sequence[Conjunct] = (),
     holding: Sequence[Conjunct] = (),
     vectors: int = 1,
+    whole: int = 0,
 ) -> None:
     """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
+    It goes over the last `whole` dimensions by itself: their indices are 0.
 
     Inside, the comparisons in `cuts` are facts, except in the lanes of a last partial chunk. So are
     those in `holding`, along the lanes, for the chunks where they hold; others follow these.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
     width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
-    order = [d for d in range(len(shape)) if d != lane_dim] + ([lane_dim] if shape else [])
+    looped = len(shape) - whole
+    order = [d for d in range(looped) if d != lane_dim] + ([lane_dim] if shape else [])
     kept = kernel.active_bounds
     kernel.active_bounds = frozenset(cut.bound for cut in cuts)
     outer = [cut for cut in cuts if cut.bound.dim != lane_dim]

@@ -33,6 +33,9 @@ COSTS = {
 }  # fmt: skip
 """Instructions an element, roughly; 1 for what is not listed."""
 
+OF_PLACES = frozenset({"arith.addi", "arith.subi", "arith.muli"})
+"""Of numbers of a tile's elements these are linear forms, which cost nothing an element; in memory
+nothing would be known of them."""
 DEAR = 8
 """From this cost on, memory is cheaper than computing again."""
 REPEATS = 8
@@ -78,7 +81,8 @@ def _cost(operation: Operation, costs: dict[Value, float]) -> float:
     own = 0 if operation.name in VIEWS else COSTS.get(operation.name, 1)
     pointers = operation.name == "tt.load"
     operands = operation.operands[1:] if pointers else operation.operands
-    return own + sum(costs.get(x, 0) for x in operands)
+    rest = sum(costs.get(x, 0) for x in operands)
+    return 0 if operation.name in OF_PLACES and not rest else own + rest
 
 
 def _weights(function: Function, runs: Runs) -> dict[Value, float]:

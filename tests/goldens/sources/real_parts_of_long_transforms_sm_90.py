@@ -9,9 +9,16 @@ import triton
 import triton.language as tl
 
 
-# As in the template: DIAGONAL: tl.constexpr = tl.constexpr(0.7071067811865476), _two,
-# _quarter_on, _four, _eight, _times_root, _times_roots, _joined, _parted, _exchanged_part,
-# _exchanged, _last, _passed, _element, _store, fourier.
+# As in the template: DIAGONAL: tl.constexpr = tl.constexpr(0.7071067811865476), SINE_OF_THIRD:
+# tl.constexpr = tl.constexpr(0.8660254037844386), COSINE_OF_FIFTH: tl.constexpr =
+# tl.constexpr(0.30901699437494745), COSINE_OF_FIFTHS: tl.constexpr =
+# tl.constexpr(-0.8090169943749475), SINE_OF_FIFTH: tl.constexpr =
+# tl.constexpr(0.9510565162951535), SINES_OF_FIFTHS: tl.constexpr =
+# tl.constexpr(0.6180339887498949), _two, _quarter_on, _four, _eight, _times_root, _times_roots,
+# _joined, _parted, _exchanged_part, _exchanged, _last, _passed, _element, _store, fourier, _plus,
+# _rotated_both, _three, _five, _butterfly, _number_of_row, _sides, _with_sides, _butterflies,
+# _pass, _pass_of_columns, _store_halved, _join_halves, _store_both, _store_first, _store_row,
+# fourier_rows, fourier_columns.
 
 
 @triton.jit
