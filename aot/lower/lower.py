@@ -13,7 +13,7 @@ from aotc.aot.ir.size import UndecidedSize, fixed
 from aotc.aot.lower.attention.source import lower_attention
 from aotc.aot.lower.call import kernel_of, lower_call
 from aotc.aot.lower.matmul.source import lower_matmul
-from aotc.aot.lower.placed import ON_MEMORY
+from aotc.aot.lower.placed.table import ON_MEMORY
 from aotc.aot.lower.pointwise.source import lower_pointwise
 from aotc.aot.lower.row.source import lower_row
 from aotc.aot.lower.spec import Candidate, KernelSpec

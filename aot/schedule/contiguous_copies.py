@@ -21,8 +21,8 @@ On a GPU whose copy unit reads tiles by descriptors, an operand of a large produ
 begin at multiples of 16 bytes is copied to rows that do: `x[8192, 50257]` to a pitch of 50304.
 
 On a GPU, a right operand of a product of f32 whose columns lie together is copied so that its depth
-does: tensor cores take TF32 from shared memory along the depth alone, and Triton turned each tile
-round, in two parts, for every program that multiplies it.
+does: tensor cores take TF32 from shared memory along the depth alone, and Triton transposes each
+tile, in two parts, for every program that multiplies it.
 
 A concat of many parts looks at all of them for each element, and a kernel takes only so many
 pointers: it is joined from concats of a few parts each, which are stored.
@@ -61,10 +61,10 @@ LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
 LARGE = 1 << 20  # elements of operands that are computed before the product
 TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
-# Multiply-adds of f32, from which on turning the right operand round first is faster (H200: 512³ in
+# Multiply-adds of f32, from which on transposing the right operand first is faster (H200: 512³ in
 # 13.5 for 14.8 µs, 1024³ in 38 for 103, 2048³ in 200 for 445), where the rows of the copy begin at
 # multiples of 16 bytes (333 × 517 by 517 × 211 in 39 for 25).
-LEAST_TURNED = 1 << 24
+LEAST_TRANSPOSED = 1 << 24
 
 
 def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, frozenset[Node]]:
@@ -232,13 +232,13 @@ def _with_depth(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -
     offset = ix.linear(behind.index, behind.node.shape)
     is_across = offset.stride(domain.lanes) == 1 and offset.stride(domain.reduced) != 1
     is_aligned = depth * DTYPES[right.dtype].itemsize_bytes % DESCRIPTOR_BYTES == 0
-    if work < LEAST_TURNED or behind.node.op == "constant" or not (is_across and is_aligned):
+    if work < LEAST_TRANSPOSED or behind.node.op == "constant" or not (is_across and is_aligned):
         return root_op
     last = right.type.rank - 1
-    turned = (*range(last - 1), last, last - 1)
+    order = (*range(last - 1), last, last - 1)
     if right not in copies:
-        copies[right] = build.stored(build.permute(right, turned))
-    return root_op.on((left, build.permute(copies[right], turned), *root_op.inputs[2:]))
+        copies[right] = build.stored(build.permute(right, order))
+    return root_op.on((left, build.permute(copies[right], order), *root_op.inputs[2:]))
 
 
 def _lies_apart(need: Access, rows: Symbol, depth: Symbol) -> bool:

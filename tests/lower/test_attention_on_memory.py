@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.aot.lower.placed import Strided, _sides
+from aotc.aot.lower.placed.attention import _sides
+from aotc.aot.lower.placed.template import Strided
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 # Rows, keys, elements of q and k, of v: what is cheaper, and the kernel's blocks, the first choice

@@ -261,7 +261,7 @@ def test_the_last_candidate_stands_in_where_no_other_fits(tmp_path, mode, monkey
 
 
 @pytest.mark.parametrize("mode", ["off", "quick"])
-def test_a_form_that_is_no_program_is_told(tmp_path, mode, monkeypatch):
+def test_a_form_that_is_no_program_is_reported(tmp_path, mode, monkeypatch):
     """Another form takes its place: nothing else would show that it is there for nothing."""
     monkeypatch.setitem(globals(), "NO_PROGRAM", {"long"})
     job = Job(spec("long", tuple(range(1, 40))), (Operand(1024),), 1)

@@ -1,0 +1,1 @@
+"""Ops on memory as calls of kernels of ours."""

@@ -1,0 +1,96 @@
+"""Attention, its rows' sums and its gradients as calls of kernels on memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from aotc.aot.ir.graph import Node
+from aotc.aot.lower.call import Called
+from aotc.aot.lower.placed.template import (
+    SMALLEST,
+    Block,
+    Strided,
+    from_template,
+    operands_of,
+)
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.attention import block_of
+from aotc.aot.traits import TargetTraits
+from aotc.kernels.templates.registry import (
+    ATTENTION,
+)
+
+MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
+ROWS_TILED, KEYS_TILED = 64, 256  # of a block that a processor's tiles multiply, at most
+TILED_BLOCK_COST = 8  # of one more such block, in rows or keys
+_attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
+
+
+def attention(node: Node, traits: TargetTraits) -> Called:
+    """One program for each block of rows of a head; by the processor's tiles where it has them."""
+    (query, key, value, *masks), _, how = operands_of(node)
+    batch, heads, rows, _ = query.shape
+    ends = {"HEADS": heads, "SAFE": how["is_safe"], "KEEPS_BF16": traits.multiplies_bf16}
+    numbers = {**_attention_numbers(how, query, key, value, *masks), **ends}
+    sides = _sides(query, key, value)
+    if traits.has_tiles:
+        tallest, longest = _tiled_side(rows, ROWS_TILED), _tiled_side(key.shape[2], KEYS_TILED)
+        sides = [{"BM": tallest, "BN": longest}, *sides]
+    blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in sides]
+    reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None}
+    return _attention("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
+
+
+def _tiled_side(extent: int, largest: int) -> int:
+    """The side of a block that leaves the least to compute beyond the end, each block's own cost
+    counted: products take less time than the copies and powers around them."""
+    sizes = [1 << bit for bit in range(SMALLEST.bit_length() - 1, largest.bit_length())]
+    return min(sizes, key=lambda size: -(-extent // size) * (size + TILED_BLOCK_COST))
+
+
+def attention_backward(node: Node, traits: TargetTraits) -> Called:
+    """One program for each head of keys."""
+    (query, key, value, gradient, out, sums, *masks), stored, how = operands_of(node)
+    ends = {"g": gradient, "out": out, "sums": sums}
+    gradients = dict(zip(("dq", "dk", "dv"), stored, strict=True))
+    numbers = {
+        **_attention_numbers(how, query, key, value, *masks),
+        **{name.upper(): place.strides[:3] for name, place in ends.items()},
+        **{name.upper(): (place.strides[2], place.start) for name, place in gradients.items()},
+    }
+    blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in _sides(query, key, value)]
+    memories = {name: place.memory for name, place in gradients.items()}
+    reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None, **ends}
+    return _attention("attention_backward", memories, reads, numbers, blocks)
+
+
+def _attention_numbers(
+    how: dict[str, Any], query: Strided, key: Strided, value: Strided, mask: Strided | None = None
+) -> dict[str, Any]:
+    """What both kernels are given: sizes, what scores are made of, and steps to the next batch,
+    head and row."""
+    _, heads, rows, element = query.shape
+    return {
+        "RATIO": heads // key.shape[1],
+        "T": rows,
+        "S": key.shape[2],
+        "D": element,
+        "E": value.shape[3],
+        "BD": power_above(element),
+        "BE": power_above(value.shape[3]),
+        "SCALE": how["scale"],
+        "CAUSAL": how["offset"] if how["causal"] else None,
+        **{name: place.strides[:3] for name, place in zip("QKV", (query, key, value), strict=True)},
+        "MASK": mask.strides if mask else None,
+    }
+
+
+def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
+    """Rows and keys of a block, the first as a rule the fastest."""
+    rows, keys = query.shape[2], key.shape[2]
+    widest = max(query.shape[3], value.shape[3])
+    tallest, longest = power_above(rows), power_above(keys)
+    fitting = [row for row in MORE_BLOCKS if row[0] <= tallest and row[1] <= longest]
+    sides = dict.fromkeys(((block_of(rows, widest), block_of(keys, widest)), *fitting))
+    return [{"BM": down, "BN": across} for down, across in sides]

@@ -1,0 +1,152 @@
+"""Fourier transforms as calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from aotc.aot.ir.butterflies import Pass, form_of, passes
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Extent, fixed, smallest
+from aotc.aot.ir.size import kernel_text as size_text
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.ir.viewed import runs
+from aotc.aot.lower.call import Called
+from aotc.aot.lower.placed.template import (
+    Block,
+    Grid,
+    from_template,
+    operands_of,
+)
+from aotc.aot.lower.spec import Scratch
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.traits import TargetTraits
+from aotc.kernels.templates.registry import (
+    FOURIER,
+)
+
+TRANSFORMED = 1024  # elements of a program of one warp whose Fourier transforms are computed
+TRANSFORMED_ROWS = 8192  # elements of rows that a program of a processor transforms, at least
+TRANSFORMING_PROGRAMS = 32  # that share rows to transform, each with memory of its own
+LARGEST_STEP = 2  # of a row's numbers that are no column
+VECTOR = 16  # elements of the longest vectors of a processor
+
+
+def fourier(node: Node, traits: TargetTraits) -> Called:
+    """A program has rows of some thousand bytes, and eight elements of each thread a pass."""
+    if not traits.is_gpu:
+        return _fourier_rows(node)
+    (turns, re, *im), _, how = operands_of(node)
+    rows, count = prod(re.shape[:-1]), re.shape[-1]
+    height, warps = max(1, TRANSFORMED // count), max(1, count // TRANSFORMED)
+    numbers: dict[str, Any] = {
+        "ROWS": size_text(rows),
+        "N": count,
+        "KEEP": how["keep"],
+        "SIGN": how["sign"],
+        "IS_REAL": not im,
+        "HAS_IM": not how["is_real"],
+        "T": height,
+    }
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // height), 1, 1))]
+    stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
+    reads = {"re": re, "im": im[0] if im else None, "roots": turns}
+    return from_template(
+        FOURIER, "fourier", stored, reads, numbers, blocks, num_stages=1, num_warps=warps
+    )
+
+
+def _fourier_rows(node: Node) -> Called:
+    """A program transforms rows, one after the other, each in passes from memory to memory."""
+    (turns, re, *im), _, how = operands_of(node)
+    if re.strides[-1] > LARGEST_STEP:
+        return _fourier_columns(node)
+    rows, length, step = prod(re.shape[:-1]), turns.shape[-1], re.strides[-1]
+    form = form_of(length, re.shape[-1], how["keep"], not im)
+    count = length if form == "whole" else length // 2
+    steps = passes(count)
+    sides = [_sides_of_pass(count, each) for each in steps]
+    pitch = -(-(count + 1) // VECTOR) * VECTOR
+    ((_, row_step),) = runs(re.shape[:-1], re.strides[:-1]) or [(1, 0)]
+    numbers: dict[str, Any] = {
+        "ROWS": size_text(rows),
+        "N": count,
+        "TURNS": length,
+        "KEEP": how["keep"],
+        "SIGN": how["sign"],
+        "IS_REAL": not im,
+        "HAS_IM": not how["is_real"],
+        "FORM": repr(form),
+        "STEP": step,
+        "FIRST_STEP": {"whole": step, "reals": 2 * step, "spectrum": 1}[form],
+        "ROW_STEP": size_text(row_step),
+        "RADICES": tuple(each.radix for each in steps),
+        "DONE": tuple(each.done for each in steps),
+        "HEIGHTS": tuple(height for height, _ in sides),
+        "WIDTHS": tuple(width for _, width in sides),
+        "WIDTH": power_above(count if form == "spectrum" else how["keep"]),
+        "PITCH": pitch,
+    }
+    shared = max(1, TRANSFORMED_ROWS // length)
+    programs = smallest(-(-rows // shared), TRANSFORMING_PROGRAMS)
+    blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
+    stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
+    reads = {"re": re, "im": im[0] if im else None, "roots": turns}
+    called = from_template(
+        FOURIER, "fourier_rows", stored, reads, numbers, blocks, num_stages=1, num_warps=1
+    )
+    return _with_memory(called, node, programs * pitch)
+
+
+def _fourier_columns(node: Node) -> Called:
+    """A program transforms blocks of columns, one after the other."""
+    (turns, re, *im), _, how = operands_of(node)
+    length, pitch = turns.shape[-1], re.strides[-1]
+    *outer, (inner, step) = runs(re.shape[:-1], re.strides[:-1])
+    ((count, outer_step),) = outer or [(1, 0)]
+    steps = passes(length)
+    numbers: dict[str, Any] = {
+        "OUTER": size_text(count),
+        "OUTER_STEP": size_text(outer_step),
+        "N": length,
+        "INNER": inner,
+        "SIGN": how["sign"],
+        "IS_REAL": not im,
+        "HAS_IM": not how["is_real"],
+        "STEP": step,
+        "RADICES": tuple(each.radix for each in steps),
+        "DONE": tuple(each.done for each in steps),
+        "HEIGHTS": tuple(power_above(each.done) for each in steps),
+        "WIDTHS": tuple(power_above(length // (each.radix * each.done)) for each in steps),
+        "COLUMNS": VECTOR,
+    }
+    assert pitch == fixed(inner) * step
+    shared = max(1, TRANSFORMED_ROWS // (length * VECTOR))
+    programs = smallest(-(-count * -(-fixed(inner) // VECTOR) // shared), TRANSFORMING_PROGRAMS)
+    blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
+    stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
+    reads = {"re": re, "im": im[0] if im else None, "roots": turns}
+    called = from_template(
+        FOURIER, "fourier_columns", stored, reads, numbers, blocks, num_stages=1, num_warps=1
+    )
+    return _with_memory(called, node, programs * length * VECTOR)
+
+
+def _with_memory(called: Called, node: Node, count: Extent) -> Called:
+    """With two buffers of so many complex numbers."""
+    dtype = node.attr("results")[0][0]
+    names = [f"{which}_{part}" for which in ("first", "second") for part in ("re", "im")]
+    nbytes = count * DTYPES[dtype].itemsize_bytes
+    scratch = tuple(Scratch(name, f"*fp{dtype[1:]}", nbytes) for name in names)
+    memory = tuple((f"{name}_ptr", "value", name) for name in names)
+    return replace(called, arguments=(*called.arguments, *memory), scratch=scratch)
+
+
+def _sides_of_pass(count: int, step: Pass) -> tuple[int, int]:
+    """Rows and columns of a pass's places: one row where a vector has the same of all runs of
+    neighbours, or part of one; else a row is a run."""
+    gap = count // (step.radix * step.done)
+    if step.done == 1 or VECTOR % gap == 0:
+        return 1, power_above(count // step.radix)
+    return power_above(step.done), power_above(gap)
