@@ -107,11 +107,11 @@ def _on_rows(node: Node, table: Table) -> Node:
         strides = columns[0].strides
         order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
         return on_memory(parts, [dense(turns), *columns], order)[node.attr("result")]
-    return on_memory(parts, [dense(turns), *_rows_of(data)])[node.attr("result")]
+    return on_memory(parts, [dense(turns), *rows_of(data)])[node.attr("result")]
 
 
-def _rows_of(data: Sequence[Node]) -> list[Placed]:
-    """Where rows lie: in memory of both parts in turn too; else beside each other, in copies."""
+def rows_of(data: Sequence[Node]) -> list[Placed]:
+    """Where rows that are transformed lie: in memory of both parts in turn too; else in copies."""
     found = [in_place(part) for part in data]
     first = found[0]
     if first is not None and first.strides[-1] in (1, 2):

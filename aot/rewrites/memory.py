@@ -26,6 +26,7 @@ from aotc.aot.ir.viewed import (
     spread,
     strides_of,
 )
+from aotc.aot.rewrites.fourier import rows_of
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 _OF_TARGETS = (
@@ -349,7 +350,8 @@ def _all_dense(node: Node) -> Node:
 def _fourier(node: Node) -> Node:
     """All parts that are wanted, of which the node is one."""
     parts = [node.result(at) for at in range(1 if node.attr("is_real") else 2)]
-    return on_memory(parts, [dense(operand) for operand in node.inputs])[node.attr("result")]
+    turns, *data = node.inputs
+    return on_memory(parts, [dense(turns), *rows_of(data)])[node.attr("result")]
 
 
 def _grouped_matmul(node: Node) -> Node:

@@ -190,10 +190,12 @@ def _store(out_ptr, to, x, mask, KEEP: tl.constexpr, STEP: tl.constexpr, PART: t
 def fourier(
     re_out_ptr,  # [ROWS, KEEP]
     im_out_ptr,  # the same
-    re_ptr,  # [ROWS, N]
+    re_ptr,  # [ROWS, N], a row every PITCH and an element every HOP
     im_ptr,  # the same, not read where IS_REAL
     roots_ptr,  # [2, N]: cosine and sine of SIGN times so many Nths of a turn
     ROWS,
+    PITCH,
+    HOP: tl.constexpr,
     N: tl.constexpr,
     KEEP: tl.constexpr,
     SIGN: tl.constexpr,
@@ -206,16 +208,17 @@ def fourier(
     rows = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)[:, None]
     lanes = tl.arange(0, STEP)[None, :]
     mask = rows < ROWS
-    at = rows * N + lanes
+    at = rows * PITCH + lanes * HOP
+    FAR: tl.constexpr = STEP * HOP
     x = _eight(
         _element(re_ptr, im_ptr, at, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + STEP, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 2 * STEP, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 3 * STEP, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 4 * STEP, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 5 * STEP, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 6 * STEP, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 7 * STEP, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at + FAR, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at + 2 * FAR, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at + 3 * FAR, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at + 4 * FAR, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at + 5 * FAR, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at + 6 * FAR, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at + 7 * FAR, mask, IS_REAL),
         SIGN,
     )
     x = _times_roots(x, roots_ptr, lanes, N)

@@ -15,6 +15,7 @@ from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites import fourier
 from aotc.aot.rewrites.memory import place_ops
+from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "lower"))
@@ -112,3 +113,33 @@ def test_what_is_not_finite_spreads_over_its_row(tmp_path):
     for name, shape in places:
         is_finite = numpy.isfinite(buffers[name].reshape(shape)).all(1)
         assert is_finite.tolist() == [True, False, True]
+
+
+def test_parts_in_turn_are_read_where_they_lie(tmp_path):
+    """Complex numbers as torch has them: no copy of either part, nor of every second row."""
+    random, job, cases = numpy.random.default_rng(5), Job(), []
+    for shape, step in (((9, 128), 1), ((3, 2, 256), 1), ((10, 512), 2)):
+        x = make("input", (), {"name": "x", "dtype": "f32", "shape": (*shape, 2)})
+        rows = build.slice_axis(x, 0, 0, shape[0], step)
+        re, im = (
+            build.reshape(build.slice_axis(rows, len(shape), at, at + 1), rows.shape[:-1])
+            for at in range(2)
+        )
+        length = shape[-1]
+        values = numpy.stack(roots(-1, numpy.arange(length), length)).astype("float32")
+        turns = Constant("turns", TensorType("f32", values.shape), values)
+        found = transformed((re, im), build.constant("turns", turns.type), length, -1, False)
+        graph = Graph((x,), tuple(found), ("x",), ("re", "im"), {"turns": turns})
+        given = [random.standard_normal(x.shape).astype("float32")]
+        placed, _ = place_ops(graph)
+        kernels = schedule(placed, TRAITS).groups
+        assert [group.kind for group in kernels] == ["call"]
+        cases.append((given[0][::step], job.add(placed, given, 0, TRAITS)))
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    for data, places in cases:
+        whole = numpy.fft.fft(data[..., 0].astype("float64") + 1j * data[..., 1])
+        for (name, _), expected in zip(places, (whole.real, whole.imag), strict=True):
+            scale = numpy.sqrt(numpy.square(expected).mean() * 2)
+            error = abs(buffers[name].reshape(expected.shape) - expected).max()
+            assert error < 4 * ROUNDINGS * scale

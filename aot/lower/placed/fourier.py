@@ -16,6 +16,7 @@ from aotc.aot.lower.call import Called
 from aotc.aot.lower.placed.template import (
     Block,
     Grid,
+    Strided,
     from_template,
     operands_of,
 )
@@ -42,6 +43,8 @@ def fourier(node: Node, traits: TargetTraits) -> Called:
     height, warps = max(1, TRANSFORMED // count), max(1, count // TRANSFORMED)
     numbers: dict[str, Any] = {
         "ROWS": size_text(rows),
+        "PITCH": size_text(_row_step(re)),
+        "HOP": re.strides[-1],
         "N": count,
         "KEEP": how["keep"],
         "SIGN": how["sign"],
@@ -57,6 +60,12 @@ def fourier(node: Node, traits: TargetTraits) -> Called:
     )
 
 
+def _row_step(re: Strided) -> Extent:
+    """Elements from one row to the next (`rows_of` of the rewrite)."""
+    ((_, step),) = runs(re.shape[:-1], re.strides[:-1]) or [(1, 0)]
+    return step
+
+
 def _fourier_rows(node: Node) -> Called:
     """A program transforms rows, one after the other, each in passes from memory to memory."""
     (turns, re, *im), _, how = operands_of(node)
@@ -68,7 +77,6 @@ def _fourier_rows(node: Node) -> Called:
     steps = passes(count)
     sides = [_sides_of_pass(count, each) for each in steps]
     pitch = -(-(count + 1) // VECTOR) * VECTOR
-    ((_, row_step),) = runs(re.shape[:-1], re.strides[:-1]) or [(1, 0)]
     numbers: dict[str, Any] = {
         "ROWS": size_text(rows),
         "N": count,
@@ -80,7 +88,7 @@ def _fourier_rows(node: Node) -> Called:
         "FORM": repr(form),
         "STEP": step,
         "FIRST_STEP": {"whole": step, "reals": 2 * step, "spectrum": 1}[form],
-        "ROW_STEP": size_text(row_step),
+        "ROW_STEP": size_text(_row_step(re)),
         "RADICES": tuple(each.radix for each in steps),
         "DONE": tuple(each.done for each in steps),
         "HEIGHTS": tuple(height for height, _ in sides),

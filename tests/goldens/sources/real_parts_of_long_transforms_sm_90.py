@@ -32,6 +32,8 @@ def kernel(
         im_ptr=in2,
         roots_ptr=in0,
         ROWS=5,
+        PITCH=2048,
+        HOP=1,
         N=2048,
         KEEP=2048,
         SIGN=-1,

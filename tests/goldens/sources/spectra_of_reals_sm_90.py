@@ -32,6 +32,8 @@ def kernel(
         im_ptr=in0,
         roots_ptr=in0,
         ROWS=5,
+        PITCH=512,
+        HOP=1,
         N=512,
         KEEP=257,
         SIGN=-1,
