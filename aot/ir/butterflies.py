@@ -1,4 +1,4 @@
-"""The passes of a Fourier transform of small factors, and the roots of unity that they read.
+"""The passes of a Fourier transform of small factors.
 
 Stockham's order (Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1992, 1.7):
 a pass makes of transforms of `done` elements transforms of `radix` times as many. With W = n /
@@ -9,11 +9,6 @@ radix, times the root number k * (p // G) of order radix * done, and makes resul
 from __future__ import annotations
 
 from typing import NamedTuple
-
-import numpy
-
-from aotc.aot.ir.complex_pairs import roots
-from aotc.aot.ir.storage import Array
 
 
 class Pass(NamedTuple):
@@ -60,20 +55,3 @@ def form_of(length: int, given: int, keep: int, is_real: bool) -> str:
         return "spectrum"
     is_half = is_real and length % 2 == 0 and keep <= length // 2 + 1
     return "reals" if is_half else "whole"
-
-
-def pass_roots(sign: int, length: int, form: str) -> Array:
-    """f64 `[2, length]`, cosines and sines. For each pass the roots of each k from 1 on, beside
-    each other those of all p // G: `(radix - 1) * done` numbers. Behind the passes of half a length
-    the length's own roots, from 0 to half a turn, and for `reals` halves of them."""
-    count = length if form == "whole" else length // 2
-    parts = []
-    for radix, done in passes(count):
-        exponents = numpy.outer(numpy.arange(1, radix), numpy.arange(done))
-        parts.append(numpy.stack(roots(sign, exponents.reshape(-1), radix * done)))
-    if form == "whole":
-        parts.append(numpy.zeros((2, 1)))
-    else:
-        own = numpy.stack(roots(sign, numpy.arange(count + 1), length))
-        parts.append(0.5 * own if form == "reals" else own)
-    return numpy.concatenate(parts, 1)

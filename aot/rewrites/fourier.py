@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy
 
 from aotc.aot.ir import build
-from aotc.aot.ir.butterflies import factors, form_of, pass_roots
+from aotc.aot.ir.butterflies import factors, form_of, passes
 from aotc.aot.ir.complex_pairs import Pair, multiplied, roots, transformed
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make
 from aotc.aot.ir.size import fixed
@@ -89,6 +89,23 @@ def _on_memory(graph: Graph) -> Graph:
         return node.inputs[0].inputs[0] if _only_clears_ends(old) else node
 
     return graph.rebuilt(on_rows, made)
+
+
+def pass_roots(sign: int, length: int, form: str) -> Array:
+    """f64 `[2, length]`, cosines and sines. For each pass the roots of each k from 1 on, beside
+    each other those of all p // G: `(radix - 1) * done` numbers. Behind the passes of half a length
+    the length's own roots, from 0 to half a turn, and for `reals` halves of them."""
+    count = length if form == "whole" else length // 2
+    parts = []
+    for radix, done in passes(count):
+        exponents = numpy.outer(numpy.arange(1, radix), numpy.arange(done))
+        parts.append(numpy.stack(roots(sign, exponents.reshape(-1), radix * done)))
+    if form == "whole":
+        parts.append(numpy.zeros((2, 1)))
+    else:
+        own = numpy.stack(roots(sign, numpy.arange(count + 1), length))
+        parts.append(0.5 * own if form == "reals" else own)
+    return numpy.concatenate(parts, 1)
 
 
 def _on_rows(node: Node, table: Table) -> Node:

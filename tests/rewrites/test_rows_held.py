@@ -36,11 +36,11 @@ NUMPY = {
 # Type, rows, elements of one, how many are wanted, whether the greatest come first.
 CASES = (
     ("f32", 5, 64, 2, True), ("f32", 3, 1000, 1000, False), ("f32", 2, 4096, 8, True),
-    ("f32", 2, 4096, 4096, True), ("f32", 1, 33, 33, True), ("f32", 70, 32, 5, False),
+    ("f32", 2, 1024, 1024, True), ("f32", 1, 33, 33, True), ("f32", 70, 32, 5, False),
     ("f16", 4, 300, 300, True), ("f16", 3, 2049, 40, False), ("i32", 2, 777, 777, False),
     ("i16", 3, 512, 512, True), ("i8", 2, 600, 100, False), ("u8", 2, 255, 255, True),
     ("f32", 2, 9000, 50, True), ("i32", 1, 6001, 300, False), ("f16", 3, 4096, 512, True),
-    ("u8", 2, 5000, 77, False), ("i16", 2, 1500, 3, True), ("f32", 2, 1200, 1200, True),
+    ("u8", 2, 5000, 77, False), ("i16", 2, 1500, 3, True), ("f32", 2, 1200, 512, True),
 )  # fmt: skip
 
 
@@ -68,10 +68,11 @@ def numbers(dtype, shape, seed):
     return found.astype(NUMPY[dtype])
 
 
-@pytest.mark.parametrize("has_values", [False, True])
-def test_places_and_elements_are_those_of_the_op(tmp_path, has_values):
+@pytest.mark.slow
+@pytest.mark.parametrize(("has_values", "cases"), [(False, CASES[:6]), (True, CASES)])
+def test_places_and_elements_are_those_of_the_op(tmp_path, has_values, cases):
     job, found = Job(), []
-    for seed, case in enumerate(CASES):
+    for seed, case in enumerate(cases):
         graph = graph_of(*case, has_values=has_values, is_wide=seed % 2 == 0)
         given = [numbers(case[0], case[1:3], seed)]
         placed, _ = place_blocks(rank_rows(graph)[0])

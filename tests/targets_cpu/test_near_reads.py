@@ -14,9 +14,10 @@ import triton
 import triton.language as tl
 
 from aotc import kernels
-from aotc.aot.ir.butterflies import pass_roots, passes
+from aotc.aot.ir.butterflies import passes
 from aotc.aot.lower.placed.fourier import _sides_of_pass
 from aotc.aot.lower.tiles import power_above
+from aotc.aot.rewrites.fourier import pass_roots
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import lower
