@@ -29,11 +29,7 @@ from aotc.aot.ir.viewed import (
 from aotc.aot.rewrites.fourier import rows_of
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
-_OF_TARGETS = (
-    "order_rows",
-    "select_rows",
-    "scan",
-)  # that GPUs take apart first, where they are long
+_OF_TARGETS = ("order_rows", "select_rows", "scan")  # that GPUs take apart first, where long
 _MOVED = ("reshape", "permute", "slice")
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 

@@ -22,7 +22,7 @@ RUN = 256  # elements that are compared with each other; a rank costs as many co
 LONGEST = 1 << 15
 SHORT = 8  # elements whose ranks cost less than a kernel of its own
 # On a GPU, elements of a row that are put in order in registers: one program takes 3 µs for 512 and
-# 70 µs for 4096 (H200), so that longer rows are merged from runs.
+# 70 µs for 4096 (H200), so that longer rows are sorted by digits.
 FEWEST_HELD, MOST_HELD, HELD_RUN = 32, 1024, 512
 HELD_NS = 0.03  # of an element of such a run, where runs are many
 SELECTED_RUN, MOST_SELECTED = 4096, 512  # elements of a run, and of it, that are found in registers
