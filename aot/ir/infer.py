@@ -20,6 +20,7 @@ Infer = Callable[[Types, AttrMap], TensorType]
 
 # What becomes of an element that rows are written to, one after the other.
 MERGES = ("replace", "sum", "prod", "max", "min")
+ANY_ORDER = frozenset({"sum", "max", "min"})  # of whole numbers, that atomics merge
 SCANS = ("sum", "prod", "max", "min", "log_sum", "max_place", "min_place")
 PACK_N = 64  # columns of one panel of a packed matmul operand
 WORD_ROWS = {"bf16": 2, "i8": 4}  # rows of such a panel that lie side by side, by element type

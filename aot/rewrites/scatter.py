@@ -17,11 +17,12 @@ from math import ceil, prod
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
+from aotc.aot.ir.infer import ANY_ORDER
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
 from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most, typical
 from aotc.aot.rewrites.digits import sort_by_bits
 from aotc.aot.rewrites.lookups import literal_of
-from aotc.aot.rewrites.whole_numbers import ANY_ORDER, MOST_ROWS, OF_FLOATS, merged
+from aotc.aot.rewrites.whole_numbers import MOST_ROWS, OF_FLOATS, merged
 
 LAUNCH_NS = 1500.0
 BYTE_NS = 1 / 4000

@@ -18,13 +18,12 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import SHORT_FLOATS
 
-MOST_ROWS = 1 << 20
 UNIT_BITS = 41
 COUNT_BITS = 20  # of how often a sum has ∞, above these -∞, above these NaN
+MOST_ROWS = (1 << COUNT_BITS) - 1  # of one place: as many of each as its field has room for
 BIAS, MANTISSA_BITS, NOT_FINITE = 127, 23, 255  # of f32
 WIDE_BIAS, WIDE_MANTISSA_BITS = 1023, 52  # of f64
 OF_FLOATS = frozenset({"f32", *SHORT_FLOATS})
-ANY_ORDER = frozenset({"sum", "max", "min"})  # of whole numbers
 
 
 def merged(node: Node) -> Node:

@@ -48,6 +48,10 @@ class KernelTextRefused(ToolchainError):
     """Triton does not take the text of a kernel, whatever a program of it may use."""
 
     code = "kernel-text"
+    hint = (
+        "a kernel of the model's own must be a program with each of its configs; of one that aotc "
+        "wrote this is a bug: please report it"
+    )
 
 
 class CodeGenerationError(ToolchainError):

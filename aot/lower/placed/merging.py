@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.infer import ANY_ORDER
 from aotc.aot.ir.size import Extent, is_static, smallest, typical
 from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.ir.types import DTYPES
@@ -25,7 +26,7 @@ from aotc.kernels.templates.registry import (
 
 SCATTERED_BLOCK = 64  # elements of a program's block: small, so that every core gets some
 MERGED_BLOCK = 256  # elements of a program that merges them in any order
-OF_WHOLE_NUMBERS, ANY_ORDER = ("i32", "i64"), ("sum", "max", "min")  # of atomics
+OF_WHOLE_NUMBERS = ("i32", "i64")  # that atomics take
 SCATTERED_CHUNK = 1024  # places that a program looks at together, for those of its share
 LONGEST_TURN = 64  # rows that programs go over one after the other, each for a read and a write
 RESIDENT = 16  # programs of one warp on a multiprocessor of a GPU
