@@ -2,7 +2,8 @@
 
 Such a write needs no launch of its own and no copy of the data, and fuses with what is around it.
 It compares every place with every write, so many of them are left to a kernel that makes them one
-after the other: on a processor soon, on a GPU, which has thousands of lanes, much later.
+after the other: on a processor soon, on a GPU, which has thousands of lanes, much later. Sizes that
+vary must be few at every call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
-from aotc.aot.ir.size import is_static, typical
+from aotc.aot.ir.size import Extent, proves_at_most
 
 MOST_ON_GPU = 1 << 22  # comparisons of a place with a write
 MOST_ON_CPU = 1 << 14
@@ -21,16 +22,16 @@ _OF_A_STATE = ("reshape", "cast", "scatter_rows")  # behind which its own memory
 
 
 def look_up_on_gpu(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with few writes as lookups, and how many there are; those of dynamic sizes all."""
-    return _look_up(graph, MOST_ON_GPU, has_dynamic=True)
+    """`graph` with few writes as lookups, and how many there are."""
+    return _look_up(graph, MOST_ON_GPU)
 
 
 def look_up_on_cpu(graph: Graph) -> tuple[Graph, int]:
     """The same for processors; what depends on no input is computed by the build, as lookups."""
-    return _look_up(graph, MOST_ON_CPU, has_dynamic=False)
+    return _look_up(graph, MOST_ON_CPU)
 
 
-def _look_up(graph: Graph, most: int, has_dynamic: bool) -> tuple[Graph, int]:
+def _look_up(graph: Graph, most: int) -> tuple[Graph, int]:
     given: set[Node] = set()  # what depends on an input
     wanted: set[Node] = set()
     states = set(graph.inputs[len(graph.given) :])
@@ -39,11 +40,7 @@ def _look_up(graph: Graph, most: int, has_dynamic: bool) -> tuple[Graph, int]:
             given.add(node)
         if node.op != "scatter_rows" or _is_state(node, states):
             continue
-        if is_static((*node.shape, *node.inputs[1].shape, *node.inputs[2].shape)):
-            few = _comparisons(node) <= (most if node in given else MOST_ON_GPU)
-        else:
-            few = has_dynamic or _comparisons(node) <= most
-        if few:
+        if proves_at_most(_comparisons(node), most if node in given else MOST_ON_GPU):
             wanted.add(node)
 
     def change(node: Node, made: Node) -> Node:
@@ -61,12 +58,12 @@ def _is_state(node: Node, states: set[Node]) -> bool:
     return node in states
 
 
-def _comparisons(node: Node) -> int:
+def _comparisons(node: Node) -> Extent:
     """Places by writes: arithmetic looks at every element of the source, the last of several writes
     is found once for all elements with the same place."""
     _, index, source = node.inputs
     pairs = (index if node.attr("merge") == "replace" else source).type.numel
-    return typical(node.shape[node.attr("axis")]) * typical(pairs)
+    return node.shape[node.attr("axis")] * pairs
 
 
 def _looked_up(node: Node) -> Node:
