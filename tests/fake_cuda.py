@@ -54,6 +54,7 @@ class FakeCuda(GraphFunctions):
         self.trace = []  # names in the order of the calls
         self.kernels = {}
         self.launches = []
+        self.early = 0  # launches of no graph that may begin before the one before them has ended
         self.hazards = []
         self.wrong = []  # exceptions of the double itself
         self.blocks = {}  # address → Block

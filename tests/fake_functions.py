@@ -11,6 +11,7 @@ from fake_cubin import read_image
 
 from aotc.runtime.drivers.cuda import libcuda
 from aotc.runtime.drivers.cuda.device import ATTRIBUTES
+from aotc.runtime.drivers.cuda.libcuda import LaunchAttribute, LaunchConfig
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, INVALID_IMAGE = 1, 2, 101, 200
 NO_BINARY, INVALID_HANDLE, NOT_FOUND = 209, 400, 500
@@ -234,6 +235,18 @@ class Functions:
         target = self._stream(stream)
         grid, block = (gx, gy, gz), (bx, by, bz)
         self._add(target, self._launch(function, grid, block, shared_bytes, args, target.handle))
+
+    def _cuLaunchKernelEx(self, config, function, arguments, extra):
+        row = LaunchConfig.from_address(config)
+        target = self._stream(row.stream or 0)
+        if row.attribute_count:
+            attribute = LaunchAttribute.from_address(row.attributes)
+            assert (row.attribute_count, attribute.id, attribute.value) == (1, 6, 1)
+            self.early += 1
+        grid = row.grid_x, row.grid_y, row.grid_z
+        block = row.threads_x, row.threads_y, row.threads_z
+        work = self._launch(function, grid, block, row.shared_bytes, arguments, target.handle)
+        self._add(target, work)
 
     # Memory.
 

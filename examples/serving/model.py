@@ -31,7 +31,7 @@ class Model:
     """
 
     def __init__(self, path, warm_up=(), max_batch=1, timeout_s=10.0):
-        self.warm_up, self.timeout_s = warm_up, timeout_s
+        self.warm_up, self.timeout_s = list(warm_up), timeout_s
         self.deployment = runtime.Deployment(path, stats=True)
         self._warm(self.deployment.program)
         self.batcher = None
@@ -42,7 +42,7 @@ class Model:
                 log.warning("%s", error)
 
     def _warm(self, program):
-        for body in self.warm_up:
+        for body in self.warm_up * 2:  # on a GPU the second call at given sizes makes a graph
             program(**arrays_of(body, program.inputs))
 
     def answer(self, body):

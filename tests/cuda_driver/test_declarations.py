@@ -46,6 +46,8 @@ POINTED = {
     "CUtensorMap": ctypes.c_void_p,
     "char": ctypes.c_char_p,
     "void": ctypes.c_void_p,
+    "CUlaunchConfig": ctypes.c_void_p,
+    "CUlaunchAttribute": ctypes.c_void_p,
     "CUDA_KERNEL_NODE_PARAMS": ctypes.POINTER(libcuda.KernelNode),
     "CUgraphEdgeData": ctypes.POINTER(libcuda.Edge),
     "CUDA_MEMSET_NODE_PARAMS": ctypes.POINTER(libcuda.MemsetNode),
@@ -60,6 +62,7 @@ STRUCTURES = {
     "CUDA_KERNEL_NODE_PARAMS_v2_st": libcuda.KernelNode,
     "CUDA_MEMSET_NODE_PARAMS_st": libcuda.MemsetNode,
     "CUDA_MEMCPY2D_st": libcuda.RowsCopy,
+    "CUlaunchConfig_st": libcuda.LaunchConfig,
 }
 
 

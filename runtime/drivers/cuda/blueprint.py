@@ -5,6 +5,8 @@ A `Blueprint` reads the launches once and keeps one graph with a node each, whos
 one `Frame`. For a session the frame is filled with that one's addresses and numbers, the nodes take
 them, and the graph is instantiated. What comes of it needs the graph no longer, but for the names
 of its nodes: those that take inputs and outputs are patched from a small frame of the session's.
+The frame's launches can also be issued one after the other, as a call at sizes that may not come
+again is (`launch_list.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from ...bundle.extent import Extent
 from ...bundle.outline import Table
 from .graph import Execution, LaunchGraph
 from .handles import TensorMap
+from .launch_list import LaunchList
 from .libcuda import KernelNode
 
 TYPE_CHECKING = False
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     Taking = Callable[[Sequence[int]], Sequence[int]]
     Takes = dict[str, Callable[[Any], int]]  # from a space to the addresses of what lies there
+    AddressOf = Callable[[str, int], int]
 
     class Code(Protocol):
         """What a chain asks of its code: see `DeviceCode`."""
@@ -125,10 +129,12 @@ class Frame:
     them, the rows of the nodes, and tensor maps.
 
     slots: the parameters, which may be written between uses; maps: in the order of the layout's;
-    references: to each launch's row, which live as long as the frame.
+    references: to each launch's row, arguments: where its array of pointers is; they live as long
+    as the frame.
     """
 
-    __slots__ = ("_layout", "_pointers", "_rows", "_words", "maps", "references", "slots")
+    __slots__ = ("_layout", "_pointers", "_rows", "_words", "arguments", "maps", "references",
+                 "slots")  # fmt: skip
 
     def __init__(self, device: Device, layout: Layout) -> None:
         self._layout = layout
@@ -143,32 +149,38 @@ class Frame:
         self._rows = rows = array("I", bytes(ROW.size * len(layout.launches)))
         self._words = memoryview(rows)
         first, code = pointers.buffer_info()[0], layout.code
-        for number, (launch, start) in enumerate(zip(layout.launches, layout.starts, strict=True)):
+        self.arguments = [first + 8 * start for start in layout.starts]
+        for number, (launch, where) in enumerate(zip(layout.launches, self.arguments, strict=True)):
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
             ROW.pack_into(
                 rows, ROW.size * number, function.handle, 0, 0, 0, image.threads, 1, 1,
-                function.shared_bytes, first + 8 * start, 0, 0, device.context,
+                function.shared_bytes, where, 0, 0, device.context,
             )  # fmt: skip
         base = rows.buffer_info()[0]
         ends = range(base, base + ROW.size * len(layout.launches), ROW.size)
         self.references = [ctypes.byref(KernelNode.from_address(each)) for each in ends]
 
-    def fill(self, table: list[int], is_first: bool = True) -> None:
+    def grid(self, axis: int) -> memoryview:
+        """How many programs each launch has along an axis, u32."""
+        return self._words[GRID_WORD + axis :: ROW_WORDS]
+
+    def fill(self, table: list[int], is_first: bool = True, is_of_call: bool = False) -> None:
         """Write the numbers of a session and its maps, where the context is current; is_first:
-        also those that are the same for all. What a call brings is left as it is."""
+        also those that are the same for all; is_of_call: also maps of what a call brings, which
+        the table has then."""
         layout = self._layout
         if not layout.launches:
             return
         self.slots[:] = array("q", layout.take(table))
         for axis, take in enumerate(layout.grids):
-            self._words[GRID_WORD + axis :: ROW_WORDS] = array("I", take(table))
+            self.grid(axis)[:] = array("I", take(table))
         for (placed, _), tensor_map in zip(layout.maps, self.maps, strict=True):
             if is_first or not placed.is_fixed:
                 tensor_map.describe(
                     [table[each] for each in placed.shape],
                     [table[each] for each in placed.strides],
                 )
-                if not placed.changes:
+                if is_of_call or not placed.changes:
                     tensor_map.write(table[placed.memory])
 
 
@@ -181,9 +193,9 @@ class Blueprint:
     and not with a session.
     """
 
-    __slots__ = ("_are_programmatic", "_device", "_frame", "_graph", "_lock", "_moving_numbers",
-                 "_nodes", "_table", "_tail", "_takes", "_whole", "is_kept", "moving",
-                 "patches")  # fmt: skip
+    __slots__ = ("_are_programmatic", "_brought", "_device", "_frame", "_graph", "_list", "_lock",
+                 "_moving_numbers", "_nodes", "_table", "_tail", "_takes", "_whole", "is_kept",
+                 "moving", "patches")  # fmt: skip
 
     def __init__(
         self, code: Code, launches: Sequence[Launch], count: int = 0, is_kept: bool = True
@@ -194,6 +206,7 @@ class Blueprint:
         self._lock = _thread.allocate_lock()  # held while a session's numbers are in the frame
         self._graph: LaunchGraph | None = None
         self._frame: Frame | None = None
+        self._list: LaunchList | None = None
         self._nodes: list[Any] = []
         self._table = table = ChainTable(count)
         self._are_programmatic = [
@@ -211,11 +224,13 @@ class Blueprint:
         self._find_patches()
         self._tail = [key if type(key) is int else 0 for key in table.keys]
         self._takes: list[tuple[int, str, Any]] = []
+        self._brought: list[tuple[int, str, Any]] = []  # places of what a call brings
         for place, (space, value) in table.addressed.items():
             if space == "weight":
                 self._tail[place - count] = code.weights[str(value)]
-            elif space not in CHANGING:
-                self._takes.append((place, space, value))
+            else:
+                rows = self._brought if space in CHANGING else self._takes
+                rows.append((place, space, value))
 
     def _find_patches(self) -> None:
         layout = self.moving
@@ -236,19 +251,41 @@ class Blueprint:
             found[place] = takes[space](found[value] if space == "arena" else value)
         return found
 
-    def instance(self, table: list[int]) -> Execution:
-        """A graph of the launches over a session's numbers, ready to launch."""
+    def instantiate(self, execution: Execution, table: list[int]) -> None:
+        """Have `execution` be a graph of the launches over a session's numbers."""
         device = self._device
         with self._lock, device.current():
-            if self._frame is None or self._graph is None:
-                frame = Frame(device, self._whole)
-                frame.fill(table)
+            frame = self._filled(table)
+            if self._graph is None:
                 self._graph, self._nodes = self._built(frame)
-                self._frame = frame
             else:
-                self._frame.fill(table, is_first=False)
-                self._graph.update(self._nodes, self._frame.references)
-            return self._graph.instance()
+                self._graph.update(self._nodes, frame.references)
+            execution.pointer.value = self._graph.instance()
+
+    def issue(self, table: list[int], address_of: AddressOf, stream: int) -> None:
+        """Launch them one after the other in the order of a stream, over a session's numbers.
+
+        address_of: of what the call brings, by space and number. Nothing of the table, which this
+        changes, is read once it returns.
+        """
+        for place, space, number in self._brought:
+            table[place] = address_of(space, number)
+        with self._lock, self._device.current():
+            frame = self._filled(table, is_of_call=True)
+            if self._list is None:
+                self._list = LaunchList(self._device, frame, self._whole, self._are_programmatic)
+            self._list.issue(stream)
+
+    def _filled(self, table: list[int], is_of_call: bool = False) -> Frame:
+        """The frame of all launches with these numbers, where the lock is held."""
+        frame = self._frame
+        if frame is None:
+            frame = Frame(self._device, self._whole)
+            frame.fill(table, is_of_call=is_of_call)
+            self._frame = frame
+        else:
+            frame.fill(table, is_first=False, is_of_call=is_of_call)
+        return frame
 
     def _built(self, frame: Frame) -> tuple[LaunchGraph, list[Any]]:
         """The graph of the whole chain, and its nodes."""
@@ -271,7 +308,7 @@ class Blueprint:
 
     def close(self) -> None:
         """Give its graph back; what was instantiated from it may not be patched any more."""
-        graph, self._graph, self._frame = self._graph, None, None
+        graph, self._graph, self._frame, self._list = self._graph, None, None, None
         if graph is not None:
             graph.close()
 

@@ -24,19 +24,21 @@ _PROGRAMMATIC = ctypes.byref(Edge(from_port=1, type=1))
 
 
 class Execution:
-    """An instantiated graph. execution: the CUgraphExec; is_closed: whether `close` began."""
+    """An instantiated graph. pointer: the CUgraphExec, 0 until there is one; is_closed: whether
+    `close` began."""
 
-    __slots__ = ("_device", "execution", "is_closed")
+    __slots__ = ("_device", "is_closed", "pointer")
 
-    def __init__(self, device: DeviceContext, execution: int) -> None:
+    def __init__(self, device: DeviceContext, execution: int = 0) -> None:
         self._device = device
-        self.execution = execution
+        self.pointer = ctypes.c_void_p(execution)
         self.is_closed = False
 
     def close(self) -> None:
         """Give it back; a launch that still runs finishes first."""
         self.is_closed = True
-        self._device.destroy("cuGraphExecDestroy", self.execution)
+        if self.pointer:
+            self._device.destroy("cuGraphExecDestroy", self.pointer.value or 0)
 
 
 class LaunchGraph:
@@ -139,17 +141,17 @@ class LaunchGraph:
 
     def instantiate(self) -> None:
         """Make it ready to launch."""
-        self.execution = self.instance().execution
+        self.execution = self.instance()
 
-    def instance(self) -> Execution:
-        """What runs its launches as they are now; the caller's to close."""
+    def instance(self) -> int:
+        """A CUgraphExec of its launches as they are now; the caller's to destroy."""
         device = self._device
         with device.current():
             found = device.handle(
                 "cuGraphInstantiateWithFlags", self._handle, 0, purpose="a graph of launches"
             )
         device.own("cuGraphExecDestroy", found)
-        return Execution(device, found)
+        return found
 
     def patch(self, number: int) -> None:
         """Have later launches of the graph use what the node's arguments hold now."""

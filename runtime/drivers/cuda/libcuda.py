@@ -56,6 +56,33 @@ class KernelNode(ctypes.Structure):
     )
 
 
+class LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute, of those whose value is one number."""
+
+    _fields_ = (
+        ("id", ctypes.c_uint),
+        ("value", ctypes.c_uint64),
+        ("rest", ctypes.c_uint64 * 7),
+    )
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig: how one launch is made on a stream."""
+
+    _fields_ = (
+        ("grid_x", ctypes.c_uint),
+        ("grid_y", ctypes.c_uint),
+        ("grid_z", ctypes.c_uint),
+        ("threads_x", ctypes.c_uint),
+        ("threads_y", ctypes.c_uint),
+        ("threads_z", ctypes.c_uint),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
 class MemsetNode(ctypes.Structure):
     """CUDA_MEMSET_NODE_PARAMS: fill memory as a node of a graph; width in elements."""
 
@@ -138,6 +165,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuFuncSetCacheConfig": (_handle, _int),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_to_int, _handle, _int, _size),
     "cuLaunchKernel": (_handle, *[_uint] * 7, _handle, _pointer, _pointer),
+    "cuLaunchKernelEx": (_pointer, _handle, _pointer, _pointer),
     "cuMemAlloc_v2": (_to_address, _size),
     "cuMemFree_v2": (_address,),
     "cuMemGetInfo_v2": (_to_size, _to_size),

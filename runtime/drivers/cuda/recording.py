@@ -1,15 +1,14 @@
 """A call's launches on a stream that its owner records as a CUDA graph.
 
 A session's own graph would be recorded with the session's arena, which calls on other streams use
-at the same time as a replay. So each launch is recorded by itself, on memory that belongs to the
-recorded graph. Code and weights must stay for as long as that may be replayed.
+at the same time as a replay. So the launches are issued one after the other, on memory that belongs
+to the recorded graph. Code and weights must stay for as long as that may be replayed.
 """
 
 from __future__ import annotations
 
 from ...errors import DriverFault
 from .arena import ALIGNMENT_BYTES
-from .handles import Arguments, parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,20 +34,15 @@ def record(
     nbytes = arena_bytes + code.scratch_bytes
     base = take(nbytes) if nbytes else 0
 
-    def address(space: str, value: int | str) -> int:
-        index = code.address_index(space, value)
-        if index is not None:
-            return addresses[index]
-        if space == "weight":
-            return code.weights[str(value)]
-        return base + int(value) if space == "arena" else int(value)
+    def address_of(space: str, number: int) -> int:
+        return addresses[number if space == "input" else len(code.inputs) + number]
 
-    with device.current():
-        if plan.zeroed_bytes:
-            device.fill(base, 0, plan.zeroed_bytes, stream)
-        for launch in plan.launches:
-            values = [address(*argument) for argument in launch.args]
-            maps = parameters(device, launch.maps, values)
-            arguments = Arguments([*values, *maps, base + arena_bytes, 0])
-            function, threads = code.functions[launch.kernel], code.image(launch.kernel).threads
-            device.launch(function, launch.grid, threads, arguments, stream)
+    if plan.zeroed_bytes:
+        device.fill(base, 0, plan.zeroed_bytes, stream)
+    outlined = plan.outlined
+    if outlined is None:
+        blueprint, values = code.blueprint(0, plan.launches), []
+    else:
+        blueprint, values = code.blueprint_of(outlined.outline), outlined.values
+    takes = {"arena": lambda offset: base + offset, "scratch": lambda _: base + arena_bytes}
+    blueprint.issue(blueprint.table(values, takes), address_of, stream)

@@ -4,6 +4,9 @@ A session has an arena of its own and a graph that is built for it once. A call 
 addresses of inputs and outputs with those of its last call, patches the nodes whose pointers
 changed, and launches the graph.
 
+Sizes that vary may come once: the first call at given sizes issues the launches one after the
+other (`launch_list.py`), and the second one makes the graph.
+
 A step that torch runs or that calls a native function ends a graph. A call then launches the first
 graph, has torch or the function add its work to the same stream, launches the next graph, and so
 on: the device runs all of it in that order, and the host waits for nothing but what an op itself
@@ -20,7 +23,7 @@ from ...bundle.plan_parts import Launch
 from .arena import DeviceChecks, DeviceStates
 from .context import adopt
 from .errors import AddressMissing, DeviceClosed
-from .graph import LaunchGraph
+from .graph import Execution, LaunchGraph
 from .handles import Arguments, parameters
 from .staging import Staging
 from .streams import put_off
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from .blueprint import Blueprint
     from .code import DeviceCode
     from .device import Device
-    from .graph import Execution
     from .handles import Event
 
 LEGACY_STREAM = 0
@@ -136,10 +138,13 @@ class CudaSession:
         if not blueprint.is_kept:
             self._blueprints.append(blueprint)
         table = blueprint.table(values, self._takes())
-        graph = blueprint.instance(table)
+        graph = Execution(code.gpu)
         self._graphs.append(graph)
-        patch = _patcher(self, code.gpu, graph, blueprint, table)
-        return _caller(self, code.gpu, graph, patch, is_first=not number)
+        made = _LazyGraph(self, graph, blueprint, table)
+        is_alone = self._shared is None or not self._shared.peers
+        if outlined is None or not is_alone:
+            made.make()
+        return _caller(self, code.gpu, graph, made, is_first=not number)
 
     def _between(self, step: TorchCall | NativeLaunch) -> Callable[..., None]:
         """A run of a step that is not a kernel, on the stream of the call."""
@@ -337,22 +342,69 @@ def in_turn(runs: Sequence[Callable[..., None]]) -> Callable[..., None]:
     return run
 
 
+class _LazyGraph:
+    """A session's graph, which may be made at its second run.
+
+    patch: brings the session's addresses into the nodes that use them; None before `make`.
+    """
+
+    __slots__ = ("_blueprint", "_graph", "_is_issued", "_session", "_table", "patch")
+
+    def __init__(
+        self, session: CudaSession, graph: Execution, blueprint: Blueprint, table: list[int]
+    ) -> None:
+        self._session, self._graph = session, graph
+        self._blueprint, self._table = blueprint, table
+        self._is_issued = False
+        self.patch: Callable[[], None] | None = None
+
+    def make(self) -> None:
+        """Make the graph."""
+        self._blueprint.instantiate(self._graph, self._table)
+        device = self._session._code.gpu
+        self.patch = _patcher(self._session, device, self._graph, self._blueprint, self._table)
+
+    def patched(self, addresses: memoryview) -> bytes | None:
+        """The session's addresses, which the graph has now; None where `issue` is to be called,
+        once."""
+        if self.patch is None:
+            if not self._is_issued:
+                return None
+            self.make()
+            assert self.patch is not None  # `make` has made it
+        self.patch()
+        return bytes(addresses)
+
+    def issue(self, stream: int) -> int:
+        """Launch one after the other; 0, as of a launch that succeeds. Raises `AddressMissing`."""
+        session = self._session
+        for space, number in self._blueprint.patches:
+            index = session._code.address_index(space, number)
+            assert index is not None  # patches are of what a call brings
+            _check_address(session.addresses[index], index, session._code.sizes)
+        self._blueprint.issue(list(self._table), session._address_of, stream)
+        self._is_issued = True
+        return 0
+
+
+def _check_address(address: int, index: int, sizes: Sequence[int]) -> None:
+    if not address and sizes[index]:
+        raise AddressMissing(index=index, nbytes=sizes[index])
+
+
 def _caller(
-    session: CudaSession,
-    device: Device,
-    graph: Execution,
-    patch: Callable[[], None],
-    is_first: bool,
+    session: CudaSession, device: Device, graph: Execution, made: _LazyGraph, is_first: bool
 ) -> Callable[..., None]:
     """The function that runs a graph; a closure over ready-made arguments, for its speed."""
     get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
     addresses, staging, context = session.addresses, session.staging, device.context
     shared = session._shared
     view = memoryview(addresses).cast("B")
-    execution, pointer = ctypes.c_void_p(graph.execution), ctypes.c_void_p(0)
+    execution, pointer = graph.pointer, ctypes.c_void_p(0)
     found = ctypes.c_void_p()
     to_found = ctypes.byref(found)
-    known, last_stream = b"", -1
+    known: Any = None  # the addresses that the graph holds, as bytes
+    last_stream = -1
     is_alone = shared is None or not shared.peers  # ranks look at the data of all of them at once
     verify = session.verify if is_first and is_alone and session._code.plan.checks else None
 
@@ -367,9 +419,8 @@ def _caller(
         if verify is not None:
             verify()
         if view != known:
-            known = b""
-            patch()
-            known = bytes(view)
+            known = None
+            known = made.patched(view)
         if stream != last_stream:
             device.check_stream(stream)
             pointer.value = last_stream = stream
@@ -377,7 +428,7 @@ def _caller(
             staging.before_run(stream)
         if shared is not None:
             shared.before_run(graph, stream)
-        result = launch(execution, pointer)
+        result = made.issue(stream) if known is None else launch(execution, pointer)
         if result:
             device.fail("cuGraphLaunch", result)
         if shared is not None:
@@ -405,7 +456,7 @@ def _patcher(
     """A function that brings the session's addresses into the nodes that use them."""
     set_node = device.functions["cuGraphExecKernelNodeSetParams_v2"]
     addresses, sizes = session.addresses, session._code.sizes
-    execution = ctypes.c_void_p(graph.execution)
+    execution = graph.pointer
     frame, handles = blueprint.moving_frame(table)
     calls = list(zip(handles, frame.references, strict=True))
     patches: Any = [((), ())] * len(sizes)
@@ -418,8 +469,8 @@ def _patcher(
         changed = []
         for index, address in enumerate(addresses):
             if address != known[index]:
-                if not address and sizes[index] and patches[index][0]:
-                    raise AddressMissing(index=index, nbytes=sizes[index])
+                if patches[index][0]:
+                    _check_address(address, index, sizes)
                 changed.append(index)
         for index in changed:
             known[index] = -1
