@@ -39,7 +39,7 @@ from aotc.aot.tune.compiling import Files, require_support_code, support_code
 from aotc.aot.tune.compiling import Resources as Resources
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measuring import measurer_for
-from aotc.aot.tune.record import print_record, read_record, write_record
+from aotc.aot.tune.record import print_record, read_record, shipped_record, write_record
 from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
@@ -195,6 +195,7 @@ def _tune(
             frozen=options.frozen,
             record=read_record(options.record),
             has_record=options.record is not None,
+            shipped={} if "shipped-record" in options.skip else shipped_record(target.name),
             budget_seconds=options.tune_budget_seconds,
         )
         reported = replace(resources, report=clock.progress.advance)
@@ -209,6 +210,8 @@ def _tune(
         )
         if tuning.measured or tuning.skipped:
             clock.detail += f", {tuning.measured} measured, {tuning.skipped} left for the budget"
+        if tuning.shipped:
+            clock.detail += f", {tuning.shipped} choices from the package's record"
         merged = with_lines(policy.record, tuning.lines)
         if options.record is not None and merged != policy.record:
             write_record(options.record, merged)

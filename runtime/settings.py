@@ -149,7 +149,12 @@ SETTINGS: dict[str, Setting] = {
             "bytes that a build leaves in the artifact cache; `none` has no limit",
         ),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
-        Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),
+        Setting(
+            "AOTC_SKIP",
+            "names",
+            (),
+            "stages, rule sets, rules or the `shipped-record` to skip, for bisecting",
+        ),
         Setting(
             "AOTC_TUNE",
             "choice",

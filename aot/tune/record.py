@@ -23,6 +23,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -34,6 +35,7 @@ HEAD = "# aotc tuning record 1"
 LIMIT_BYTES = 1 << 28
 NOT_REPLACED = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 FORM = "form="
+RECORDS = Path(__file__).with_name("records")  # of this package, a file for each target
 
 Config = tuple[tuple[str, int], ...]
 LineKey = tuple[str, str, str]  # spec digest, target, device
@@ -136,6 +138,12 @@ def read_record(path: Path | None) -> dict[LineKey, Line]:
     if found:
         raise TuningRecordInvalid(path=str(path), line=1, detail=found)
     return parse_record(text, str(path))
+
+
+@cache
+def shipped_record(target: str) -> dict[LineKey, Line]:
+    """The record of a target that this package has; no lines where it has none."""
+    return read_record(RECORDS / f"{target}.txt")
 
 
 def write_record(path: Path, record: Record) -> None:

@@ -1,7 +1,8 @@
 """The stage `tune`: which candidate each kernel gets, and its machine code.
 
-Three ways, in this order: a line of a tuning record, measuring on this machine, the cost model's
-choice (candidate 0). Without a record and with `off` the result depends on the input alone.
+Four ways, in this order: a line of a tuning record, measuring on this machine, a line of the record
+in this package (`records/`, of common shapes), the cost model's choice (candidate 0). Without a
+record and with `off` the result depends on the input alone.
 
 Every measured kernel's line goes into the cache at once, so that a build that is interrupted or
 runs out of its budget goes on where it stopped.
@@ -44,6 +45,7 @@ class Policy:
     frozen: bool = False  # nothing is measured, and no kernel compiled that the record lacks
     record: Record = field(default_factory=dict)
     has_record: bool = False  # a record was given, though it may have no lines
+    shipped: Record = field(default_factory=dict)  # the package's, for what is not measured
     budget_seconds: float | None = None  # no new kernel is measured after this long
 
     @property
@@ -72,6 +74,7 @@ class Tuning:
     lines: tuple[Line, ...]
     measured: int  # kernels measured in this build
     skipped: int = 0  # kernels left to the cost model's choice when the budget was spent
+    shipped: int = 0  # kernels whose choice the package's record has
 
 
 def tune(
@@ -107,9 +110,15 @@ def tune(
         to_measure = [job for digest, job in distinct.items() if is_open[digest]]
         kernels, made = _measure_all(to_measure, policy, resources, measurer)
     rest = {digest: job for digest, job in distinct.items() if digest not in kernels}
-    kernels |= _without_measuring(rest, chosen, policy, resources)
+    shipped = {
+        digest: candidate
+        for digest, job in rest.items()
+        if not chosen[digest] and (candidate := _shipped(job.spec, policy))
+    }
+    kernels |= _without_measuring(rest, chosen, shipped, policy, resources)
     lines = sorted({**known, **made}.values(), key=lambda line: line.key)
-    return Tuning(kernels, tuple(lines), len(made), sum(is_open.values()) - len(made))
+    skipped = sum(is_open.values()) - len(made)
+    return Tuning(kernels, tuple(lines), len(made), skipped, len(shipped))
 
 
 def _chosen(spec: KernelSpec, line: Line | None) -> Candidate | None:
@@ -124,26 +133,34 @@ def _is_measured(spec: KernelSpec, policy: Policy) -> bool:
 
 
 def _line(digest: str, policy: Policy, store: Store) -> Line | None:
-    """The record's line for a kernel: the given record first, then, when tuning, the cache's.
-
-    A line for this very device goes first, then the first by name of another one: a build machine
-    without the serving machine's processor uses what was measured there.
-    """
-    own = policy.record.get((digest, policy.target.name, policy.device))
-    if own is not None:
-        return own
-    here = (digest, policy.target.name)
-    others = [line for place, line in policy.record.items() if place[:2] == here]
-    if others:
-        return min(others, key=lambda line: line.key)
-    if policy.mode == "off":
-        return None
+    """The record's line for a kernel: the given record first, then, when tuning, the cache's."""
+    given = _line_of(policy.record, digest, policy)
+    if given is not None or policy.mode == "off":
+        return given
     entry = store.get(_key(digest, policy), (frozenset({"line.txt"}),))
     if entry is None:
         return None
     text = entry.files["line.txt"].decode()
     lines: dict[LineKey, Line] = parse_record(f"# aotc tuning record 1\n{text}\n", "the cache")
     return next(iter(lines.values()), None)
+
+
+def _line_of(record: Record, digest: str, policy: Policy) -> Line | None:
+    """A line for this very device goes first, then the first by name of another one: a build
+    machine without the serving machine's processor uses what was measured there."""
+    own = record.get((digest, policy.target.name, policy.device))
+    if own is not None:
+        return own
+    here = (digest, policy.target.name)
+    others = [line for place, line in record.items() if place[:2] == here]
+    return min(others, key=lambda line: line.key, default=None)
+
+
+def _shipped(spec: KernelSpec, policy: Policy) -> Candidate | None:
+    """The choice of the package's record, where nothing is measured and no line is asked for."""
+    if policy.mode != "off" or policy.needs_choices:
+        return None
+    return _chosen(spec, _line_of(policy.shipped, spec.digest, policy))
 
 
 def _key(digest: str, policy: Policy) -> Key:
@@ -172,22 +189,28 @@ def _refuse_misses(distinct: Mapping[str, Job], known: Mapping[str, Line]) -> No
 def _without_measuring(
     jobs: Mapping[str, Job],
     chosen: Mapping[str, Candidate | None],
+    shipped: Mapping[str, Candidate],
     policy: Policy,
     resources: Resources,
 ) -> dict[str, Tuned]:
-    """The record's choice or the cost model's choice of each kernel, compiled.
+    """The choice of the given record, of the package's or of the cost model, compiled.
 
-    A choice of the cost model that does not compile, for want of registers or shared memory, gives
-    way to the next that does; one that has too few registers to the next that has enough.
+    One of the package's record or of the cost model that does not compile, for want of registers or
+    shared memory, gives way to the next that does; one that has too few registers to the next that
+    has enough.
     """
+    untuned = {
+        digest: tuple(dict.fromkeys((shipped.get(digest, row[0]), *row)))
+        for digest, row in ((digest, job.spec.candidates) for digest, job in jobs.items())
+    }
     tasks = {
-        digest: task_of(job, chosen[digest] or job.spec.candidates[0], policy.target)
+        digest: task_of(job, chosen[digest] or untuned[digest][0], policy.target)
         for digest, job in jobs.items()
     }
     outcomes = _compiled_or_refused(list(tasks.values()), policy, resources)
     spares: dict[str, list[Task]] = {}
     for digest, task in tasks.items():
-        outcome, others = outcomes[task], task.spec.candidates[1:]
+        outcome, others = outcomes[task], untuned[digest][1:]
         if isinstance(outcome, AotcError):
             if chosen[digest] or not others:
                 raise outcome

@@ -16,7 +16,14 @@ from aotc.aot.tasks.task import Executor
 from aotc.aot.tune import tune as choose
 from aotc.aot.tune.compiling import Counts, Resources
 from aotc.aot.tune.job import Job, Operand
-from aotc.aot.tune.record import Choice, Line, parse_record, print_record
+from aotc.aot.tune.record import (
+    RECORDS,
+    Choice,
+    Line,
+    parse_record,
+    print_record,
+    shipped_record,
+)
 from aotc.aot.tune.tune import Policy, RefusedFormWarning, tune, with_lines
 from aotc.cache import Store
 
@@ -268,3 +275,68 @@ def test_a_form_that_is_no_program_is_reported(tmp_path, mode, monkeypatch):
     measurer = None if mode == "off" else FakeMeasurer()
     with pytest.warns(RefusedFormWarning, match="`long` failed: v1 is not defined"):
         run(tmp_path, measurer, mode=mode, given=[job])
+
+
+def shipped(folder):
+    """What the package would have of all three kernels, made elsewhere."""
+    return with_lines({}, run(folder, FakeMeasurer()).lines)
+
+
+def test_where_nothing_is_measured_the_packages_record_decides(tmp_path, compiled):
+    record = shipped(tmp_path / "a")
+    compiled.clear()
+    for frozen in (False, True):
+        tuning = run(tmp_path / "b", mode="off", shipped=record, frozen=frozen)
+        assert blocks(tuning) == FASTEST
+        assert (tuning.measured, tuning.shipped) == (0, 3)
+        assert tuning.lines == ()  # they are not the user's
+    assert len(compiled) == 6
+
+
+def test_the_users_record_goes_before_that_of_the_package(tmp_path):
+    record = shipped(tmp_path / "a")
+    first = spec("first").digest
+    own = Line(first, TARGET.name, DEVICE, Choice((("BLOCK", 64),)), 9.0)
+    tuning = run(tmp_path / "b", mode="off", shipped=record, record={own.key: own})
+    assert blocks(tuning) == {**FASTEST, "first": 64}
+    assert (tuning.lines, tuning.shipped) == ((own,), 2)
+
+
+def test_tuning_measures_what_the_package_has(tmp_path):
+    measurer = FakeMeasurer()
+    run(tmp_path / "b", measurer, shipped=shipped(tmp_path / "a"))
+    assert len(measurer.measured) == 3
+
+
+def test_a_record_of_the_user_must_have_what_frozen_asks_for(tmp_path):
+    record = shipped(tmp_path / "a")
+    with pytest.raises(TuningRecordMiss, match="3 kernels"):
+        run(tmp_path / "b", mode="off", frozen=True, has_record=True, shipped=record)
+
+
+def test_a_line_of_the_package_that_names_no_candidate_is_passed_over(tmp_path):
+    record = with_lines({}, stale(shipped(tmp_path / "a").values()))
+    tuning = run(tmp_path / "b", mode="off", shipped=record)
+    assert blocks(tuning) == {**FASTEST, "first": BLOCKS[0]}
+
+
+def test_a_choice_of_the_package_that_does_not_compile_gives_way(tmp_path, monkeypatch):
+    """As with another version of Triton: it is a preference, where the user's line is a demand."""
+    record = shipped(tmp_path / "a")
+    monkeypatch.setitem(globals(), "TOO_LARGE", {"first"})
+    tuning = run(tmp_path / "b", mode="off", shipped=record)
+    assert blocks(tuning) == {**FASTEST, "first": BLOCKS[-1]}
+    with pytest.raises(KernelTooLarge):
+        run(tmp_path / "c", mode="off", record=record)
+
+
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.txt")), ids=lambda path: path.stem)
+def test_records_of_the_package_are_of_a_target_of_ours(path):
+    lines = shipped_record(path.stem)
+    assert lines
+    assert {line.target for line in lines.values()} == {path.stem}
+    assert print_record(lines) == path.read_text()
+
+
+def test_a_target_without_a_record_has_no_lines():
+    assert shipped_record("cuda-sm_61") == {}
