@@ -91,7 +91,7 @@ class Kernel:
     function: Any
     threads: int
     values: tuple[int, ...]
-    is_early: bool
+    is_programmatic: bool
 
 
 class Chain:
@@ -111,9 +111,9 @@ class Chain:
         handle, device = kernel.function.handle, kernel.device
         self.configs = (LaunchConfig * count)()
         for number, row in enumerate(self.configs):
-            is_early = kernel.is_early and number > 0
-            attributes = ctypes.addressof(self.early) if is_early else None
-            self.configs[number] = LaunchConfig(*grid, 0, stream, attributes, int(is_early))
+            is_programmatic = kernel.is_programmatic and number > 0
+            attributes = ctypes.addressof(self.early) if is_programmatic else None
+            self.configs[number] = LaunchConfig(*grid, 0, stream, attributes, int(is_programmatic))
             assert ctypes.sizeof(row) == 56  # as the loop of machine code steps
         self.functions = (ctypes.c_void_p * count)(*[handle] * count)
         self.arguments = (ctypes.c_void_p * count)(*places)
@@ -124,7 +124,7 @@ class Chain:
         self.graph = device.graph()
         with self.graph:
             self.handles = [
-                self.graph.add_kernel(each, kernel.is_early) for each in self.references
+                self.graph.add_kernel(each, kernel.is_programmatic) for each in self.references
             ]
         self.graph.instantiate()
         self.execution, self.stream = ctypes.c_void_p(self.graph.execution), ctypes.c_void_p(stream)
@@ -205,14 +205,14 @@ def main() -> None:
     print("; ".join(f"{key}: {value}" for key, value in facts().items()))
     print("| launches | programmatic | graph µs | patched µs | made µs | list µs | native µs |")
     print("|---|---|---|---|---|---|---|")
-    for is_early in (False, True):
-        constants = [("EARLY", int(is_early)), ("BLOCK", BLOCK)]
-        options = {"num_warps": 4, **({"launch_pdl": True} if is_early else {})}
+    for is_programmatic in (False, True):
+        constants = [("EARLY", int(is_programmatic)), ("BLOCK", BLOCK)]
+        options = {"num_warps": 4, **({"launch_pdl": True} if is_programmatic else {})}
         signature = [("a", "*fp32"), ("b", "*fp32"), ("n", "i32")]
         made = compile_source(KERNEL, "add", signature, constants, options, 90)
         function = device.function(device.load(made.cubin), made.symbol)
         values = (x.data_ptr(), y.data_ptr(), ELEMENTS, 0, 0)
-        kernel = Kernel(device, function, made.threads, values, is_early)
+        kernel = Kernel(device, function, made.threads, values, is_programmatic)
         for count in counts:
             chain = Chain(kernel, count, stream.cuda_stream, loop)
             taken = [
@@ -220,7 +220,7 @@ def main() -> None:
                 for name, run in chain.ways().items()
             ]
             cells = " | ".join(f"{each:.1f}" for each in taken)
-            print(f"| {count} | {'yes' if is_early else 'no'} | {cells} |", flush=True)
+            print(f"| {count} | {'yes' if is_programmatic else 'no'} | {cells} |", flush=True)
             chain.close()
 
 

@@ -4,8 +4,9 @@
 
 Builds models of published shapes with `--tune quick` on this machine's device, some at a time, and
 merges their tuning records with those in FOLDER (`build/bench-gpu` after
-`python -m benchmarks.gpu`) into the package's file for the device's target. A kernel has a line there by the digest of its
-text: what changes the texts of kernels takes their lines out of use, and this is to be run anew.
+`python -m benchmarks.gpu`) into the package's file for the device's target. A kernel has a line
+there by the digest of its text: what changes the texts of kernels takes their lines out of use, and
+this is to be run anew.
 A build says how many of its kernels had a line ("choices from the package's record").
 """
 

@@ -191,7 +191,7 @@ def test_the_first_call_at_new_sizes_makes_no_graph(program, fake_cuda):
         session.close()
 
 
-def test_no_launch_is_early_where_the_driver_has_no_such_edges(monkeypatch):
+def test_no_launch_is_programmatic_where_the_driver_has_no_such_edges(monkeypatch):
     fake = fake_cuda_module.FakeCuda()
     fake_cuda_module.install(monkeypatch, fake)
     monkeypatch.delitem(libcuda.library().functions, DEPENDENCIES)
