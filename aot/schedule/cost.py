@@ -13,6 +13,11 @@ from aotc.aot.schedule.attention import attention_operations
 from aotc.aot.schedule.trace import STORED, reduced_extents
 from aotc.aot.traits import TargetTraits
 
+# Operations of a GPU in a function of f32 where it has an instruction for most of it, or many more
+# than arithmetic has; those of GELU of 16-bit values, which is approximated there.
+GPU_OPERATIONS = {"exp": 3.0, "exp2": 2.0, "log": 4.0, "log2": 3.0, "sigmoid": 5.0, "silu": 6.0,
+                  "erf": 22.0, "tanh": 22.0}  # fmt: skip
+APPROXIMATED = {"gelu": 8.0, "gelu_tanh": 7.0}
 MOVEMENT = frozenset({"concat", "take", "gather"})
 MOST_NODES = 1024  # behind a value whose cost is asked: more than a kernel ever computes
 
@@ -70,6 +75,32 @@ def chain(
         seen.update(fresh)
         stack.extend(fresh)
     return work, loaded
+
+
+def is_worth_a_kernel(
+    tip: Node, nodes: Iterable[Node], is_stored: bool, traits: TargetTraits
+) -> bool:
+    """Whether a product that stores its `tip`, and a kernel that computes the nodes of it, take
+    less than one kernel of both, on a GPU.
+
+    A kernel of its own computes while it waits for memory. In a product no tile is multiplied
+    meanwhile. What is saved there is a write of the tip, unless it is stored anyway, and a read.
+    """
+    numel = typical(tip.type.numel)
+    work = sum(_gpu_operations(node) for node in nodes if typical(node.type.numel) == numel)
+    while tip.op == "cast" and tip.inputs[0].type.numel == tip.type.numel:
+        tip = tip.inputs[0]  # which is stored in place of a wider type
+    saved_bytes = typical(tip.type.nbytes) * (1 if is_stored else 2)
+    return work * numel * traits.operation_ns > saved_bytes * traits.byte_ns + traits.launch_ns
+
+
+def _gpu_operations(node: Node) -> float:
+    if node.kind != "pointwise" or node.op == "cast":
+        return 0.0
+    is_short = DTYPES[node.dtype].itemsize_bytes == 2
+    if is_short and node.op in APPROXIMATED:
+        return APPROXIMATED[node.op]
+    return GPU_OPERATIONS.get(node.op, OPS[node.op].cost)
 
 
 def is_worth_a_buffer(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import prod
 
 from aotc.aot.ir import index as ix
@@ -15,6 +16,7 @@ from aotc.aot.ir.graph import Graph, Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import attention_index
+from aotc.aot.schedule.cost import is_worth_a_kernel
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.trace import (
@@ -78,7 +80,7 @@ def clusters(
         if node in owned or not _is_stop(node):
             continue
         start = replace(_start(node), may_group_columns=traits.is_gpu)
-        cluster = parted(_grown(start, outputs, users, successor, owned))
+        cluster = parted(_grown(start, outputs, users, successor, owned, traits))
         owned |= cluster.members
         found.append(cluster)
     return found
@@ -180,6 +182,7 @@ def _grown(
     users: Mapping[Node, tuple[Node, ...]],
     successor: Mapping[Node, Node],
     owned: set[Node],
+    traits: TargetTraits,
 ) -> Cluster:
     beside: list[Node] = []  # results that are stored on the way
     while cluster.tip in successor:
@@ -190,7 +193,7 @@ def _grown(
         if between is None or _is_left(cluster, target, users, owned):
             break
         members = cluster.members | set(between)
-        if len(members) > MOST_MEMBERS:
+        if len(members) > MOST_MEMBERS or _is_apart_faster(cluster, target, outputs, owned, traits):
             break
         bigger = replace(cluster, tip=target, members=members, index=dict(cluster.index))
         if not (place(bigger, between) and is_consistent(bigger)):
@@ -205,6 +208,31 @@ def _grown(
     if cluster.tips:
         return cluster
     return _with_rounded(_trimmed(_narrowed(cluster, outputs), outputs, users), users, owned)
+
+
+def _is_apart_faster(
+    cluster: Cluster,
+    target: Node,
+    outputs: Collection[Node],
+    owned: Collection[Node],
+    traits: TargetTraits,
+) -> bool:
+    """Whether what a product would be grown by had better be a kernel of its own."""
+    if cluster.kind != "matmul" or not traits.is_gpu:
+        return False
+    known = _AnyOf((cluster.members, owned, outputs))
+    computed = [target, *islice(walk(target.inputs, known), MOST_MEMBERS)]
+    return is_worth_a_kernel(cluster.tip, computed, cluster.tip in outputs, traits)
+
+
+@dataclass(frozen=True, slots=True)
+class _AnyOf:
+    """The nodes of several collections."""
+
+    parts: tuple[Collection[Node], ...]
+
+    def __contains__(self, node: object) -> bool:
+        return any(node in part for part in self.parts)
 
 
 def _with_beside(cluster: Cluster, beside: Sequence[Node]) -> Cluster:

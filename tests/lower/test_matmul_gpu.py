@@ -184,6 +184,20 @@ def test_much_that_is_computed_of_a_tile_is_computed_in_parts():
         assert form.source.count("tl.store(") == count
 
 
+@pytest.mark.parametrize(
+    ("build", "sizes", "count"),
+    [
+        (of_a_gradient, (8192, 3072, 768), 2),
+        (of_a_gradient, (64, 3072, 768), 1),
+        (biased, (8192, 3072, 768), 1),
+        (beside, (8192, 3072, 768), 1),
+    ],
+)
+def test_long_arithmetic_of_a_large_result_is_a_kernel_of_its_own(build, sizes, count):
+    """It waits for nothing there: a program that has a tile multiplies none meanwhile."""
+    assert len(schedule(graph_of(build(*sizes)), TRAITS).groups) == count
+
+
 def test_gate_and_up_share_one_kernel():
     plan = schedule(graph_of(gated(64, 64, 64)), TRAITS)
     assert [group.kind for group in plan.groups] == ["matmul"]
