@@ -110,18 +110,26 @@ def on_memory(
     order: Sequence[int] = (),
     dtypes: Sequence[str] = (),
     updates: tuple[tuple[int, int], ...] = (),
+    are_pairs: bool = False,
 ) -> list[Node]:
     """`nodes`, all that is computed of one list of operands, which lie at `operands`: as results of
-    one op `placed`, whose dims lie in memory in `order`, outermost first, elements as `dtypes`."""
+    one op `placed`, whose dims lie in memory in `order`, outermost first, elements as `dtypes`.
+
+    are_pairs: two nodes of one type lie in one result, their elements in turns.
+    """
     memories = tuple(dict.fromkeys(each.memory for each in operands))
     stored, results, back = [], [], []
     for at, node in enumerate(nodes):
         dims = list(order or range(node.type.rank))[: node.type.rank]
-        place = (at, 0, node.shape, strides_of(node.shape, dims))
+        steps = strides_of(node.shape, dims)
+        place = (0, at, node.shape, tuple(2 * each for each in steps))
+        place = place if are_pairs else (at, 0, node.shape, steps)
         stored.append((node.op, node.attrs, tuple(range(len(operands))), place))
         dtype = dtypes[at] if dtypes else node.dtype
         results.append((dtype, tuple(node.shape[axis] for axis in dims)))
         back.append([dims.index(axis) for axis in range(len(dims))])
+    if are_pairs:
+        results = [(results[0][0], (*results[0][1], 2))]
     attrs = {
         "function": nodes[0].op,
         "operands": tuple(
@@ -131,5 +139,10 @@ def on_memory(
         "results": tuple(results),
         "updates": updates,
     }
-    made = [make("placed", memories, {**attrs, "result": at}) for at in range(len(nodes))]
+    made = [make("placed", memories, {**attrs, "result": at}) for at in range(len(results))]
+    if are_pairs:
+        axis = nodes[0].type.rank
+        pair = build.permute(made[0], (*back[0], axis))
+        parts = [build.slice_axis(pair, axis, at, at + 1) for at in range(len(nodes))]
+        return [build.reshape(*row) for row in zip(parts, (e.shape for e in nodes), strict=True)]
     return [build.permute(each, dims) for each, dims in zip(made, back, strict=True)]

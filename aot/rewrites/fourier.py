@@ -29,6 +29,8 @@ from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, runs
 DENSE_LIMIT = 64  # lengths up to this are one product
 PRIME_LIMIT = 512  # so are lengths up to this that have no small factor
 LONGEST = 4096  # of those that a program of a GPU transforms in registers
+# Of columns of a GPU, of which a program of 1,024 numbers has at least four beside each other.
+LONGEST_ON_GPU_OF_COLUMNS, FEWEST_BESIDE = 256, 4
 LONGEST_ON_CPU = 1 << 17  # whose passes are each one tensor of Triton
 LONGEST_COLUMN, FEWEST_COLUMNS = 1 << 13, 16  # of those that it transforms beside each other
 # Of those that a processor's kernel transforms, by the numbers that are given and wanted: of 500 to
@@ -86,7 +88,7 @@ def _on_memory(graph: Graph) -> Graph:
         if old.op == "fourier":
             with made_for(old.source):
                 return _on_rows(node, table)
-        return node.inputs[0].inputs[0] if _only_clears_ends(old) else node
+        return node.inputs[0].inputs[0] if only_clears_ends(old) else node
 
     return graph.rebuilt(on_rows, made)
 
@@ -110,21 +112,26 @@ def pass_roots(sign: int, length: int, form: str) -> Array:
 
 def _on_rows(node: Node, table: Table) -> Node:
     """The kernel of all parts that are wanted, of which the node is one."""
-    turns, *data = node.inputs
-    length, keep, is_real = fixed(turns.shape[-1]), node.attr("keep"), node.attr("is_real")
-    half = _half_of_spectrum(data) if is_real and keep == length else None
-    data = list(half or data)
+    turns, *data = whole_or_half(node)
+    length, keep = fixed(turns.shape[-1]), node.attr("keep")
     form = form_of(length, fixed(data[0].shape[-1]), keep, len(data) == 1)
     turns = table(pass_roots(node.attr("sign"), length, form), node.dtype)
     how = {**dict(node.attrs), "result": 0}
     first = make("fourier", (turns, *data), how)
-    parts = [first.result(at) for at in range(1 if is_real else 2)]
+    parts = [first.result(at) for at in range(1 if node.attr("is_real") else 2)]
     columns = _columns_of(data) if keep == length == fixed(data[0].shape[-1]) else None
     if columns is not None and form == "whole":
         strides = columns[0].strides
         order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
         return on_memory(parts, [dense(turns), *columns], order)[node.attr("result")]
     return on_memory(parts, [dense(turns), *rows_of(data)])[node.attr("result")]
+
+
+def whole_or_half(node: Node) -> list[Node]:
+    """The operands of a `fourier`, of a spectrum of reals the half that it was made of."""
+    turns, *data = node.inputs
+    is_whole = node.attr("is_real") and node.attr("keep") == fixed(turns.shape[-1])
+    return [turns, *((_half_of_spectrum(data) if is_whole else None) or data)]
 
 
 def rows_of(data: Sequence[Node]) -> list[Placed]:
@@ -136,6 +143,23 @@ def rows_of(data: Sequence[Node]) -> list[Placed]:
         if is_steady and all(each and each.strides == first.strides for each in found):
             return [each for each in found if each is not None]
     return [dense(part) for part in data]
+
+
+def vectors_of(data: Sequence[Node]) -> tuple[list[Placed], Sequence[int]]:
+    """Where numbers lie that a GPU transforms, and the order of dims in which results lie as they
+    do: rows, or columns of which enough beside each other are one program's."""
+    found = [each for each in map(in_place, data) if each is not None]
+    if len(found) == len(data) and found[0].strides[-1] not in (1, 2):
+        strides = found[0].strides
+        order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+        steps = runs(found[0].shape[:-1], strides[:-1])
+        beside, step = steps[-1] if steps else (0, 0)
+        is_near = isinstance(beside, int) and beside >= FEWEST_BESIDE and step in (1, 2)
+        is_short = fixed(data[0].shape[-1]) <= LONGEST_ON_GPU_OF_COLUMNS
+        are_alike = all(each.strides == strides for each in found)
+        if is_near and is_short and are_alike and len(steps) <= 2 and 0 not in strides:
+            return found, order
+    return rows_of(data), ()
 
 
 def _columns_of(data: Sequence[Node]) -> list[Placed] | None:
@@ -169,9 +193,9 @@ def _half_of_spectrum(data: Sequence[Node]) -> tuple[Node, Node] | None:
     return (halves[0], halves[1]) if len(halves) == 2 else None
 
 
-def _only_clears_ends(node: Node) -> bool:
-    """Whether it sets to 0 what the kernel gives as 0: imaginary parts of spectra of reals at no
-    turn and at half a turn."""
+def only_clears_ends(node: Node) -> bool:
+    """Whether it sets to 0 what the op gives as 0: imaginary parts of spectra of reals at no turn
+    and at half a turn."""
     if node.op != "pad" or node.attr("value") != 0 or node.inputs[0].op != "slice":
         return False
     part = node.inputs[0].inputs[0]

@@ -26,7 +26,7 @@ from aotc.aot.ir.viewed import (
     spread,
     strides_of,
 )
-from aotc.aot.rewrites.fourier import rows_of
+from aotc.aot.rewrites.fourier import only_clears_ends, rows_of, vectors_of, whole_or_half
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 _OF_TARGETS = ("order_rows", "select_rows", "scan")  # that GPUs take apart first, where long
@@ -123,6 +123,8 @@ def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
             if node in wanted:
                 rows = node.op == "scatter_rows"
                 made = _scatter_rows(made, stored) if rows else _PLACED[node.op](made)
+            elif only_clears_ends(node) and node.inputs[0].inputs[0] in wanted:
+                made = made.inputs[0].inputs[0]
         if len(users[node]) > 1:
             stored.add(_viewed(made))
         return made
@@ -344,10 +346,14 @@ def _all_dense(node: Node) -> Node:
 
 
 def _fourier(node: Node) -> Node:
-    """All parts that are wanted, of which the node is one."""
-    parts = [node.result(at) for at in range(1 if node.attr("is_real") else 2)]
-    turns, *data = node.inputs
-    return on_memory(parts, [dense(turns), *rows_of(data)])[node.attr("result")]
+    """All parts that are wanted, of which the node is one; both of them as complex numbers."""
+    turns, *data = whole_or_half(node)
+    how = {**dict(node.attrs), "result": 0}
+    first = make("fourier", (turns, *data), how)
+    parts = [first.result(at) for at in range(1 if node.attr("is_real") else 2)]
+    places, order = vectors_of(data) if node.shape == data[0].shape else (rows_of(data), ())
+    places = [dense(turns), *places]
+    return on_memory(parts, places, order, are_pairs=len(parts) == 2)[node.attr("result")]
 
 
 def _grouped_matmul(node: Node) -> Node:

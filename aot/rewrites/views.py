@@ -135,6 +135,19 @@ def _concat_concat(root: Node) -> Node | None:
     return build.concat(parts, axis) if len(parts) != len(root.inputs) or len(parts) == 1 else None
 
 
+def _concat_slices(root: Node) -> Node | None:
+    """concat(x[a:b], x[b:c]) → x[a:c] along one axis"""
+    axis, (first, *others) = root.attr("axis"), root.inputs
+    stop = None
+    for part in (first, *others):
+        if part.op != "slice" or part.attr("axis") != axis or part.attr("step") != 1:
+            return None
+        if part.inputs != first.inputs or stop not in (None, part.attr("start")):
+            return None
+        stop = part.attr("start") + part.shape[axis]
+    return build.slice_axis(first.inputs[0], axis, first.attr("start"), stop)
+
+
 def _reduce_ones(root: Node) -> Node | None:
     """max … over dims of 1 → x; sum → x + 0.0, which is 0.0 of -0.0"""
     (data,) = root.inputs
@@ -173,6 +186,7 @@ RULES: tuple[Rule, ...] = (
     rule_for(("slice",), "slice-slice", _slice_slice),
     rule_for(("slice",), "slice-concat", _slice_concat),
     rule_for(("concat",), "concat-concat", _concat_concat),
+    rule_for(("concat",), "concat-slices", _concat_slices),
     rule_for(("flip",), "flips-of-scan", _flips_of_scan),
     rule_for(POINTWISE, "broadcast-operand", _one_narrow_operand),
     rule_for(POINTWISE, "expand-sink", _sink_expand),

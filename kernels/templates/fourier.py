@@ -169,66 +169,98 @@ def _passed(x, roots_ptr, lanes, DONE: tl.constexpr, LEFT: tl.constexpr, N: tl.c
 
 
 @triton.jit
-def _element(re_ptr, im_ptr, at, mask, IS_REAL: tl.constexpr):
+def _element(
+    re_ptr, im_ptr, at, lanes, mask, NUMBER: tl.constexpr, N: tl.constexpr, HOP: tl.constexpr,
+    IS_REAL: tl.constexpr, IS_HALF: tl.constexpr,
+):  # fmt: skip
+    """Of a half of a spectrum of reals the others are their conjugates in reverse."""
+    place = lanes + NUMBER * (N // 8)
+    IS_MIRRORED: tl.constexpr = IS_HALF and NUMBER >= 4
+    if IS_MIRRORED:
+        place = N - place
+    at += place * HOP
     re = tl.load(re_ptr + at, mask=mask, other=0.0)
     if IS_REAL:
         return re, tl.zeros(re.shape, re.dtype)
-    return re, tl.load(im_ptr + at, mask=mask, other=0.0)
+    im = tl.load(im_ptr + at, mask=mask, other=0.0)
+    if IS_MIRRORED:
+        im = -im
+    return re, im
 
 
 @triton.jit
-def _store(out_ptr, to, x, mask, KEEP: tl.constexpr, STEP: tl.constexpr, PART: tl.constexpr):
-    """What of a part is among the first KEEP of a row."""
+def _store(
+    out_ptr, to, x, mask, HOP: tl.constexpr, KEEP: tl.constexpr, STEP: tl.constexpr,
+    IS_REAL: tl.constexpr, HAS_IM: tl.constexpr,
+):  # fmt: skip
+    """What of the results is among the first KEEP of a row: pairs, or real parts. IS_REAL: of
+    reals, whose results at no turn and at half a turn are real."""
     lanes = tl.arange(0, STEP)[None, :]
     for number in tl.static_range(8):
         if number * STEP < KEEP:
             is_kept = mask & (lanes + number * STEP < KEEP)
-            tl.store(out_ptr + to + number * STEP, x[number][PART], mask=is_kept)
+            place = to + number * STEP * HOP
+            if HAS_IM:
+                im = x[number][1]
+                if IS_REAL and number % 4 == 0:
+                    im = tl.where(lanes == 0, 0.0, im)
+                if KEEP < STEP:  # few numbers, of single lanes
+                    tl.store(out_ptr + place, x[number][0], mask=is_kept)
+                    tl.store(out_ptr + place + 1, im, mask=is_kept)
+                else:
+                    pair = tl.join(x[number][0], im)
+                    places = place[:, :, None] + tl.arange(0, 2)[None, None, :]
+                    kept = tl.broadcast_to(is_kept[:, :, None], pair.shape)
+                    tl.store(out_ptr + places, pair, mask=kept)
+            else:
+                tl.store(out_ptr + place, x[number][0], mask=is_kept)
 
 
 @triton.jit
 def fourier(
-    re_out_ptr,  # [ROWS, KEEP]
-    im_out_ptr,  # the same
-    re_ptr,  # [ROWS, N], a row every PITCH and an element every HOP
+    out_ptr,  # real parts [ROWS, KEEP], or where HAS_IM complex numbers [ROWS, KEEP, 2]
+    re_ptr,  # [ROWS, N], or where IS_HALF the first [ROWS, N // 2 + 1]
     im_ptr,  # the same, not read where IS_REAL
     roots_ptr,  # [2, N]: cosine and sine of SIGN times so many Nths of a turn
     ROWS,
-    PITCH,
-    HOP: tl.constexpr,
+    INNER,  # rows of a run; FAR from one run to the next, NEAR from row to row, and so for `out`
+    FAR,
+    NEAR,
+    HOP: tl.constexpr,  # from element to element
+    OUT_FAR,
+    OUT_NEAR,
+    OUT_HOP: tl.constexpr,
     N: tl.constexpr,
     KEEP: tl.constexpr,
     SIGN: tl.constexpr,
     IS_REAL: tl.constexpr,
+    IS_HALF: tl.constexpr,
     HAS_IM: tl.constexpr,
     T: tl.constexpr,
 ):
-    """A program has T rows; HAS_IM: imaginary parts are wanted."""
+    """A program has T rows; IS_HALF: of a spectrum of reals; HAS_IM: imaginary parts are wanted."""
     STEP: tl.constexpr = N // 8
     rows = tl.program_id(0).to(tl.int64) * T + tl.arange(0, T)[:, None]
     lanes = tl.arange(0, STEP)[None, :]
     mask = rows < ROWS
-    at = rows * PITCH + lanes * HOP
-    FAR: tl.constexpr = STEP * HOP
+    at = rows // INNER * FAR + rows % INNER * NEAR
     x = _eight(
-        _element(re_ptr, im_ptr, at, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + FAR, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 2 * FAR, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 3 * FAR, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 4 * FAR, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 5 * FAR, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 6 * FAR, mask, IS_REAL),
-        _element(re_ptr, im_ptr, at + 7 * FAR, mask, IS_REAL),
+        _element(re_ptr, im_ptr, at, lanes, mask, 0, N, HOP, IS_REAL, IS_HALF),
+        _element(re_ptr, im_ptr, at, lanes, mask, 1, N, HOP, IS_REAL, IS_HALF),
+        _element(re_ptr, im_ptr, at, lanes, mask, 2, N, HOP, IS_REAL, IS_HALF),
+        _element(re_ptr, im_ptr, at, lanes, mask, 3, N, HOP, IS_REAL, IS_HALF),
+        _element(re_ptr, im_ptr, at, lanes, mask, 4, N, HOP, IS_REAL, IS_HALF),
+        _element(re_ptr, im_ptr, at, lanes, mask, 5, N, HOP, IS_REAL, IS_HALF),
+        _element(re_ptr, im_ptr, at, lanes, mask, 6, N, HOP, IS_REAL, IS_HALF),
+        _element(re_ptr, im_ptr, at, lanes, mask, 7, N, HOP, IS_REAL, IS_HALF),
         SIGN,
     )
     x = _times_roots(x, roots_ptr, lanes, N)
     for number in tl.static_range(4):
         if STEP >> (3 * number) > 1:
             x = _passed(x, roots_ptr, lanes, 1 << (3 * number), STEP >> (3 * number), N, SIGN)
-    to = rows * KEEP + lanes
-    _store(re_out_ptr, to, x, mask, KEEP, STEP, 0)
-    if HAS_IM:
-        _store(im_out_ptr, to, x, mask, KEEP, STEP, 1)
+    to = rows // INNER * OUT_FAR + rows % INNER * OUT_NEAR + lanes * OUT_HOP
+    _store(out_ptr, to, x, mask, OUT_HOP, KEEP, STEP, IS_REAL, HAS_IM)
 
 
 @triton.jit

@@ -15,6 +15,7 @@ from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites import fourier
 from aotc.aot.rewrites.memory import place_ops
+from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
 
@@ -129,17 +130,98 @@ def test_parts_in_turn_are_read_where_they_lie(tmp_path):
         values = numpy.stack(roots(-1, numpy.arange(length), length)).astype("float32")
         turns = Constant("turns", TensorType("f32", values.shape), values)
         found = transformed((re, im), build.constant("turns", turns.type), length, -1, False)
-        graph = Graph((x,), tuple(found), ("x",), ("re", "im"), {"turns": turns})
+        graph = Graph((x,), (_complex(found),), ("x",), ("y",), {"turns": turns})
         given = [random.standard_normal(x.shape).astype("float32")]
-        placed, _ = place_ops(graph)
-        kernels = schedule(placed, TRAITS).groups
-        assert [group.kind for group in kernels] == ["call"]
-        cases.append((given[0][::step], job.add(placed, given, 0, TRAITS)))
+        cases.append((given[0][::step], job.add(_one_call(graph), given, 0, TRAITS)))
     buffers = job.run(tmp_path, "native", 4)
     assert not job.errors
-    for data, places in cases:
-        whole = numpy.fft.fft(data[..., 0].astype("float64") + 1j * data[..., 1])
-        for (name, _), expected in zip(places, (whole.real, whole.imag), strict=True):
-            scale = numpy.sqrt(numpy.square(expected).mean() * 2)
-            error = abs(buffers[name].reshape(expected.shape) - expected).max()
-            assert error < 4 * ROUNDINGS * scale
+    for data, ((name, shape),) in cases:
+        _check(buffers[name].reshape(shape), numpy.fft.fft(_wide(data)))
+
+
+def _complex(parts):
+    """Both parts as torch has complex numbers."""
+    rank = parts[0].type.rank
+    return build.concat([build.reshape(part, (*part.shape, 1)) for part in parts], rank)
+
+
+def _wide(pairs):
+    return pairs[..., 0].astype("float64") + 1j * pairs[..., 1]
+
+
+def _check(found, expected):
+    parts = (found[..., 0], found[..., 1]) if found.ndim > expected.ndim else (found,)
+    for part, wanted in zip(parts, (expected.real, expected.imag), strict=False):
+        scale = numpy.sqrt(numpy.square(abs(expected)).mean())
+        assert abs(part - wanted).max() < 4 * ROUNDINGS * scale
+
+
+def _one_call(graph, calls=1):
+    """The graph with its transforms on memory, which is all that it computes."""
+    found = rewrite(graph, TRAITS)[0]
+    kinds = [group.kind for group in schedule(found, TRAITS).groups]
+    assert kinds == ["call"] * calls
+    return found
+
+
+def _turned(data, length, sign, is_real=False):
+    """A transform along the last axis, and the table that it reads."""
+    values = numpy.stack(roots(sign, numpy.arange(length), length)).astype("float32")
+    turns = Constant(f"turns.{length}.{sign}", TensorType("f32", values.shape), values)
+    node = build.constant(turns.name, turns.type)
+    return transformed(data, node, length, sign, is_real), {turns.name: turns}
+
+
+@pytest.mark.parametrize(
+    ("shape", "calls"), [((3, 128, 128), 2), ((2, 256, 128), 2), ((2, 128, 4, 3), 2)]
+)
+def test_columns_are_transformed_where_they_lie(tmp_path, shape, calls):
+    """Those of a plane after its rows; those beside which there are few, in copies."""
+    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (*shape, 2)})
+    parts = [build.reshape(build.slice_axis(x, len(shape), at, at + 1), shape) for at in range(2)]
+    constants = {}
+    axes = (2, 1) if len(shape) == 3 else (1,)
+    for axis in axes:
+        order = [each for each in range(len(shape)) if each != axis] + [axis]
+        rows = [build.permute(part, order) for part in parts]
+        found, own = _turned(rows, shape[axis], -1)
+        constants |= own
+        parts = [build.permute(part, numpy.argsort(order).tolist()) for part in found]
+    graph = Graph((x,), (_complex(parts),), ("x",), ("y",), constants)
+    found = _one_call(graph, calls if len(axes) == 2 else 1)
+    given = [numpy.random.default_rng(7).standard_normal(x.shape).astype("float32")]
+    job = Job()
+    ((name, shape_of_y),) = job.add(found, given, 0, TRAITS)
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    _check(buffers[name].reshape(shape_of_y), numpy.fft.fftn(_wide(given[0]), axes=axes))
+
+
+@pytest.mark.parametrize("length", [128, 512])
+def test_spectra_of_reals_are_read_as_halves_and_stored_with_real_ends(tmp_path, length):
+    rows, half = 5, length // 2 + 1
+    random, job = numpy.random.default_rng(11), Job()
+    pairs = make("input", (), {"name": "s", "dtype": "f32", "shape": (rows, half, 2)})
+    given = [random.standard_normal(pairs.shape).astype("float32")]
+    parts = []
+    for at, is_odd in enumerate((False, True)):
+        part = build.reshape(build.slice_axis(pairs, 2, at, at + 1), (rows, half))
+        mirrored = make("flip", (build.slice_axis(part, 1, 1, length // 2),), {"axes": (1,)})
+        parts.append(build.concat([part, -mirrored if is_odd else mirrored], 1))
+    (re, _), constants = _turned(parts, length, 1, is_real=True)
+    graph = Graph((pairs,), (re,), ("s",), ("x",), constants)
+    ((name, shape),) = job.add(_one_call(graph), given, 0, TRAITS)
+    data = make("input", (), {"name": "d", "dtype": "f32", "shape": (rows, length)})
+    reals = [random.standard_normal(data.shape).astype("float32")]
+    (re, im), constants = _turned((data, None), length, -1)
+    re, im = (build.slice_axis(part, 1, 0, half) for part in (re, im))
+    im = build.pad(build.slice_axis(im, 1, 1, half - 1), (0, 1), (0, 1), 0.0)
+    graph = Graph((data,), (_complex((re, im)),), ("d",), ("y",), constants)
+    ((spectrum, spectrum_shape),) = job.add(rewrite(graph, TRAITS)[0], reals, 1, TRAITS)
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    wanted = numpy.fft.irfft(_wide(given[0]), length, norm="forward")
+    _check(buffers[name].reshape(shape), wanted)
+    found = buffers[spectrum].reshape(spectrum_shape)
+    _check(found, numpy.fft.rfft(reals[0].astype("float64")))
+    assert not found[:, (0, -1), 1].any()

@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc.aot.ir.butterflies import Pass, form_of, passes
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.size import Extent, fixed, smallest
+from aotc.aot.ir.size import Extent, fixed, smallest, typical
 from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.ir.viewed import runs
@@ -27,6 +27,7 @@ from aotc.kernels.templates.registry import (
     FOURIER,
 )
 
+RESIDENT = 16  # warps of a multiprocessor of a GPU
 TRANSFORMED = 1024  # elements of a program of one warp whose Fourier transforms are computed
 TRANSFORMED_ROWS = 8192  # elements of rows that a program of a processor transforms, at least
 TRANSFORMING_PROGRAMS = 32  # that share rows to transform, each with memory of its own
@@ -38,26 +39,61 @@ def fourier(node: Node, traits: TargetTraits) -> Called:
     """A program has rows of some thousand bytes, and eight elements of each thread a pass."""
     if not traits.is_gpu:
         return _fourier_rows(node)
-    (turns, re, *im), _, how = operands_of(node)
-    rows, count = prod(re.shape[:-1]), re.shape[-1]
-    height, warps = max(1, TRANSFORMED // count), max(1, count // TRANSFORMED)
+    (turns, re, *im), (out, *_), how = operands_of(node)
+    rows, count = prod(re.shape[:-1]), turns.shape[-1]
+    height = max(1, TRANSFORMED // count)
+    warps = _warps(typical(-(-rows // height)), height * count, traits)
+    inner, steps, out_steps = _steps_of_rows(re, out)
     numbers: dict[str, Any] = {
         "ROWS": size_text(rows),
-        "PITCH": size_text(_row_step(re)),
+        "INNER": size_text(inner),
+        "FAR": size_text(steps[0]),
+        "NEAR": size_text(steps[1]),
         "HOP": re.strides[-1],
+        "OUT_FAR": size_text(out_steps[0]),
+        "OUT_NEAR": size_text(out_steps[1]),
+        "OUT_HOP": out.strides[-1],
         "N": count,
         "KEEP": how["keep"],
         "SIGN": how["sign"],
         "IS_REAL": not im,
+        "IS_HALF": re.shape[-1] != count,
         "HAS_IM": not how["is_real"],
         "T": height,
     }
     blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // height), 1, 1))]
-    stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
+    stored = {"out": 0}
     reads = {"re": re, "im": im[0] if im else None, "roots": turns}
     return from_template(
         FOURIER, "fourier", stored, reads, numbers, blocks, num_stages=1, num_warps=warps
     )
+
+
+def _warps(programs: int, numbers: int, traits: TargetTraits) -> int:
+    """Warps of a program, of which each has as few numbers as leave the device not full, and each
+    thread eight at least."""
+    warps = max(1, numbers // TRANSFORMED)
+    while 2 * warps * programs <= RESIDENT * traits.multiprocessors and warps < numbers // 256:
+        warps *= 2
+    return warps
+
+
+def _steps_of_rows(
+    re: Strided, out: Strided
+) -> tuple[Extent, tuple[Extent, Extent], tuple[Extent, Extent]]:
+    """How many rows are one run of both tensors, and from one run to the next and from row to row
+    the elements of the first one and of the second."""
+    found: list[tuple[Extent, Extent, Extent]] = []
+    for extent, step, out_step in zip(re.shape[:-1], re.strides, out.strides, strict=False):
+        if extent == 1:
+            continue
+        last = found[-1] if found else (0, 0, 0)
+        if found and last[1:] == (step * extent, out_step * extent):
+            found[-1] = last[0] * extent, step, out_step
+        else:
+            found.append((extent, step, out_step))
+    (_, far, out_far), (inner, near, out_near) = [(1, 0, 0), (1, 0, 0), *found][-2:]
+    return inner, (far, near), (out_far, out_near)
 
 
 def _row_step(re: Strided) -> Extent:
