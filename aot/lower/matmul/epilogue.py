@@ -44,7 +44,9 @@ def epilogue(product: Product, choice: Choice, is_ahead: bool) -> tuple[list[str
         product = product.renamed("x2", "y2")
     elif not is_ahead and _has_many_values(product):
         return [], _in_parts(product, choice)
-    return _Epilogue(product, choice, is_ahead, "acc", "e" if is_ahead else "").parts()
+    # Within a branch, a name from before it would have to keep its type.
+    is_apart = is_ahead or choice.style.template == "split"
+    return _Epilogue(product, choice, is_ahead, "acc", "e" if is_apart else "").parts()
 
 
 def _has_many_values(product: Product) -> bool:
