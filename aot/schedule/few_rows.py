@@ -24,6 +24,7 @@ from aotc.aot.ir.size import typical
 from aotc.aot.schedule.columns import Columns, columns_of
 from aotc.aot.schedule.cycles import Cycles
 from aotc.aot.schedule.domain import matmul_domain, operand_accesses
+from aotc.aot.schedule.factors import is_computed_of, stored_factors
 from aotc.aot.schedule.group import Part, Root
 from aotc.aot.schedule.grow import matmul_symbols
 from aotc.aot.schedule.materialize import MAX_ROOTS, Kernel
@@ -31,9 +32,9 @@ from aotc.aot.schedule.trace import STORED, Access, Tracer, accesses
 from aotc.aot.schedule.written_rows import is_in_any_order, memory_of_rows, rows_root, updated_by
 from aotc.aot.traits import TargetTraits
 
-# Of a product. Descriptors, by which tiles of more rows come, know no order of columns but memory's:
-# by the cost model products of 1,152 to 10,240 columns take up to 1.0 µs longer without them at 16
-# rows, 1.6 at 32 and 3.5 at 64, and a launch takes 2.
+# Of a product. Descriptors, by which tiles of more rows come, know no order of columns but that of
+# memory: by the cost model products of 1,152 to 10,240 columns take up to 1.0 µs longer without
+# them at 16 rows, 1.6 at 32 and 3.5 at 64, and a launch takes 2.
 MOST_ROWS = 16
 _FOLLOWED = frozenset({"pointwise", "view", "pad", "concat", "take", "gather"})
 
@@ -52,7 +53,7 @@ def with_columns_read(
         for node in _read(kernel, roots):
             readers.setdefault(node, []).append(kernel)
     cycles = Cycles(graph, (kernel.roots for kernel in found))
-    left = dict.fromkeys(found)
+    left, joined = dict.fromkeys(found), list[Kernel]()
     for product in products:
         (tip,) = product.roots
         joining = _Joining(product, tip, roots)
@@ -67,7 +68,8 @@ def with_columns_read(
         if joining.placed:
             is_read = tip in kept or any(kernel in left for kernel in readers[tip])
             _store_all(product, joining, is_read)
-    return list(left)
+            joined.append(product)
+    return [*left, *stored_factors(joined, roots, cycles, traits)]
 
 
 def _store_all(product: Kernel, joining: _Joining, is_read: bool) -> None:
@@ -235,7 +237,7 @@ def _needs(need: Access, tip: Node, is_boundary: Callable[[Node], bool]) -> list
     while waiting:
         at = waiting.pop()
         node = at.node
-        if at in seen or not _does_read(node, reads, is_boundary):
+        if at in seen or not is_computed_of(node, reads, is_boundary):
             continue
         seen.add(at)
         if node is tip:
@@ -247,20 +249,3 @@ def _needs(need: Access, tip: Node, is_boundary: Callable[[Node], bool]) -> list
             conditions = tuple(dict.fromkeys((*at.conditions, *inner.conditions)))
             waiting.append(Access(inner.node, inner.index, conditions))
     return list(found)
-
-
-def _does_read(root: Node, known: dict[Node, bool], is_boundary: Callable[[Node], bool]) -> bool:
-    """Whether a value is computed of the tip, which `known` has."""
-    waiting = [root]
-    while waiting:
-        node = waiting[-1]
-        if node not in known and (node.op in STORED or is_boundary(node)):
-            known[node] = False
-        unknown = [] if node in known else [each for each in node.inputs if each not in known]
-        if unknown:
-            waiting += unknown
-            continue
-        waiting.pop()
-        if node not in known:
-            known[node] = any(known[each] for each in node.inputs)
-    return known[root]

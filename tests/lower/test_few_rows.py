@@ -251,6 +251,37 @@ def test_results_that_others_read_stay_results(tmp_path):
         numpy.testing.assert_allclose(own.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
 
 
+def layers(count, rows):
+    """Layers that all turn by the same angles, each what the one before gives."""
+    angle = b.reshape(operand("angle", rows, SIZE), (rows, 1, SIZE))
+    turns = op("cos", angle), op("sin", angle)
+    found = [operand("x", rows, 2 * SIZE)]
+    for number in range(count):
+        right = weight(f"w{number}", 2 * SIZE, 2 * SIZE)
+        heads = b.reshape(op("matmul", found[-1], b.permute(right, (1, 0))), (rows, 2, SIZE))
+        found.append(b.reshape(halves(heads, *turns), (rows, 2 * SIZE)))
+    return graph_of(found[1:])
+
+
+LAYERS = [(3, 1, False), (40, 1, True), (8, 8, True)]
+
+
+@pytest.mark.parametrize(("count", "rows", "is_stored"), LAYERS)
+def test_angles_of_many_layers_are_computed_once(count, rows, is_stored, tmp_path):
+    graph = layers(count, rows)
+    groups = schedule(graph, TRAITS).groups
+    assert len(groups) == count + is_stored
+    turning = [group for group in groups if "cos" in {node.op for node in group.nodes}]
+    assert len(turning) == (1 if is_stored else count)
+    job, given = Job(), arrays_of(graph, count)
+    names = job.add(graph, given, of_form("gemv"), TRAITS)
+    buffers = job.run(tmp_path, "native", 2)
+    assert not job.errors
+    for (name, shape), wanted in zip(names, interpret(graph, given), strict=True):
+        limit = 1e-4 * numpy.abs(wanted).max()
+        numpy.testing.assert_allclose(buffers[name].reshape(shape), wanted, rtol=0, atol=limit)
+
+
 def ptx_of(graph):
     """Source and PTX of the product's first candidate."""
     from aotc.aot.targets.cuda.compile import compile_kernel
