@@ -74,8 +74,7 @@ def join_matmuls(graph: Graph) -> tuple[Graph, int]:
     replaced: dict[Node, Node] = {}
     count = 0
     for members in groups.values():
-        pairs = [(member, _bias_user(member, users, context)) for member in members]
-        pairs = _joinable(pairs, users)
+        pairs = _joinable([(each, _bias_user(each, users, context)) for each in members], users)
         if len(pairs) < 2:
             continue
         count += len(pairs) - 1

@@ -52,13 +52,16 @@ def with_columns_read(
     for kernel in found:
         for node in _read(kernel, roots):
             readers.setdefault(node, []).append(kernel)
+    products = [each for each in products if any(map(_may_join, readers.get(each.roots[0], ())))]
+    if not products:
+        return found
     cycles = Cycles(graph, (kernel.roots for kernel in found))
     left, joined = dict.fromkeys(found), list[Kernel]()
     for product in products:
         (tip,) = product.roots
         joining = _Joining(product, tip, roots)
-        for kernel in readers.get(tip, ()):
-            if kernel not in left or kernel.kind not in ("pointwise", "call"):
+        for kernel in readers[tip]:
+            if kernel not in left or not _may_join(kernel):
                 continue
             together = [*product.roots, *_results(kernel)]
             if len(together) <= MAX_ROOTS and not cycles.closes(together) and joining.takes(kernel):
@@ -94,6 +97,10 @@ def _is_of_few_rows(kernel: Kernel) -> bool:
         return False
     offset = ix.linear(kernel.cluster.index[tip], tip.shape)
     return columns.extent > 1 and offset == ix.of(rows) * columns.extent + ix.of(columns)
+
+
+def _may_join(kernel: Kernel) -> bool:
+    return kernel.kind in ("pointwise", "call")
 
 
 def _results(kernel: Kernel) -> list[Node]:
