@@ -74,14 +74,12 @@ def join_matmuls(graph: Graph) -> tuple[Graph, int]:
     replaced: dict[Node, Node] = {}
     count = 0
     for members in groups.values():
-        if len(members) < 2:
+        pairs = _joinable([(each, _bias_user(each, users, context)) for each in members], users)
+        if len(pairs) < 2:
             continue
-        biases = [_bias_user(member, users, context) for member in members]
-        if _keep_apart(members, biases, users):
-            continue
-        count += len(members) - 1
-        with made_for(members[0].source):
-            replaced.update(_join(members, biases))
+        count += len(pairs) - 1
+        with made_for(pairs[0][0].source):
+            replaced.update(_join([member for member, _ in pairs], [bias for _, bias in pairs]))
     return graph.replaced(replaced), count
 
 
@@ -95,15 +93,20 @@ def _bias_user(member: Node, users: dict[Node, tuple[Node, ...]], context: Conte
     return readers[0] if is_row else None
 
 
-def _keep_apart(
-    members: Sequence[Node], biased: Sequence[Node | None], users: dict[Node, tuple[Node, ...]]
-) -> bool:
-    """Whether arithmetic of its own follows on a matmul: on a part of a joined one's columns it
-    could not run on the tile in registers. Parts of equal width may go on together (gate and up).
+def _joinable(
+    pairs: Sequence[tuple[Node, Node | None]], users: Mapping[Node, tuple[Node, ...]]
+) -> Sequence[tuple[Node, Node | None]]:
+    """Matmuls, each with the sum of it and its bias, without those on which arithmetic of their own
+    follows: on a part of a joined one's columns it could not run on the tile in registers. Parts of
+    equal width may go on together (gate and up).
     """
-    widths = {member.shape[1] for member in members}
-    ends = [sum_ or member for member, sum_ in zip(members, biased, strict=True)]
-    return len(widths) > 1 and any(user.kind == "pointwise" for end in ends for user in users[end])
+    if len({member.shape[1] for member, _ in pairs}) < 2:
+        return pairs
+    return [
+        (member, biased)
+        for member, biased in pairs
+        if not any(user.kind == "pointwise" for user in users[biased or member])
+    ]
 
 
 def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, Node]:

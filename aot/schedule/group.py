@@ -54,15 +54,27 @@ class WrittenRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Columns of a product that a root has elements for, which a symbol of its own counts."""
+
+    symbol: Symbol
+    element: Index  # the symbol's value at a column, in terms of the domain's lanes
+    conditions: tuple[Bound, ...]  # when the column is one of them
+    column: Index  # the column of an element, in terms of the symbol
+
+
+@dataclass(frozen=True, slots=True)
 class Root:
     """A node that the group stores, and its index in terms of the domain's symbols.
 
-    rows: where the node is a tensor that rows are written into; the rest of it stays.
+    rows: where the node is a tensor that rows are written into; the rest of it stays. part: where
+    the node has elements for some of a product's columns; its symbol stands for the lanes then.
     """
 
     node: Node
     index: tuple[Index, ...]
     rows: WrittenRows | None = None
+    part: Part | None = None
 
     @property
     def needs(self) -> tuple[Access, ...]:
@@ -91,6 +103,8 @@ class Group:
     rounded: frozenset[Node] = frozenset()
     # Reads whose pointer is given some elements after the buffer's first one.
     starts: tuple[tuple[Node, int], ...] = ()
+    # How far apart columns of the product lie that meet in a program; 0: none of them do.
+    distance: int = 0
 
     def start(self, node: Node) -> int:
         """The element of a read that its pointer is given from."""

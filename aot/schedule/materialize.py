@@ -25,7 +25,7 @@ from aotc.aot.schedule.cost import chain, is_worth_a_buffer
 from aotc.aot.schedule.cycles import Cycles
 from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses
 from aotc.aot.schedule.fuse import fusion
-from aotc.aot.schedule.group import GroupKind
+from aotc.aot.schedule.group import GroupKind, Root
 from aotc.aot.schedule.grow import (
     MATMULS,
     Cluster,
@@ -151,6 +151,9 @@ class Kernel:
     # The shape that is computed where rows are written; for each such call which result's rows.
     elements: Shape | None = None
     rows_of: dict[Node, int] = field(default_factory=dict)
+    # Of a product that stores what others compute of its columns: where, and how far apart two lie.
+    placed: tuple[Root, ...] = ()
+    distance: int = 0
 
     @property
     def kind(self) -> GroupKind:

@@ -17,6 +17,7 @@ from aotc.aot.schedule.attention import attention_accesses, attention_domain
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, with_memory
 from aotc.aot.schedule.contiguous_copies import with_contiguous_copies
 from aotc.aot.schedule.cost import group_bytes, group_operations
+from aotc.aot.schedule.few_rows import with_columns_read
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule, label
 from aotc.aot.schedule.grow import element_index, row_symbols
 from aotc.aot.schedule.materialize import Kernel, compared, kernels
@@ -65,8 +66,10 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     check_supported(graph)
     stored = _stored(graph)
     made = [node for node in stored if node.type.numel]
-    found = kernels(graph, copies.union(made, compared(graph)), traits)
+    kept = copies.union(made, compared(graph))
+    found = kernels(graph, kept, traits)
     found = with_rows_stored(found, graph, made)
+    found = with_columns_read(found, graph, kept, traits)
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)
@@ -150,6 +153,7 @@ def _group(
         updates=updates,
         rounded=_rounded(several.intersection(nodes), kernel.roots, nodes, reads),
         starts=starts(tracer.accesses, movable) if kernel.kind in MOVABLE_KINDS else (),
+        distance=kernel.distance,
     )
 
 
@@ -216,6 +220,8 @@ def _cheapest_domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits
 def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
     """The roots with their index in the symbols of the domain."""
     cluster = kernel.cluster
+    if kernel.placed:
+        return kernel.placed
     if cluster is None:
         element = loops.pointwise_index(domain, kernel.shape or ())
         return tuple(

@@ -55,7 +55,7 @@ def with_rows_stored(found: list[Kernel], graph: Graph, stored: Collection[Node]
     What only such an op reads is not stored by itself, unless it is among `stored`.
     """
     owner = {root: kernel for kernel in found for root in kernel.roots}
-    fitting = [kernel for kernel in found if _is_in_any_order(kernel.roots[0])]
+    fitting = [kernel for kernel in found if is_in_any_order(kernel.roots[0])]
     if not fitting:
         return found
     cycles, users = Cycles(graph, (kernel.roots for kernel in found)), graph.users()
@@ -86,7 +86,7 @@ def _calls(nodes: Collection[Node]) -> set[Node]:
     return {node.result(0) for node in nodes if node.kind == "call"}
 
 
-def _is_in_any_order(call: Node) -> bool:
+def is_in_any_order(call: Node) -> bool:
     """Whether a node is rows that are written, each to a place of its own."""
     if call.op != "placed" or call.attr("function") != "scatter_rows":
         return False
@@ -189,6 +189,18 @@ def rows_root(node: Node, number: int, domain_index: tuple[Index, ...]) -> Root:
     loaded = loaded_symbol((at,), write.data.shape[write.axis])
     index = (*position[: counted.start], ix.of(loaded), *position[counted.stop :])
     return Root(node, index, WrittenRows(value, place, loaded, conditions))
+
+
+def memory_of_rows(node: Node) -> Node | None:
+    """The tensor that has the rows of a result of `scatter_rows`, if each of its elements is one of
+    them at most."""
+    rows = _writes(node)[int(node.attr("result"))].rows
+    return None if _coordinates(rows) is None else rows.memory
+
+
+def updated_by(node: Node) -> tuple[Node, ...]:
+    """The memory that a call updates."""
+    return tuple(write.data.memory for write in _writes(node))
 
 
 def _index_of(rows: _Tensor, position: Sequence[Index]) -> tuple[Index, ...]:

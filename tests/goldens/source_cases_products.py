@@ -211,6 +211,36 @@ def gated_product():
     return [op("mul", op("silu", gate), up)]
 
 
+def turned(rows: int) -> list[Node]:
+    """Two heads of a product turned by halves, and what the third one is, cubed."""
+    found = op("add", product(rows, 96, 64), weight("bias", 1, 96, dtype="bf16"))
+    heads = b.reshape(b.slice_axis(found, 1, 0, 64), (rows, 2, 32))
+    first, second = (b.slice_axis(heads, 2, at, at + 16) for at in (0, 16))
+    angle = operand("angle", rows, 1, 32, dtype="bf16")
+    result = heads * op("cos", angle) + b.concat([-second, first], 2) * op("sin", angle)
+    rest = b.slice_axis(found, 1, 64, 96)
+    return [result, rest * rest * rest]
+
+
+@case("sm_90", "gemv")
+def turned_heads_of_one_row():
+    """Columns that lie 16 apart are side by side in a tile."""
+    return turned(1)
+
+
+@case("sm_90", "plain_mn", "swapped_mn")
+def turned_heads_of_some_rows():
+    return turned(9)
+
+
+@case("sm_90", "decoding")
+def turned_heads_of_bytes():
+    codes = b.cast(weight("q", 64, 512, dtype="i8"), "f32")
+    found = op("matmul", operand("x", 1, 512, dtype="bf16"), dequantised(codes, 64, 512, 512))
+    first, second = (b.slice_axis(found, 1, at, at + 32) for at in (0, 32))
+    return [first * op("sigmoid", second), op("tanh", second)]
+
+
 @case("sm_90", "plain_m")
 def product_into_heads():
     total = op("add", product(34, 64, 64), operand("residual", 34, 64, dtype="bf16"))

@@ -36,6 +36,7 @@ ARCHITECTURES = {
         {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     ),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {}),
+    "glm": ("GlmConfig", "GlmForCausalLM", {"head_dim": 8}),
     "mixtral": (
         "MixtralConfig",
         "MixtralForCausalLM",

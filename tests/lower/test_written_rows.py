@@ -97,10 +97,12 @@ def rows_of(node, **how):
 
 SIN = op("sin", operand("x", 4, SIZE))
 PRODUCT = op("matmul", operand("x", 4, 64), operand("w", 64, SIZE))
+LONG = op("matmul", operand("x", 30, 64), operand("w", 64, SIZE))
 LAUNCHES = {
     "rows that may have one place": ([rows_of(SIN)], 3),
     "rows that are added": ([rows_of(SIN, merge="sum", distinct=4)], 3),
-    "rows of a product": ([rows_of(PRODUCT, distinct=4)], 3),
+    "rows of a product": ([rows_of(PRODUCT, distinct=4)], 2),
+    "many rows of a product": ([rows_of(LONG, distinct=30)], 3),
     "each to its own place": ([rows_of(SIN, distinct=4)], 2),
 }
 

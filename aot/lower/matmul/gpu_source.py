@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.index import Index, Symbol
@@ -14,12 +13,13 @@ from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import fixed, kernel_text, typical
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.emit import Body, Line, Moment, Value, as_tensor, computed, triton_type
+from aotc.aot.lower.emit import Line, Moment, Value, as_tensor, computed, triton_type
 from aotc.aot.lower.grids import axes_of, folded
-from aotc.aot.lower.kernel_file import WAIT, fill, moments_of
+from aotc.aot.lower.kernel_file import fill, moments_of
 from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem, precision_of
 from aotc.aot.lower.matmul.code_lines import WORD_BYTES, CodeLines
 from aotc.aot.lower.matmul.decoding import CHUNK_BYTES, Decoding, decoding_of
+from aotc.aot.lower.matmul.epilogue import Lines, epilogue, since, until
 from aotc.aot.lower.matmul.gpu_candidates import CANDIDATES, choices, surest
 from aotc.aot.lower.matmul.operands import (
     Operand,
@@ -39,9 +39,6 @@ LOADED_AHEAD_BYTES = 24 << 20  # of weights that programs begin to load before t
 # Functions that take large angles apart, and how many times their cost is written for that.
 OF_ANGLES, ANGLE_FACTORS = frozenset({"sin", "cos", "tan"}), {"f32": 3, "f64": 8}
 LARGEST_EXACT = 256  # whole numbers up to which bf16 has all
-# Values that are computed of each element of a tile, from which on it is done in parts: Triton
-# computes each value of a whole tile before the next, and registers hold few such tiles.
-VALUES_IN_PARTS, PARTS = 6, 4
 
 
 def lower_matmul_gpu(
@@ -97,7 +94,9 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         dtype=product.root_op.dtype,
         run=fixed(walk.block) if walk.is_split else 0,
         is_right_along_depth=product.right.is_along_depth,
-        has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
+        has_descriptors=product.group.distance < 2
+        and product.left.has_descriptor(size)
+        and product.right.has_descriptor(size),
         work=(_work(product.left, product), 0 if decoding else _work(product.right, product)),
         column_group=product.column_group,
         is_normed=any(node.kind == "reduce" for node in product.group.nodes),
@@ -172,7 +171,9 @@ def _draft(
         elif choice.style.multiplies_codes:
             kind = _CodeDots
         loads = kind(oriented, choice, decoding, is_ahead).loads()
-    early, store = _epilogue(oriented, choice, is_ahead)
+    early, store = epilogue(oriented, choice, is_ahead)
+    pairs = _paired(oriented, choice)
+    first = [*pairs, *loads.first, *early] if is_ahead else []
     precision = _precision(product, traits)
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'
@@ -180,7 +181,7 @@ def _draft(
         TEMPLATES[choice.style.template],
         {
             "describe": loads.describe,
-            "ahead": [*loads.first, *early],
+            "ahead": first,
             "load_a": loads.a,
             "load_b": loads.b,
             "next_b": loads.following,
@@ -194,13 +195,21 @@ def _draft(
             "LENGTH": str(decoding.chunk_elements if decoding else 0),
             "WIDTH": str(_loaded_at_once(product)),
         },
-        loads.before,
+        loads.before if is_ahead else [*pairs, *loads.before],
     )
     of_a, of_b = (sum(line.count(".load(") for line in part) for part in (loads.a, loads.b))
     if decoding is not None and choice.has_codes:  # codes and factors are less than the numbers
         of_a, of_b = (1, of_b) if choice.style.is_swapped else (of_a, 1)
     draft = kernel_file.Draft(choice.source_name, lines, waits=is_ahead)
     return draft, (max(1, of_a), max(1, of_b))
+
+
+def _paired(product: Product, choice: Choice) -> list[str]:
+    """Lines that put the columns which meet side by side, wherever a tile names them."""
+    if product.group.distance < 2:  # neighbours, or none
+        return []
+    names = ("y", "y2") if choice.style.is_flat else ("x" if product.is_swapped else "y",)
+    return [f"{name} = {product.paired(name)}" for name in names]
 
 
 def _is_ahead(product: Product, choice: Choice, traits: TargetTraits) -> bool:
@@ -263,22 +272,7 @@ def _described(product: Product, choice: Choice) -> _Loads:
     return _Loads(a, b, describe)
 
 
-class _Part:
-    """A part of a kernel: its lines, and the emitter that writes them."""
-
-    def __init__(self, product: Product, choice: Choice, names: str = "") -> None:
-        self.product, self.choice, self.walk = product, choice, product.walk
-        self.body, self.masks = Body(names=names), dict[Symbol, str]()
-        self.emitter = kernel_file.emitter_of(
-            product.group, self.body, self.masks, self._stop, True
-        )
-        self.emitter.moment_of = moments_of(product.group)
-
-    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
-        raise NotImplementedError
-
-
-class _PointerLoads(_Part):
+class _PointerLoads(Lines):
     """Loads by pointers, with all that is computed of them; what does not vary with k comes before
     the loop."""
 
@@ -328,15 +322,15 @@ class _PointerLoads(_Part):
             parts = (a, b, multiply)
             texts, sums, products = ([line.text for line in part] for part in parts)
             return _Loads(texts, sums, before=self.body.lines, multiply=products)
-        early = _until(Moment.CONSTANTS, b)
+        early = until(Moment.CONSTANTS, b)
         if any(line.moment == Moment.CONSTANTS for line in a):
-            early = [*_until(Moment.CONSTANTS, a), *early]
+            early = [*until(Moment.CONSTANTS, a), *early]
         return _Loads(
-            a=[*_until(Moment.START, a), *_since(Moment.MEMORY, a)],
+            a=[*until(Moment.START, a), *since(Moment.MEMORY, a)],
             b=[],
-            before=_since(Moment.MEMORY, self.body.written),
+            before=since(Moment.MEMORY, self.body.written),
             multiply=[line.text for line in multiply],
-            first=[*_until(Moment.CONSTANTS, self.body.written), "start = 0", *early],
+            first=[*until(Moment.CONSTANTS, self.body.written), "start = 0", *early],
             following=["start = place + BK", *early],
         )
 
@@ -390,6 +384,7 @@ class _PointerLoads(_Part):
         """The columns of codes along the first dim of a tile that has their chunks apart."""
         first, block, letter = ("xs", "BM", "m") if name == "a" else ("ys", "BN", "n")
         text = f"{first} + tl.arange(0, {block})[:, None, None]"
+        text = self.product.paired(f"({text})") if self.product.group.distance else text
         codes.write_columns("column", text, letter in self.choice.tails)
 
     def _write_coded(self, codes: CodeLines, name: str, inside: frozenset[Symbol]) -> None:
@@ -535,131 +530,6 @@ class _CodeDots(_PointerLoads):
         self.body.write(f"acc += {codes.scaled('sums', total)}", inside)
 
 
-def _epilogue(product: Product, choice: Choice, is_ahead: bool) -> tuple[list[str], list[str]]:
-    """Lines before the loop and behind it that turn `acc` into the roots and store them."""
-    if choice.style.is_flat:  # whose loads have x and y along other axes
-        product = product.renamed("x2", "y2")
-    elif not is_ahead and _has_many_values(product):
-        return [], _in_parts(product, choice)
-    return _Epilogue(product, choice, is_ahead, "acc", "e" if is_ahead else "").parts()
-
-
-def _has_many_values(product: Product) -> bool:
-    """Whether much is computed of each element of the product's tiles, which have many columns."""
-    if product.share is not None or typical(product.columns.extent) < 32:
-        return False
-    root_op, full = product.root_op, typical(product.root_op.type.numel)
-    nodes = walk(tuple(root.node for root in product.roots), {root_op, *product.group.reads})
-    values = [
-        node
-        for node in nodes
-        if node.kind == "pointwise" and node.op != "cast" and typical(node.type.numel) == full
-    ]
-    return len(values) >= VALUES_IN_PARTS
-
-
-def _in_parts(product: Product, choice: Choice) -> list[str]:
-    """The lines for one part of the tile's columns after the other."""
-    lines, parts, width = [], ["acc"], "BN"
-    while len(parts) < PARTS:
-        halves = [f"{part}_{half}" for part in parts for half in range(2)]
-        for number, part in enumerate(parts):
-            low, high = halves[2 * number : 2 * number + 2]
-            both = f"tl.reshape({part}, (BM, 2, {width} // 2))"
-            lines.append(f"{low}, {high} = tl.split(tl.permute({both}, (0, 2, 1)))")
-        parts, width = halves, f"{width} // 2"
-    rows, columns = product.rows.name, product.columns.name
-    for number, part in enumerate(parts):
-        own = f"{columns}{number}"
-        first = f"{number} * (BN // {PARTS}) + " if number else ""
-        lines.append(f"{own} = ys + {first}tl.arange(0, BN // {PARTS})[None, :]")
-        named = product.renamed(rows, own)
-        lines += _Epilogue(named, choice, False, part, f"part{number}_").parts()[1]
-    return lines
-
-
-class _Epilogue(_Part):
-    """Turns a tile of sums, or columns of it, into the roots and stores them."""
-
-    def __init__(
-        self, product: Product, choice: Choice, is_ahead: bool, tile: str, names: str
-    ) -> None:
-        super().__init__(product, choice, names)
-        self.is_ahead, self.tile = is_ahead, tile
-
-    def parts(self) -> tuple[list[str], list[str]]:
-        """Lines before the loop, with the wait for other kernels, and behind it."""
-        self._write()
-        lines = self.body.written
-        if not self.is_ahead:
-            return [], [line.text for line in lines]
-        until, since = _until(Moment.CONSTANTS, lines), _since(Moment.SUMS, lines)
-        return [*until, WAIT, *(row.text for row in lines if row.moment == Moment.MEMORY)], since
-
-    def _write(self) -> None:
-        shape = ["BM", "BN"]
-        for axis, (letter, symbol) in enumerate(self._tile_symbols()):
-            if letter in self.choice.tails and symbol.extent == 1:
-                # The result has no such axis: the tile's first row or column is all of it.
-                only = f"tl.where({symbol.name} == 0, {self.tile}, 0.0)"
-                self.tile, shape[axis] = f"single{axis}", "1"
-                with self.body.at(Moment.SUMS):
-                    self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
-        if self.product.share is not None:
-            self._write_shares(*shape)
-        for letter, symbol in self._tile_symbols():
-            if letter in self.choice.tails and symbol.extent != 1:
-                kernel_file.write_mask(self.body, symbol, self.masks)
-        with self.body.at(Moment.SUMS):
-            kernel_file.write_stores(self.emitter, self.product.roots)
-
-    def _tile_symbols(self) -> tuple[tuple[str, Symbol], tuple[str, Symbol]]:
-        """Tail letter and symbol of both axes of the stored tile."""
-        product = self.product
-        rows, columns = product.rows, product.columns
-        if product.share is not None:
-            rows = product.share if product.is_swapped else rows
-            columns = columns if product.is_swapped else product.share
-        return ("m", rows), ("n", columns)
-
-    def _write_shares(self, rows: str, columns: str) -> None:
-        """Columns of the tile that meet in one element of the result apart: every second one, or
-        every fourth, by halves of halves."""
-        group, is_swapped = self.product.column_group, self.product.is_swapped
-        if is_swapped:
-            place = f"xs // {group} + tl.arange(0, BM // {group})[:, None]"
-            whole, order = [f"{rows} // {group}"], "(0, 2, 1)" if group == 2 else "(0, 3, 1, 2)"
-            tile = (
-                f"tl.reshape({self.tile}, ({', '.join([*whole, *['2'] * (group // 2), columns])}))"
-            )
-            tile = f"tl.permute({tile}, {order})"
-        else:
-            place = f"ys // {group} + tl.arange(0, BN // {group})[None, :]"
-            parts = [rows, f"{columns} // {group}", *["2"] * (group // 2)]
-            tile = f"tl.reshape({self.tile}, ({', '.join(parts)}))"
-        lines = [f"column0, column1 = tl.split({tile})"]
-        if group == 4:  # the last digit of a column's number is split off first
-            lines = [f"even, odd = tl.split({tile})", "column0, column2 = tl.split(even)",
-                     "column1, column3 = tl.split(odd)"]  # fmt: skip
-        self.body.write(f"share = {place}")
-        with self.body.at(Moment.SUMS):
-            for line in lines:
-                self.body.write(line)
-
-    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
-        if node is not self.product.root_op:
-            return None
-        tile = [symbol for _, symbol in self._tile_symbols()]
-        symbols = frozenset(item for item in (self.product.batch, *tile) if item.extent != 1)
-        share, group = self.product.share, self.product.column_group
-        if share is None:
-            return Value(self.tile, symbols)
-        for number in range(group):
-            if index[-1] == ix.of(share) * group + number:
-                return Value(f"column{number}", symbols)
-        raise InternalError(stage="lower", detail=f"`{node!r}` is read at column {index[-1]}")
-
-
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One operand's access, its symbol of k and its other one."""
@@ -667,13 +537,3 @@ class _Side:
     need: Access
     inner: Symbol
     outer: Symbol
-
-
-def _until(moment: Moment, lines: Sequence[Line]) -> list[str]:
-    """The texts of lines that can run at the moment."""
-    return [line.text for line in lines if line.moment <= moment]
-
-
-def _since(moment: Moment, lines: Sequence[Line]) -> list[str]:
-    """The texts of lines that can run from the moment on, or later."""
-    return [line.text for line in lines if line.moment >= moment]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.size import Extent, content, proves_at_most
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.emit import Body
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
-from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.group import Group, Root, WrittenRows
 from aotc.aot.schedule.grow import COLUMN_GROUPS
 from aotc.aot.schedule.trace import Access, accesses
 from aotc.aot.traits import DESCRIPTOR_BYTES
@@ -133,7 +133,8 @@ class Product:
 
     `share`: where neighbouring columns of the matmul, 2 or 4, meet in one element of the result,
     the symbol that counts as many as one; the roots are indexed by it, and `columns` counts those
-    of the matmul.
+    of the matmul. Where every two columns meet that lie as far apart as the group's `distance`, a
+    program's tile has such pairs side by side.
     """
 
     group: Group
@@ -152,12 +153,22 @@ class Product:
     def column_group(self) -> int:
         """Columns of the matmul that meet in one element of the result."""
         share, columns = self.share, self.root_op.shape[-1]
+        if self.group.distance:
+            return 2
         return next((each for each in COLUMN_GROUPS if share and share.extent * each == columns), 1)
 
     @property
     def itemsize_bytes(self) -> int:
         """Bytes of an element of the operands."""
         return DTYPES[self.root_op.dtype].itemsize_bytes
+
+    def paired(self, column: str) -> str:
+        """The text of a column in the order of pairs, `column` // 2 of which come before."""
+        distance = self.group.distance
+        if distance < 2:  # neighbours
+            return column
+        block = f"{column} // {2 * distance} * {2 * distance}"
+        return f"{block} + {column} % 2 * {distance} + {column} // 2 % {distance}"
 
     def swapped(self) -> Product:
         """The transposed product: B's columns as rows. Names x and y change places too."""
@@ -216,9 +227,25 @@ def product_of(group: Group) -> Product:
 
 
 def _renamed(roots: tuple[Root, ...], values: Mapping[Symbol, Index]) -> tuple[Root, ...]:
-    return tuple(
-        Root(root.node, tuple(part.substitute(values) for part in root.index)) for root in roots
-    )
+    return tuple(_renamed_root(root, values) for root in roots)
+
+
+def _renamed_root(root: Root, values: Mapping[Symbol, Index]) -> Root:
+    def of_bounds(bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
+        return tuple(replace(each, index=each.index.substitute(values)) for each in bounds)
+
+    def of_access(need: Access) -> Access:
+        index = tuple(part.substitute(values) for part in need.index)
+        return Access(need.node, index, of_bounds(need.conditions))
+
+    rows, part = root.rows, root.part
+    if rows is not None:
+        conditions = of_bounds(rows.conditions)
+        rows = WrittenRows(of_access(rows.value), of_access(rows.place), rows.loaded, conditions)
+    if part is not None:
+        element, conditions = part.element.substitute(values), of_bounds(part.conditions)
+        part = replace(part, element=element, conditions=conditions)
+    return Root(root.node, tuple(each.substitute(values) for each in root.index), rows, part)
 
 
 def _operand(

@@ -55,7 +55,7 @@ def kernel(
         acc = total
         x_mask = x < 200
         y_mask = y < 328
-        v0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
-        v1 = acc + v0
-        v2 = tl.where(v1 < 0, 0, v1)
-        tl.store(out0 + x*328 + y, v2, mask=x_mask & y_mask)
+        ev0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
+        ev1 = acc + ev0
+        ev2 = tl.where(ev1 < 0, 0, ev1)
+        tl.store(out0 + x*328 + y, ev2, mask=x_mask & y_mask)

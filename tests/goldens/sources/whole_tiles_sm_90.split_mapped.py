@@ -51,7 +51,7 @@ def kernel(
                 place = partials + (slot * SPLIT + other) * (BM * BN) + own
                 total += tl.load(place, cache_modifier=".cg")
         acc = total
-        v0 = tl.load(in2 + y).to(tl.float32)
-        v1 = acc + v0
-        v2 = tl.where(v1 < 0, 0, v1)
-        tl.store(out0 + x*512 + y, v2)
+        ev0 = tl.load(in2 + y).to(tl.float32)
+        ev1 = acc + ev0
+        ev2 = tl.where(ev1 < 0, 0, ev1)
+        tl.store(out0 + x*512 + y, ev2)
