@@ -13,6 +13,7 @@ from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, Pending
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, from_f32, select, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
+from aotc.aot.targets.cpu.splits import splits_of
 from aotc.aot.targets.cpu.ttir import Operation, Value, unsupported
 from aotc.aot.targets.cpu.usage import COSTS
 from aotc.aot.targets.cpu.writer import Operand
@@ -113,7 +114,8 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
         write(kernel, run, mask, index)
 
     vectors = vectors_of(kernel, values, lane)
-    tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors)
+    places = splits_of(kernel, values, shape, lane, cuts) if lane is not None else []
+    tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors, splits=places)
     filling.finish([cut.bound for cut in cuts])
 
 
