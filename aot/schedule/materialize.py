@@ -305,11 +305,23 @@ class _Materializer:
         self._join_readers(node)
         total = sum(sum(points.values()) for points in readers.values())
         costs = (node, total, len(readers), self.materialised, self.traits)
-        if is_worth_a_buffer(*costs):
+        loading = self._loading(node, total)
+        if is_worth_a_buffer(*costs, loading=loading):
             return True
         # A kernel that is there anyway can store it for no launch of its own.
-        is_free = is_worth_a_buffer(*costs, is_launched=True)
+        is_free = is_worth_a_buffer(*costs, is_launched=True, loading=loading)
         return is_free and self._home(node, readers) is not None
+
+    def _loading(self, node: Node, evaluations: int) -> int:
+        """How many of the evaluations load what they need: a processor's vectors compute every part
+        of a concat for all lanes, but the masks of loads leave out those of other parts."""
+        last, users = node, self.users[node]
+        while len(users) == 1 and users[0].kind == "view":
+            last, users = users[0], self.users[users[0]]
+        if self.traits.is_gpu or not users or any(user.kind != "concat" for user in users):
+            return evaluations
+        joined = max(typical(user.type.numel) for user in users)
+        return evaluations * typical(last.type.numel) // max(1, joined)
 
     def _is_too_much(self, node: Node) -> bool:
         """Whether the text of a kernel that computes the node too would be too long or too deep."""
