@@ -181,7 +181,7 @@ class Lanes:
             exact = self._divide_terms(a, divisor, remainder)
             if exact is not None:
                 return exact
-            by_steps = None if a.is_uniform else self._divide_steps(a, b, remainder)
+            by_steps = (self._divide_rest if a.is_uniform else self._divide_steps)(a, b, remainder)
             if by_steps is not None:
                 return by_steps
         name = (
@@ -197,6 +197,16 @@ class Lanes:
             multiple = 1
         most = divisor - 1 if remainder else None if a.most is None else a.most // divisor
         return self.atom(made, a.kind, max(1, multiple), natural=True, most=most)
+
+    def _divide_rest(self, a: Int, b: Int, remainder: bool) -> Int | None:
+        """(n + r) / c = n / c and % c = n % c + r, where a g > r divides n and c."""
+        divisor, terms = b.constant or 0, Int(a.kind, Linear(a.base.terms))
+        whole = math.gcd(terms.base.multiple, divisor)
+        rest = a.base.constant % whole if whole else 0
+        if not rest or not terms.base.terms:
+            return None
+        found = self.divide(self.add(a, integer(rest, a.kind), -1), b, remainder=remainder)
+        return self.add(found, integer(rest, a.kind)) if remainder else found
 
     def _divide_steps(self, a: Int, b: Int, remainder: bool) -> Int | None:
         """Of a number that lanes add known numbers s to, by a constant c.

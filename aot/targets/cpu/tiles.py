@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -192,6 +192,7 @@ def run(
     vectors: int = 1,
     whole: int = 0,
     splits: Sequence[Split] = (),
+    rows: int = 1,
 ) -> None:
     """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
     It goes over the last `whole` dimensions by itself: their indices are 0.
@@ -199,6 +200,7 @@ def run(
     Inside, the comparisons in `cuts` are facts, except in the lanes of a last partial chunk. So are
     those in `holding`, along the lanes, for the chunks where they hold; others follow these. What
     the comparisons in `splits` answer is a fact too, but for the chunks where an answer changes.
+    The innermost loop over rows goes so many `rows` at a time, of which `body` has the first.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
     width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
@@ -208,45 +210,55 @@ def run(
     kernel.active_bounds = frozenset(cut.bound for cut in cuts)
     outer = [cut for cut in cuts if cut.bound.dim != lane_dim]
     inner = [cut for cut in cuts if cut.bound.dim == lane_dim]
+    steps = {order[-2]: rows} if rows > 1 else {}
     with kernel.width(width):
-        _nest(kernel, shape, order, [integer(0)] * len(shape), body, outer, inner, holding, splits)
+        nested = _Nested(body, outer, inner, holding, splits, steps)
+        _nest(kernel, shape, order, [integer(0)] * len(shape), nested)
     kernel.active_bounds = kept
 
 
+class _Nested(NamedTuple):
+    """What stands inside of the loops over a tile."""
+
+    body: Callable[[Index], None]
+    outer: Sequence[Conjunct]
+    inner: Sequence[Conjunct]
+    holding: Sequence[Conjunct]
+    splits: Sequence[Split]
+    steps: Mapping[int, int]
+    """Of loops that do not go one by one, by dimension."""
+
+
 def _nest(
-    kernel: Kernel, shape: Sequence[int], order: Sequence[int], index: list[Int],
-    body: Callable[[Index], None], outer: Sequence[Conjunct], inner: Sequence[Conjunct],
-    holding: Sequence[Conjunct], splits: Sequence[Split],
-) -> None:  # fmt: skip
+    kernel: Kernel, shape: Sequence[int], order: Sequence[int], index: list[Int], nested: _Nested
+) -> None:
     if not order:
-        with_facts(kernel, outer, tuple(index), body)
+        with_facts(kernel, nested.outer, tuple(index), nested.body)
         return
     dim, rest = order[0], order[1:]
     if rest:
-        cuts = [cut for cut in outer if cut.bound.dim == dim]
+        cuts = [cut for cut in nested.outer if cut.bound.dim == dim]
         if shape[dim] == 1:
-            _nest(kernel, shape, rest, index, body, outer, inner, holding, splits)
+            _nest(kernel, shape, rest, index, nested)
             return
         upper, may_skip = limit(kernel, cuts, shape[dim])
-        with kernel.writer.loop(upper, 1, may_skip=may_skip) as loop:
-            index[dim] = kernel.lanes.atom(loop.counter, "i32", natural=True)
-            _nest(kernel, shape, rest, index, body, outer, inner, holding, splits)
+        step = nested.steps.get(dim, 1)
+        with kernel.writer.loop(upper, step, may_skip=may_skip) as loop:
+            index[dim] = kernel.lanes.atom(loop.counter, "i32", step, natural=True)
+            _nest(kernel, shape, rest, index, nested)
         index[dim] = integer(0)
         return
 
-    def chunk(place: Int, cuts: Sequence[Conjunct]) -> None:
-        with_facts(kernel, [*outer, *cuts], (*index[:dim], place, *index[dim + 1 :]), body)
-
-    def stretch(place: Int, cuts: Sequence[Conjunct], answers: Answers) -> None:
+    def stretch(place: Int, cuts: Sequence[Conjunct], answers: Answers = ()) -> None:
         at = (*index[:dim], place, *index[dim + 1 :])
-        with_facts(kernel, [*outer, *cuts], at, body, answers)
+        with_facts(kernel, [*nested.outer, *cuts], at, nested.body, answers)
 
-    if splits:
-        _stretches(kernel, shape[dim], inner, splits, stretch)
-    elif holding:
-        _chunks_where(kernel, shape[dim], holding, chunk)
+    if nested.splits:
+        _stretches(kernel, shape[dim], nested.inner, nested.splits, stretch)
+    elif nested.holding:
+        _chunks_where(kernel, shape[dim], nested.holding, stretch)
     else:
-        chunks(kernel, shape[dim], inner, chunk)
+        chunks(kernel, shape[dim], nested.inner, stretch)
 
 
 def _chunks_where(
