@@ -335,9 +335,7 @@ def longest_from_memory(
     return longest if walk.is_fit else None
 
 
-def _walked(
-    kernel: Kernel, values: Sequence[Value], lane: int, width: int
-) -> tuple[_Walk, float]:
+def _walked(kernel: Kernel, values: Sequence[Value], lane: int, width: int) -> tuple[_Walk, float]:
     """The walk through the expressions behind values, and the longest way."""
     shape = values[0].type.shape or ()
     with kernel.width(width), kernel.probe() as depth:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from aotc.aot.targets.cpu import tiles
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel
+from aotc.aot.targets.cpu.linear import Int
 from aotc.aot.targets.cpu.tiles import Conjunct, Split
 from aotc.aot.targets.cpu.ttir import Operation, Value
 
@@ -32,6 +33,7 @@ def splits_of(
     if shape[lane] < FEWEST_VECTORS * kernel.isa.lanes or kernel.guard is not None:
         return []
     found: dict[int, list[tuple[Conjunct, bool]]] = {}
+    inside = set[int | None]()
     first = None
     ended = {cut.comparison for cut in cuts}
     for comparison, path in _compared(kernel, values):
@@ -42,21 +44,23 @@ def splits_of(
         if solved is None or solved[0].dim != lane:
             continue
         place, holds_below = solved[0].upper, solved[1]
-        if place.constant is not None and not 0 < place.constant < shape[lane]:
-            continue
         first = first or place
         apart = kernel.lanes.add(place, first, -1).constant
         if apart is None:
             return []
         found.setdefault(apart, []).append((Conjunct(comparison, path, solved[0]), holds_below))
-    if len(found) > MOST_SPLITS:
+        inside.add(apart if _may_split(place, shape[lane]) else None)
+    if len(inside - {None}) > MOST_SPLITS:
         return []
     return [Split(each[0][0].bound.upper, tuple(each)) for _, each in sorted(found.items())]
 
 
-def _compared(
-    kernel: Kernel, values: Sequence[Value]
-) -> list[tuple[Value, tuple[Operation, ...]]]:
+def _may_split(place: Int, size: int) -> bool:
+    """Whether a place may be within a row; where it is known not to be, the answer is one."""
+    return place.constant is None or 0 < place.constant < size
+
+
+def _compared(kernel: Kernel, values: Sequence[Value]) -> list[tuple[Value, tuple[Operation, ...]]]:
     """The comparisons in masks of loads behind the values, each with the views on the way; none
     where that is a long text."""
     found: dict[tuple[Value, tuple[Operation, ...]], None] = {}

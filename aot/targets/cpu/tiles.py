@@ -384,9 +384,7 @@ def _known_stretches(
         starts = [*group]
         answers = () if done is None else _answers(splits, done)
 
-        def chunk(
-            place: Int, cuts: Sequence[Conjunct], answers: Answers = answers
-        ) -> None:
+        def chunk(place: Int, cuts: Sequence[Conjunct], answers: Answers = answers) -> None:
             body(place, cuts, answers)
 
         if len(starts) == 1:
