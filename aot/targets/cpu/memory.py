@@ -246,8 +246,10 @@ def _read_near(
         place = _moved(writer, address, kind, start - starts[0])
         text = f"load {vector}, {place}, align {align}"
         parts.append(writer.load(text, vector, [place], min_depth))
-    # Lanes that the mask leaves out have an element that another takes.
-    places = [step if is_taken else wanted[0] for step, is_taken in zip(steps, taken, strict=True)]
+    # Lanes that the mask leaves out have an element that another takes: their own where one does, so
+    # that masks which divide pairs among parts give one value.
+    held = set(wanted)
+    places = [step if step in held else wanted[0] for step in steps]
     part_of = [bisect_right(starts, place) - 1 for place in places]
     pairs = []
     for pair in range(0, len(parts), 2):
