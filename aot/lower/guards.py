@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from aotc.aot.ir.index import Bound
-from aotc.aot.ir.size import Extent, proves_at_most, proves_below
+from aotc.aot.ir.size import Extent, proves_at_most
 
 Guard: TypeAlias = tuple[Bound, ...]
 

@@ -315,13 +315,21 @@ class _Materializer:
     def _loading(self, node: Node, evaluations: int) -> int:
         """How many of the evaluations load what they need: a processor's vectors compute every part
         of a concat for all lanes, but the masks of loads leave out those of other parts."""
-        last, users = node, self.users[node]
-        while len(users) == 1 and users[0].kind == "view":
-            last, users = users[0], self.users[users[0]]
-        if self.traits.is_gpu or not users or any(user.kind != "concat" for user in users):
+        if self.traits.is_gpu:
             return evaluations
-        joined = max(typical(user.type.numel) for user in users)
-        return evaluations * typical(last.type.numel) // max(1, joined)
+        waiting, share = [node], 0.0
+        for last in waiting:  # which grows
+            for user in self.users[last]:
+                if user.kind == "concat":
+                    whole = max(1, typical(user.type.numel))
+                    share = max(share, typical(last.type.numel) / whole)
+                elif user in self.materialised or user.kind not in ("view", "pointwise"):
+                    return evaluations
+                elif user not in waiting:
+                    waiting.append(user)
+            if len(waiting) > NEARBY or not self.users[last]:
+                return evaluations
+        return ceil(evaluations * min(1.0, share))
 
     def _is_too_much(self, node: Node) -> bool:
         """Whether the text of a kernel that computes the node too would be too long or too deep."""

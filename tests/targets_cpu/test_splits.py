@@ -1,5 +1,5 @@
-"""Rows of several parts: each part is read where it is and nowhere else, and without masks but where
-one begins or ends."""
+"""Rows of several parts: each part is read where it is and nowhere else, without masks but
+where one begins or ends."""
 
 from __future__ import annotations
 

@@ -246,8 +246,8 @@ def _read_near(
         place = _moved(writer, address, kind, start - starts[0])
         text = f"load {vector}, {place}, align {align}"
         parts.append(writer.load(text, vector, [place], min_depth))
-    # Lanes that the mask leaves out have an element that another takes: their own where one does, so
-    # that masks which divide pairs among parts give one value.
+    # Lanes that the mask leaves out have an element that another takes: their own where one does,
+    # so that masks which divide pairs among parts give one value.
     held = set(wanted)
     places = [step if step in held else wanted[0] for step in steps]
     part_of = [bisect_right(starts, place) - 1 for place in places]
