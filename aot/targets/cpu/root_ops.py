@@ -295,8 +295,8 @@ def histogram(kernel: Kernel, operation: Operation) -> None:
 
 def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
     """How many vectors of elements a store computes side by side over contiguous memory, along
-    dimension `lane`: two for long expressions of f32, up to four for long sums of what is loaded;
-    else one.
+    dimension `lane`: two for long expressions of f32, up to four for long sums of products of what
+    is loaded; else one.
 
     An element of a long expression waits for one instruction after the other, and a processor looks
     only so far ahead: it does not reach the next turn of the loop. Vectors in one turn, instruction
@@ -309,7 +309,7 @@ def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
     walk, longest = _walked(kernel, values, lane, 2 * width)
     if not walk.is_fit or longest < LONG:
         return 1
-    if 2 * walk.loads >= longest:
+    if 2 * min(walk.loads, walk.factors) >= longest:
         return min(MOST_SUMS, shape[lane] // width)
     return 2 if width == LANES and shape[lane] >= FEWEST_VECTORS * width else 1
 
@@ -355,6 +355,8 @@ class _Walk:
     is_fit: bool = True
     loads: int = 0
     """Of neighbouring elements."""
+    factors: int = 0
+    """Loads of one element for all lanes."""
     known: dict[tuple[Value, Index], float] = field(default_factory=dict)
 
     def length(self, value: Value, index: Index) -> float:
@@ -386,6 +388,7 @@ class _Walk:
         """Whether the lanes read neighbouring elements, or all the same one."""
         found = self.kernel.at(pointer, index)
         if isinstance(found, Pointer) and found.offset.is_uniform:
+            self.factors += 1
             return True
         self.loads += 1
         return memory.is_contiguous(found)
