@@ -190,6 +190,16 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "depthwise convolution 7 × 7 of 1 × 96 × 56 × 56": _case(
             "nn.Conv2d(96, 96, 7, padding=3, groups=96)", _of("1, 96, 56, 56")
         ),
+        "depthwise convolution 5 × 5 of 2 × 64 × 41 × 43": _case(
+            "nn.Conv2d(64, 64, 5, padding=2, groups=64)", _of("2, 64, 41, 43")
+        ),
+        "depthwise convolution 3 × 3 by 2 of 2 × 96 × 57 × 57": _case(
+            "nn.Conv2d(96, 96, 3, padding=1, stride=2, groups=96)", _of("2, 96, 57, 57")
+        ),
+        "depthwise convolution 7 × 7 of 1 × 96 × 56 × 56 by an input": _case(
+            "return F.conv2d(x, y, padding=3, groups=96)",
+            _of("1, 96, 56, 56"), _of("96, 1, 7, 7"),
+        ),
         "convolution by 8 groups of 1 × 64 × 40 × 41": _case(
             "nn.Conv2d(64, 64, 3, padding=1, groups=8)", _of("1, 64, 40, 41")
         ),
@@ -264,6 +274,12 @@ _GROUPS: dict[str, dict[str, Case]] = {
         ),
         "padding by reflection of 1 × 32 × 101 × 101": _case(
             'return F.pad(x, (3, 3, 3, 3), mode="reflect")', _of("1, 32, 101, 101")
+        ),
+        "padding all around of 1 × 32 × 101 × 101": _case(
+            'return F.pad(x, (3, 3, 3, 3), mode="circular")', _of("1, 32, 101, 101")
+        ),
+        "padding by zeros of 1 × 32 × 101 × 101": _case(
+            "return F.pad(x, (3, 3, 3, 3))", _of("1, 32, 101, 101")
         ),
     },
     "rows and places": {
@@ -349,6 +365,7 @@ _GROUPS: dict[str, dict[str, Case]] = {
         ),
         "sum of two of 1,000,003": _case("return x + y", *[_of("1_000_003")] * 2),
         "GELU of 500,009": _case("return F.gelu(x)", _of("500_009")),
+        "GELU of 500,009 bf16": _case("return F.gelu(x)", _of("500_009") + ".bfloat16()"),
         "GELU by tanh of 500,009 bf16": _case(
             'return F.gelu(x, approximate="tanh")', _of("500_009") + ".bfloat16()"
         ),
@@ -402,6 +419,9 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "roll of 300 × 1,003": _case("return x.roll(7, -1)", _of("300, 1003")),
         "parts joined of 500 × 301 and 500 × 203": _case(
             "return torch.cat([x, y], -1)", _of("500, 301"), _of("500, 203")
+        ),
+        "parts joined of 500 × 256 and 300 × 256 along 0": _case(
+            "return torch.cat([x, y])", _of("500, 256"), _of("300, 256")
         ),
         "lower triangle of 1,001 × 1,001": _case("return x.tril()", _of("1001, 1001")),
         "where of 1,001 × 500": _case(

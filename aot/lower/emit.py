@@ -21,8 +21,9 @@ from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rounding import is_rounded
-from aotc.aot.ir.size import kernel_text, proves_at_most, proves_below
+from aotc.aot.ir.size import kernel_text
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, holds_exactly, round_scalar
+from aotc.aot.lower.guards import Guard, is_possible, remaining
 from aotc.aot.schedule.trace import (
     Access,
     accesses,
@@ -245,7 +246,6 @@ CONVERSIONS: Mapping[str, Callable[[Node, Value], str]] = {"cast": _cast, "bitca
 DIVISIONS = frozenset({"floor_divide", "remainder"})
 
 Position = tuple[Index, ...]
-Guard = tuple[Bound, ...]
 
 
 def _misplaced(node: Node) -> InternalError:
@@ -508,17 +508,18 @@ class Emitter:
 
     def _write_view(self, node: Node, index: Position, guard: Guard) -> Value:
         (need,) = accesses(node, index)
-        if not need.conditions:
+        conditions = remaining(need.conditions, guard)
+        if not conditions:
             return self.value(need.node, need.index, guard)
         fill = literal(node.attr("value"), node.dtype)
-        if not is_possible(need.conditions):  # what lies there is not even asked for its index
+        if not is_possible(conditions, guard):  # what lies there is not even asked for its index
             return Value(wrapped(fill, node.dtype))
-        inner = (*guard, *need.conditions)
+        inner = (*guard, *conditions)
         stored = self._stored_behind(need)
-        if stored is not None and self._decides_all(need.conditions, stored):
+        if stored is not None and self._decides_all(conditions, stored):
             return self._load(stored.node, stored.index, inner, fill)
         value = self.value(need.node, need.index, inner)
-        return self._choose(need.conditions, value, Value(fill, is_literal=True), node.dtype)
+        return self._choose(conditions, value, Value(fill, is_literal=True), node.dtype)
 
     def _stored_behind(self, need: Access) -> Access | None:
         """The buffer behind views that have no conditions: its load can fill by itself."""
@@ -554,12 +555,13 @@ class Emitter:
         return self.conditions[condition]
 
     def _write_concat(self, node: Node, index: Position, guard: Guard) -> Value:
-        needs = [need for need in accesses(node, index) if is_possible(need.conditions)]
+        needs = [need for need in accesses(node, index) if is_possible(need.conditions, guard)]
         chosen: Value | None = None
         for need in reversed(needs):
-            value = self.value(need.node, need.index, (*guard, *need.conditions))
-            if chosen is not None and need.conditions:
-                value = self._choose(need.conditions, value, chosen, node.dtype)
+            conditions = remaining(need.conditions, guard)
+            value = self.value(need.node, need.index, (*guard, *conditions))
+            if chosen is not None and conditions:
+                value = self._choose(conditions, value, chosen, node.dtype)
             chosen = value
         if chosen is None:
             raise _misplaced(node)
@@ -644,14 +646,3 @@ def sorted_symbols(symbols: frozenset[Symbol]) -> list[Symbol]:
 
 def _joined(values: list[Value]) -> frozenset[Symbol]:
     return frozenset().union(*(value.symbols for value in values))
-
-
-def is_possible(conditions: Guard) -> bool:
-    """Whether some element meets the conditions, as far as the ranges prove."""
-    for condition in conditions:
-        low, high = condition.index.bounds()
-        if condition.low is not None and proves_below(high, condition.low):
-            return False
-        if condition.high is not None and proves_at_most(condition.high, low):
-            return False
-    return True

@@ -110,14 +110,17 @@ def is_worth_a_buffer(
     materialised: Collection[Node],
     traits: TargetTraits,
     is_launched: bool = False,
+    loading: int | None = None,
 ) -> bool:
     """Whether storing the node once beats computing it `evaluations` times in all.
 
-    `is_launched`: a kernel that is launched anyway would store it.
+    `is_launched`: a kernel that is launched anyway would store it. `loading`: how many of the
+    evaluations load something, if not all.
     """
     extra = evaluations - typical(node.type.numel)
     if extra <= 0:
         return False
+    loads = extra if loading is None else max(0, loading - typical(node.type.numel))
     launch_ns = 0.0 if is_launched else traits.launch_ns
     store_ns = launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
 
@@ -126,6 +129,6 @@ def is_worth_a_buffer(
 
     def costs_more(work: float, loaded: int) -> bool:
         loaded -= spared
-        return extra * (work * traits.operation_ns + loaded * traits.byte_ns) > store_ns
+        return extra * work * traits.operation_ns + loads * loaded * traits.byte_ns > store_ns
 
     return costs_more(*chain(node, materialised, costs_more))

@@ -149,6 +149,9 @@ def _price_of(
     repeats = prod(typical(symbol.extent) for symbol in varies_with(need, domain))
     stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
     price = _PRICES.get(stride, STRIDED_PRICE)
+    if stride == 0 and not traits.is_gpu:  # it is loaded once a row
+        vectors = -(-typical(domain.lanes.extent) // traits.lanes)
+        price = max(price, 1.0 / max(1, vectors))
     if stride is None and not loaded and _has_runs(offset, domain, traits):
         price = RUNS_PRICE
     elif price >= STRIDED_PRICE and is_read and not loaded and not traits.is_gpu:

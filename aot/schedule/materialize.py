@@ -308,11 +308,31 @@ class _Materializer:
         self._join_readers(node)
         total = sum(sum(points.values()) for points in readers.values())
         costs = (node, total, len(readers), self.materialised, self.traits)
-        if is_worth_a_buffer(*costs):
+        loading = self._loading(node, total)
+        if is_worth_a_buffer(*costs, loading=loading):
             return True
         # A kernel that is there anyway can store it for no launch of its own.
-        is_free = is_worth_a_buffer(*costs, is_launched=True)
+        is_free = is_worth_a_buffer(*costs, is_launched=True, loading=loading)
         return is_free and self._home(node, readers) is not None
+
+    def _loading(self, node: Node, evaluations: int) -> int:
+        """How many of the evaluations load what they need: a processor's vectors compute every part
+        of a concat for all lanes, but the masks of loads leave out those of other parts."""
+        if self.traits.is_gpu:
+            return evaluations
+        waiting, share = [node], 0.0
+        for last in waiting:  # which grows
+            for user in self.users[last]:
+                if user.kind == "concat":
+                    whole = max(1, typical(user.type.numel))
+                    share = max(share, typical(last.type.numel) / whole)
+                elif user in self.materialised or user.kind not in ("view", "pointwise"):
+                    return evaluations
+                elif user not in waiting:
+                    waiting.append(user)
+            if len(waiting) > NEARBY or not self.users[last]:
+                return evaluations
+        return ceil(evaluations * min(1.0, share))
 
     def _is_too_much(self, node: Node) -> bool:
         """Whether the text of a kernel that computes the node too would be too long or too deep."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import random
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 import torch
 import triton
 import triton.language as tl
+from closed_pages import beside_closed_pages
 
 from aotc import kernels
 from aotc.aot.ir.butterflies import passes
@@ -41,26 +39,6 @@ def picked(
     is_taken = (y < n) & (y % PERIOD >= LEAST)
     found = tl.load(a + place, mask=is_taken, other=3)
     tl.store(out + y, found, mask=y < n)
-
-
-@contextmanager
-def beside_closed_pages(values: torch.Tensor, at_end: bool) -> Iterator[torch.Tensor]:
-    """The tensor where the page before its first element, or behind its last, cannot be read."""
-    page, nbytes = mmap.PAGESIZE, values.numel() * values.itemsize
-    count = -(-nbytes // page)
-    memory = mmap.mmap(-1, (count + 2) * page)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    closed = start, start + (count + 1) * page
-    for place in closed:
-        assert protect(ctypes.c_void_p(place), page, 0) == 0
-    first = page + (count * page - nbytes if at_end else 0)
-    data = torch.frombuffer(memory, dtype=values.dtype, count=values.numel(), offset=first)
-    try:
-        yield data.copy_(values)
-    finally:
-        for place in closed:
-            protect(ctypes.c_void_p(place), page, mmap.PROT_READ | mmap.PROT_WRITE)
 
 
 def places_of(y, divisor, by_quotient, by_remainder, by_place):

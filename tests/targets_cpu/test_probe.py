@@ -30,7 +30,7 @@ def test_what_a_probe_computes_is_not_known_afterwards():
         kernel.buffers[waiting] = buffer
         kernel.scalars[other] = constant(1, "i32")
         kernel.in_place[other] = buffer
-        kernel.facts.add((other, ()))
+        kernel.facts[other, ()] = True
         kernel.bin()
     assert kernel.pending == {waiting: pending}
     assert not pending.written

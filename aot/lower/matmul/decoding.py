@@ -22,7 +22,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import fixed
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower.emit import is_possible
+from aotc.aot.lower.guards import is_possible
 from aotc.aot.lower.matmul.operands import Product
 from aotc.aot.schedule.trace import LEAVES, Access, accesses
 from aotc.aot.traits import TargetTraits

@@ -28,11 +28,14 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
     symbols = (group.domain.rows, group.domain.lanes)
     is_gpu = traits.is_gpu
     starts = _gpu_starts(*symbols) if is_gpu else _cpu_starts(*symbols)
-    for symbol, start, dim in zip(symbols, starts, _DIMS, strict=True):
+    for axis, (symbol, start, dim) in enumerate(zip(symbols, starts, _DIMS, strict=True)):
         if symbol.extent == 1:
             continue
         block = f"{symbol.name.upper()}BLOCK"
-        body.write(f"{symbol.name} = {start} + tl.arange(0, {block}){dim}")
+        # Where one program has all of a dim its elements' numbers are known to a processor's code.
+        is_one = not is_gpu and all(each.grid[axis] == 1 for each in candidates)
+        first = "" if is_one else f"{start} + "
+        body.write(f"{symbol.name} = {first}tl.arange(0, {block}){dim}")
         if kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block)):
             kernel_file.write_mask(body, symbol, masks)
     lines, stores = body.lines, _stores(group, masks, is_gpu)

@@ -15,7 +15,15 @@ from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.lanes import Lanes, compare, select, typed
-from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Pointer, float_constant, integer
+from aotc.aot.targets.cpu.linear import (
+    LLVM_TYPES,
+    Int,
+    Lane,
+    Pointer,
+    float_constant,
+    integer,
+    is_vector,
+)
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
 from aotc.aot.targets.cpu.ttir import (
     Attribute,
@@ -70,8 +78,8 @@ class Kernel(memory.Code):
     scalars: dict[Value, Lane] = field(default_factory=dict)
     buffers: dict[Value, Buffer] = field(default_factory=dict)
     shifted: dict[Value, Shifted] = field(default_factory=dict)
-    facts: set[tuple[Value, Index]] = field(default_factory=set)
-    """Comparisons known to hold at an index, because a loop was cut there."""
+    facts: dict[tuple[Value, Index], bool] = field(default_factory=dict)
+    """Whether comparisons hold at an index, known because a loop was cut there."""
     pending: dict[Value, Pending] = field(default_factory=dict)
     in_place: dict[Value, Buffer] = field(default_factory=dict)
     """Where a tensor has to be computed: the buffer of the loop-carried value that it follows."""
@@ -103,7 +111,7 @@ class Kernel(memory.Code):
         what an evaluation would give. Gives the depth of the probe's own scope."""
         tables = {name: dict(getattr(self, name)) for name in _TABLES}
         pending = {value: (each.index, each.written) for value, each in self.pending.items()}
-        facts, scratch_bytes, scrap = set(self.facts), self.scratch_bytes, self._bin
+        facts, scratch_bytes, scrap = dict(self.facts), self.scratch_bytes, self._bin
         try:
             with self.writer.probe() as depth:
                 yield depth
@@ -128,7 +136,7 @@ class Kernel(memory.Code):
         if not value.type.is_tensor:
             return self.scalar(value)
         if (value, index) in self.facts:
-            return constant("true", "i1")
+            return constant("true" if self.facts[value, index] else "false", "i1")
         key = (value, index, self.lanes.width)
         for scope in self.writer.scopes:
             if key in scope.memory:
@@ -357,6 +365,47 @@ def _gather(kernel: Kernel, operation: Operation, value: Value, index: Index) ->
     return kernel.at(source, (*index[:axis], place, *index[axis + 1 :]))
 
 
+def _load(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    pointer, *rest = operation.operands
+    address = kernel.at(pointer, index)
+    sizes = operation.integers("operandSegmentSizes") or [1, 0, 0]
+    is_plain = kernel.guard is None and not operation.integer("isVolatile")
+    if kernel.lanes.width > 1 and sizes[1] and is_plain and memory.is_contiguous(address):
+        common, own = _mask_parts(kernel, rest[0], index)
+        if common is not None:
+            operands = [address, own, *(kernel.at(x, index) for x in rest[1:])]
+            return memory.load(kernel, operation, operands, common)
+    return memory.load(kernel, operation, [address, *(kernel.at(x, index) for x in rest)])
+
+
+def _mask_parts(kernel: Kernel, mask: Value, index: Index) -> tuple[Operand | None, Operand]:
+    """What a mask asks of all lanes alike, None where that is nothing, and of each by itself."""
+    common: Operand | None = None
+    own = constant("true", "i1")
+    waiting = [(mask, index)]
+    while waiting:
+        value, place = waiting.pop()
+        made = value.owner
+        is_stored = value in kernel.buffers or value in kernel.pending or value in kernel.shifted
+        if (value, place) not in kernel.facts and made is not None and not is_stored:
+            if made.name == "arith.andi":
+                waiting += [(operand, place) for operand in reversed(made.operands)]
+                continue
+            if made.name in VIEWS:
+                waiting.append(VIEWS[made.name](kernel, made, value, place))
+                continue
+        part = kernel.lanes.operand(kernel.at(value, place))
+        if part.text == "true":
+            continue
+        if part.text == "false":
+            return None, part
+        if is_vector(part):
+            own = part if own.text == "true" else kernel.lanes.binary("and", own, part)
+        else:
+            common = part if common is None else kernel.lanes.binary("and", common, part)
+    return common, own
+
+
 def anything(kernel: Kernel, value: Value) -> Lane:
     """What `ub.poison` is: some number, the same each time it is read."""
     kind = LLVM_TYPES[value.type.element]
@@ -373,9 +422,7 @@ TENSORS: dict[str, Callable[[Kernel, Operation, Value, Index], Lane]] = {
         index[0], integer(operation.integer("start"))
     ),
     "tt.splat": lambda kernel, operation, *_: kernel.scalar(operation.operands[0]),
-    "tt.load": lambda kernel, operation, _, index: memory.load(
-        kernel, operation, [kernel.at(x, index) for x in operation.operands]
-    ),
+    "tt.load": _load,
     "tt.join": _join,
     "tt.cat": _concatenate,
     "tt.gather": _gather,

@@ -181,7 +181,7 @@ class Lanes:
             exact = self._divide_terms(a, divisor, remainder)
             if exact is not None:
                 return exact
-            by_steps = None if a.is_uniform else self._divide_steps(a, b, remainder)
+            by_steps = (self._divide_rest if a.is_uniform else self._divide_steps)(a, b, remainder)
             if by_steps is not None:
                 return by_steps
         name = (
@@ -197,6 +197,16 @@ class Lanes:
             multiple = 1
         most = divisor - 1 if remainder else None if a.most is None else a.most // divisor
         return self.atom(made, a.kind, max(1, multiple), natural=True, most=most)
+
+    def _divide_rest(self, a: Int, b: Int, remainder: bool) -> Int | None:
+        """(n + r) / c = n / c and % c = n % c + r, where a g > r divides n and c."""
+        divisor, terms = b.constant or 0, Int(a.kind, Linear(a.base.terms))
+        whole = math.gcd(terms.base.multiple, divisor)
+        rest = a.base.constant % whole if whole else 0
+        if not rest or not terms.base.terms:
+            return None
+        found = self.divide(self.add(a, integer(rest, a.kind), -1), b, remainder=remainder)
+        return self.add(found, integer(rest, a.kind)) if remainder else found
 
     def _divide_steps(self, a: Int, b: Int, remainder: bool) -> Int | None:
         """Of a number that lanes add known numbers s to, by a constant c.
@@ -448,6 +458,10 @@ def as_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
         return wide if is_literal(operand) else fenced(lanes, wide)
     if kind != "bf16":
         return operand
+    word = lanes.writer.upper_halves.get(operand.text)
+    if word is not None:  # rounded just now, and cut off for memory alone
+        kept = lanes.binary("and", word, constant(-0x10000, "i32"))
+        return lanes.cast("bitcast", kept, "float")
     bits = lanes.cast("zext", operand, "i32")
     shifted = lanes.binary("shl", bits, constant(16, "i32"))
     return lanes.cast("bitcast", shifted, "float")
@@ -471,13 +485,25 @@ def from_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
         return lanes.cast("fptrunc", operand, "half")
     if kind != "bf16":
         return operand
-    # Chosen before it is cut off: what is widened again at once then stays in 32 bits.
     bits = lanes.cast("bitcast", operand, "i32")
     odd = lanes.binary("and", lanes.binary("lshr", bits, constant(16, "i32")), constant(1, "i32"))
     rounded = lanes.binary("add", lanes.binary("add", bits, odd), constant(0x7FFF, "i32"))
     nan = compare(lanes, "fcmp uno", operand, operand)
-    chosen = select(lanes, nan, constant(0x7FC00000, "i32"), rounded)
-    return lanes.cast("trunc", lanes.binary("lshr", chosen, constant(16, "i32")), "i16")
+    # Chosen before it is cut off: what is widened again at once then stays in 32 bits.
+    return _upper_half(lanes, select(lanes, nan, constant(0x7FC00000, "i32"), rounded))
+
+
+def _upper_half(lanes: Lanes, word: Operand) -> Operand:
+    """The upper 16 bits of i32: of vectors each second element of twice as many, which takes an
+    instruction where a shift and a narrowing conversion take several."""
+    if is_literal(word) or not is_vector(word):
+        return lanes.cast("trunc", lanes.binary("lshr", word, constant(16, "i32")), "i16")
+    count = int(word.type[1 : word.type.index(" ")])
+    halves = f"<{2 * count} x i16>"
+    pairs = lanes.writer.emit(f"bitcast {word} to {halves}", halves, [word])
+    found = shuffled(lanes.writer, [pairs], range(1, 2 * count, 2))
+    lanes.writer.upper_halves[found.text] = word
+    return found
 
 
 def _widened(lanes: Lanes, operand: Operand, form: EightBits) -> Operand:

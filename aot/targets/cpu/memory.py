@@ -122,8 +122,11 @@ def _is_reversed(pointer: Pointer) -> bool:
     return pointer.offset.stride == REVERSED and not pointer.offset.base.is_vector
 
 
-def load(kernel: Code, operation: Operation, operands: Sequence[Lane]) -> Lane:
-    """`tt.load(pointer, mask?, other?)` at the current lanes."""
+def load(
+    kernel: Code, operation: Operation, operands: Sequence[Lane], common: Operand | None = None
+) -> Lane:
+    """`tt.load(pointer, mask?, other?)` at the current lanes; common: what the mask asks of all
+    lanes alike, where the operand `mask` is only what it asks of each."""
     sizes = operation.integers("operandSegmentSizes") or [1, 0, 0]
     rest = list(operands[1:])
     mask = kernel.lanes.operand(rest.pop(0)) if sizes[1] else None
@@ -136,8 +139,39 @@ def load(kernel: Code, operation: Operation, operands: Sequence[Lane]) -> Lane:
         min_depth = kernel.writer.depth
     if kernel.guard is not None:
         mask = kernel.guard.within(operation, operands[0], kind, mask)
+    if common is not None:
+        return typed(
+            kernel.lanes,
+            _read_where(kernel, operands[0], kind, common, (mask, other), min_depth),
+            kind,
+        )
     found = read(kernel, operands[0], kind, mask, other, min_depth)
     return typed(kernel.lanes, found, kind)
+
+
+_ZEROS = frozenset({"0", "0x0000000000000000", "0xH0000", "zeroinitializer"})
+
+
+def _read_where(
+    kernel: Code,
+    pointer: Lane,
+    element: str,
+    common: Operand,
+    rest: tuple[Operand | None, Operand | None],
+    min_depth: int,
+) -> Operand:
+    """Neighbouring elements of which all lanes or none are read, but for a mask of their own: else
+    zeros that lie elsewhere. Masked reads of addresses where there is no page take a processor
+    hundreds of cycles, and this needs no mask."""
+    lanes, (mask, other) = kernel.lanes, rest
+    nbytes = -(-lanes.width * ITEMSIZE_BYTES[element] // 64) * 64
+    base = Operand(zeros(kernel, nbytes), "ptr")
+    address = select(lanes, common, lanes.operand(pointer), base)
+    chosen = Pointer(address, Int("i64", Linear(), CONTIGUOUS), element)
+    found = read(kernel, chosen, element, mask, other, min_depth)
+    if other is None or other.text in _ZEROS:
+        return found
+    return select(lanes, common, found, lanes.splat(other))
 
 
 def read(
@@ -212,8 +246,10 @@ def _read_near(
         place = _moved(writer, address, kind, start - starts[0])
         text = f"load {vector}, {place}, align {align}"
         parts.append(writer.load(text, vector, [place], min_depth))
-    # Lanes that the mask leaves out have an element that another takes.
-    places = [step if is_taken else wanted[0] for step, is_taken in zip(steps, taken, strict=True)]
+    # Lanes that the mask leaves out have an element that another takes: their own where one does,
+    # so that masks which divide pairs among parts give one value.
+    held = set(wanted)
+    places = [step if step in held else wanted[0] for step in steps]
     part_of = [bisect_right(starts, place) - 1 for place in places]
     pairs = []
     for pair in range(0, len(parts), 2):
@@ -366,8 +402,10 @@ def _read_scalar(
     return found if other is None else select(kernel.lanes, mask, found, other)
 
 
-def zeros(kernel: Code) -> str:
-    return kernel.constants.setdefault("[8 x i8] zeroinitializer, align 8", "@zeros")
+def zeros(kernel: Code, nbytes: int = 8) -> str:
+    name = "@zeros" if nbytes == 8 else f"@zeros{nbytes}"
+    definition = f"[{nbytes} x i8] zeroinitializer, align {min(64, nbytes)}"
+    return kernel.constants.setdefault(definition, name)
 
 
 def write(kernel: Code, pointer: Lane, value: Operand, element: str, mask: Operand | None) -> None:

@@ -13,13 +13,16 @@ from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, Pending
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, from_f32, select, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
+from aotc.aot.targets.cpu.splits import splits_of
 from aotc.aot.targets.cpu.ttir import Operation, Value, unsupported
 from aotc.aot.targets.cpu.usage import COSTS
+from aotc.aot.targets.cpu.windows import ROWS, Rows, rows_of
 from aotc.aot.targets.cpu.writer import Operand
 
 LANES = 16  # of a processor with registers for two vectors
 LONG = 10  # instructions that wait for each other: from one function on, two vectors are faster
 FEWEST_VECTORS = 8  # of a row: of fewer, the last turn would mostly be without work
+MOST_SUMS = 4  # vectors of sums side by side
 SHORT = 4  # instructions that need no registers beside those of the partial results
 MOST_ACROSS = 8  # vectors of these
 NARROW = frozenset({"f32", "f16", "bf16", "i32", "i1", "i8"})
@@ -108,12 +111,21 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
         tiles.run(kernel, shape, each, lane_dim=lane, cuts=cuts, whole=joined)
         return
 
+    vectors = vectors_of(kernel, values, lane)
+    places = splits_of(kernel, values, shape, lane, cuts) if lane is not None else []
+    rows = None
+    if lane is not None and not kernel.pending and not places:
+        rows = rows_of(kernel, values, lane, vectors * kernel.isa.lanes, cuts)
+
     def body(index: Index) -> None:
         filling.enter(index)
-        write(kernel, run, mask, index)
+        if rows is None:
+            write(kernel, run, mask, index)
+        else:
+            _write_rows(kernel, run, mask, rows, index, cuts)
 
-    vectors = vectors_of(kernel, values, lane)
-    tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors)
+    tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors, splits=places,
+              rows=1 if rows is None else ROWS)  # fmt: skip
     filling.finish([cut.bound for cut in cuts])
 
 
@@ -124,6 +136,26 @@ def _joined(value: Value) -> int:
     while value.owner is not None and value.owner.name == "tt.join":
         value, count = value.owner.operands[0], count + 1
     return count
+
+
+def _write_rows(
+    kernel: Kernel,
+    run: Sequence[Operation],
+    mask: Value | None,
+    rows: Rows,
+    index: Index,
+    cuts: Sequence[tiles.Conjunct],
+) -> None:
+    """The same as `write` for rows together, where what is known of the first holds for all."""
+    kept, indices = kernel.facts, rows.indices(kernel, index)
+    held = [cut for cut in cuts if cut.fact(kernel, index) in kept]
+    facts = {cut.fact(kernel, each): True for cut in held for each in indices}
+    kernel.facts = {**kept, **facts}
+    for value, row in rows.steps:
+        kernel.at(value, indices[row])
+    for each in indices:
+        write(kernel, run, mask, each)
+    kernel.facts = kept
 
 
 def write(kernel: Kernel, run: Sequence[Operation], mask: Value | None, index: Index) -> None:
@@ -262,19 +294,24 @@ def histogram(kernel: Kernel, operation: Operation) -> None:
 
 
 def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
-    """How many vectors of elements a store computes side by side: two for long expressions of f32
-    over contiguous memory, along dimension `lane`; else one.
+    """How many vectors of elements a store computes side by side over contiguous memory, along
+    dimension `lane`: two for long expressions of f32, up to four for long sums of products of what
+    is loaded; else one.
 
     An element of a long expression waits for one instruction after the other, and a processor looks
-    only so far ahead: it does not reach the next turn of the loop. Two vectors in one turn,
-    instruction by instruction, wait together. That needs the registers of AVX-512.
+    only so far ahead: it does not reach the next turn of the loop. Vectors in one turn, instruction
+    by instruction, wait together. That needs the registers of AVX-512, but for sums, which need one
+    for each vector; what all their lanes are multiplied by is read once for these.
     """
-    shape = values[0].type.shape or ()
-    is_fit = lane is not None and kernel.isa.lanes == LANES and not kernel.pending
-    if not is_fit or lane is None or shape[lane] < FEWEST_VECTORS * LANES:
+    shape, width = values[0].type.shape or (), kernel.isa.lanes
+    if lane is None or kernel.pending or shape[lane] < 2 * width:
         return 1
-    longest = longest_from_memory(kernel, values, lane, 2 * LANES)
-    return 2 if longest is not None and longest >= LONG else 1
+    walk, longest = _walked(kernel, values, lane, 2 * width)
+    if not walk.is_fit or longest < LONG:
+        return 1
+    if 2 * min(walk.loads, walk.factors) >= longest:
+        return min(MOST_SUMS, shape[lane] // width)
+    return 2 if width == LANES and shape[lane] >= FEWEST_VECTORS * width else 1
 
 
 def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
@@ -294,6 +331,12 @@ def longest_from_memory(
 ) -> float | None:
     """Instructions on the longest way from memory to one of the values, which read contiguous
     memory along `lane`; None where they read other memory or have other types."""
+    walk, longest = _walked(kernel, values, lane, width)
+    return longest if walk.is_fit else None
+
+
+def _walked(kernel: Kernel, values: Sequence[Value], lane: int, width: int) -> tuple[_Walk, float]:
+    """The walk through the expressions behind values, and the longest way."""
     shape = values[0].type.shape or ()
     with kernel.width(width), kernel.probe() as depth:
         mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", width, natural=True)
@@ -301,7 +344,7 @@ def longest_from_memory(
         index[lane] = Int("i32", mark.base, Linear((), 1))
         walk = _Walk(kernel)
         longest = max(walk.length(value, tuple(index)) for value in values)
-    return longest if walk.is_fit else None
+    return walk, longest
 
 
 @dataclass(slots=True)
@@ -310,6 +353,10 @@ class _Walk:
 
     kernel: Kernel
     is_fit: bool = True
+    loads: int = 0
+    """Of neighbouring elements."""
+    factors: int = 0
+    """Loads of one element for all lanes."""
     known: dict[tuple[Value, Index], float] = field(default_factory=dict)
 
     def length(self, value: Value, index: Index) -> float:
@@ -340,5 +387,8 @@ class _Walk:
     def _is_even(self, pointer: Value, index: Index) -> bool:
         """Whether the lanes read neighbouring elements, or all the same one."""
         found = self.kernel.at(pointer, index)
-        is_one = isinstance(found, Pointer) and found.offset.is_uniform
-        return is_one or memory.is_contiguous(found)
+        if isinstance(found, Pointer) and found.offset.is_uniform:
+            self.factors += 1
+            return True
+        self.loads += 1
+        return memory.is_contiguous(found)

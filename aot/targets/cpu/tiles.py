@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
 
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
@@ -39,6 +40,18 @@ class Conjunct(NamedTuple):
         return self.comparison, _through(kernel, self.path, index)
 
 
+class Split(NamedTuple):
+    """Where comparisons along the lanes change their answer, all at the same index."""
+
+    place: Int
+    changing: tuple[tuple[Conjunct, bool], ...]
+    """Each with whether it holds below."""
+
+
+Answers: TypeAlias = Sequence[tuple[Conjunct, bool]]
+"""Comparisons, and whether they hold."""
+
+
 def _through(kernel: Kernel, path: Sequence[Operation], index: Index) -> Index:
     """The index behind a chain of views, outermost first."""
     for view in path:
@@ -71,7 +84,16 @@ def conjuncts(kernel: Kernel, mask: Value, shape: Sequence[int]) -> list[Conjunc
 def _bound(
     kernel: Kernel, comparison: Operation, path: tuple[Operation, ...], shape: Sequence[int]
 ) -> Bound | None:
-    """Solves `i + a < b` (in any form) for the index `i` of one dimension."""
+    """Where a comparison that holds for small indices of one dimension ends."""
+    found = threshold(kernel, comparison, path, shape)
+    return found[0] if found is not None and found[1] else None
+
+
+def threshold(
+    kernel: Kernel, comparison: Operation, path: tuple[Operation, ...], shape: Sequence[int]
+) -> tuple[Bound, bool] | None:
+    """Solves `i + a < b` (in any form) for the index `i` of one dimension: the index from which on
+    a comparison has another answer, and whether it holds below that."""
     predicate = comparison.integer("predicate")
     if predicate not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL):
         return None
@@ -96,15 +118,18 @@ def _bound(
             return None
         varying = {atom.origin: c for atom, c in probe.base.terms if atom.origin.depth == depth}
         dims = [d for d, mark in enumerate(marks) if mark in varying]
-        if len(varying) != 1 or len(dims) != 1 or varying[marks[dims[0]]] != -1:
+        if len(varying) != 1 or len(dims) != 1 or abs(varying[marks[dims[0]]]) != 1:
             return None
+        holds_below = varying[marks[dims[0]]] < 0
         # the probe's text is gone: evaluate again at zero, where only the bound is left
-        upper = difference(tuple(integer(0) for _ in shape))
-    if upper is None:
+        place = difference(tuple(integer(0) for _ in shape))
+    if place is None:
         return None
-    if predicate in (LESS_EQUAL, GREATER_EQUAL):
-        upper = kernel.lanes.add(upper, integer(1, upper.kind))
-    return Bound(dims[0], upper)
+    if not holds_below:
+        place = kernel.lanes.add(integer(0, place.kind), place, -1)
+    if holds_below == (predicate in (LESS_EQUAL, GREATER_EQUAL)):
+        place = kernel.lanes.add(place, integer(1, place.kind))
+    return Bound(dims[0], place), holds_below
 
 
 def lane_dimension(kernel: Kernel, value: Value) -> int:
@@ -166,12 +191,16 @@ def run(
     holding: Sequence[Conjunct] = (),
     vectors: int = 1,
     whole: int = 0,
+    splits: Sequence[Split] = (),
+    rows: int = 1,
 ) -> None:
     """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
     It goes over the last `whole` dimensions by itself: their indices are 0.
 
     Inside, the comparisons in `cuts` are facts, except in the lanes of a last partial chunk. So are
-    those in `holding`, along the lanes, for the chunks where they hold; others follow these.
+    those in `holding`, along the lanes, for the chunks where they hold; others follow these. What
+    the comparisons in `splits` answer is a fact too, but for the chunks where an answer changes.
+    The innermost loop over rows goes so many `rows` at a time, of which `body` has the first.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
     width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
@@ -181,39 +210,55 @@ def run(
     kernel.active_bounds = frozenset(cut.bound for cut in cuts)
     outer = [cut for cut in cuts if cut.bound.dim != lane_dim]
     inner = [cut for cut in cuts if cut.bound.dim == lane_dim]
+    steps = {order[-2]: rows} if rows > 1 else {}
     with kernel.width(width):
-        _nest(kernel, shape, order, [integer(0)] * len(shape), body, outer, inner, holding)
+        nested = _Nested(body, outer, inner, holding, splits, steps)
+        _nest(kernel, shape, order, [integer(0)] * len(shape), nested)
     kernel.active_bounds = kept
 
 
+class _Nested(NamedTuple):
+    """What stands inside of the loops over a tile."""
+
+    body: Callable[[Index], None]
+    outer: Sequence[Conjunct]
+    inner: Sequence[Conjunct]
+    holding: Sequence[Conjunct]
+    splits: Sequence[Split]
+    steps: Mapping[int, int]
+    """Of loops that do not go one by one, by dimension."""
+
+
 def _nest(
-    kernel: Kernel, shape: Sequence[int], order: Sequence[int], index: list[Int],
-    body: Callable[[Index], None], outer: Sequence[Conjunct], inner: Sequence[Conjunct],
-    holding: Sequence[Conjunct],
-) -> None:  # fmt: skip
+    kernel: Kernel, shape: Sequence[int], order: Sequence[int], index: list[Int], nested: _Nested
+) -> None:
     if not order:
-        with_facts(kernel, outer, tuple(index), body)
+        with_facts(kernel, nested.outer, tuple(index), nested.body)
         return
     dim, rest = order[0], order[1:]
     if rest:
-        cuts = [cut for cut in outer if cut.bound.dim == dim]
+        cuts = [cut for cut in nested.outer if cut.bound.dim == dim]
         if shape[dim] == 1:
-            _nest(kernel, shape, rest, index, body, outer, inner, holding)
+            _nest(kernel, shape, rest, index, nested)
             return
         upper, may_skip = limit(kernel, cuts, shape[dim])
-        with kernel.writer.loop(upper, 1, may_skip=may_skip) as loop:
-            index[dim] = kernel.lanes.atom(loop.counter, "i32", natural=True)
-            _nest(kernel, shape, rest, index, body, outer, inner, holding)
+        step = nested.steps.get(dim, 1)
+        with kernel.writer.loop(upper, step, may_skip=may_skip) as loop:
+            index[dim] = kernel.lanes.atom(loop.counter, "i32", step, natural=True)
+            _nest(kernel, shape, rest, index, nested)
         index[dim] = integer(0)
         return
 
-    def chunk(place: Int, cuts: Sequence[Conjunct]) -> None:
-        with_facts(kernel, [*outer, *cuts], (*index[:dim], place, *index[dim + 1 :]), body)
+    def stretch(place: Int, cuts: Sequence[Conjunct], answers: Answers = ()) -> None:
+        at = (*index[:dim], place, *index[dim + 1 :])
+        with_facts(kernel, [*nested.outer, *cuts], at, nested.body, answers)
 
-    if holding:
-        _chunks_where(kernel, shape[dim], holding, chunk)
+    if nested.splits:
+        _stretches(kernel, shape[dim], nested.inner, nested.splits, stretch)
+    elif nested.holding:
+        _chunks_where(kernel, shape[dim], nested.holding, stretch)
     else:
-        chunks(kernel, shape[dim], inner, chunk)
+        chunks(kernel, shape[dim], nested.inner, stretch)
 
 
 def _chunks_where(
@@ -262,6 +307,93 @@ def chunks(
         _chunk_loop(kernel, upper_operand, exact, lane, body, may_skip=may_skip, lower=start)
 
 
+def _stretches(
+    kernel: Kernel,
+    size: int,
+    cuts: Sequence[Conjunct],
+    splits: Sequence[Split],
+    body: Callable[[Int, Sequence[Conjunct], Answers], None],
+) -> None:
+    """Loops over `size` elements: whole chunks in which no comparison changes its answer, with a
+    chunk between them in which one does, and a masked rest."""
+    width, writer = kernel.lanes.width, kernel.writer
+    places = [split.place.constant for split in splits]
+    ends = [cut.bound.upper.constant for cut in cuts]
+    if all(each is not None for each in (*places, *ends)):
+        upper = max(0, min([size, *(end for end in ends if end is not None)]))
+        _known_stretches(kernel, upper, cuts, splits, body)
+        return
+
+    def loop(lower: Operand, end: Operand, cuts: Sequence[Conjunct], answers: Answers) -> None:
+        def chunk(place: Int, cuts: Sequence[Conjunct]) -> None:
+            body(place, cuts, answers)
+
+        lane = Linear((), 1) if width > 1 else Linear()
+        _chunk_loop(kernel, end, cuts, lane, chunk, may_skip=True, lower=lower)
+
+    def within(low: Operand, value: Operand, high: Operand) -> Operand:
+        most = writer.call(f"llvm.smin.{value.type}", value.type, [value, high])
+        return writer.call(f"llvm.smax.{value.type}", value.type, [most, low])
+
+    end, _ = limit(kernel, cuts, size)
+    whole = writer.emit(f"and {end}, {-width}", "i32", [end])
+    start = constant(0, "i32")
+    for done, split in enumerate(splits):
+        wide = kernel.lanes.operand(split.place)
+        wide = within(constant(0, "i64"), wide, constant(size, "i64"))
+        place = kernel.lanes.cast("trunc", wide, "i32")
+        below = writer.emit(f"and {place}, {-width}", "i32", [place])
+        behind = writer.emit(f"add {place}, {width - 1}", "i32", [place])
+        behind = writer.emit(f"and {behind}, {-width}", "i32", [behind])
+        below, behind = within(start, below, whole), within(start, behind, whole)
+        loop(start, below, cuts, _answers(splits, done))
+        loop(below, behind, cuts, ())
+        start = behind
+    loop(start, whole, cuts, _answers(splits, len(splits)))
+    loop(whole, end, (), ())
+
+
+def _answers(splits: Sequence[Split], done: int) -> Answers:
+    """What the comparisons answer behind so many splits and before the others."""
+    return [
+        (each, holds_below != (number < done))
+        for number, split in enumerate(splits)
+        for each, holds_below in split.changing
+    ]
+
+
+def _known_stretches(
+    kernel: Kernel,
+    upper: int,
+    cuts: Sequence[Conjunct],
+    splits: Sequence[Split],
+    body: Callable[[Int, Sequence[Conjunct], Answers], None],
+) -> None:
+    """The same up to a known end, with splits at known places: every chunk is known to be there,
+    and what its lanes answer."""
+    width = kernel.lanes.width
+    lane = Linear((), 1) if width > 1 else Linear()
+    places = [split.place.constant or 0 for split in splits]
+    kinds: dict[int, tuple[Sequence[Conjunct], int | None]] = {}
+    for start in range(0, upper, width):
+        is_whole = start + width <= upper
+        is_split = any(start < place < start + width for place in places)
+        done = None if is_split else sum(place <= start for place in places)
+        kinds[start] = (cuts if is_whole else (), done)
+    for (held, done), group in groupby(kinds, key=lambda start: kinds[start]):
+        starts = [*group]
+        answers = () if done is None else _answers(splits, done)
+
+        def chunk(place: Int, cuts: Sequence[Conjunct], answers: Answers = answers) -> None:
+            body(place, cuts, answers)
+
+        if len(starts) == 1:
+            chunk(Int("i32", Linear((), starts[0]), lane), held)
+            continue
+        end, first = (constant(at, "i32") for at in (starts[-1] + width, starts[0]))
+        _chunk_loop(kernel, end, held, lane, chunk, may_skip=False, lower=first)
+
+
 def _chunk_loop(
     kernel: Kernel, upper: Operand, cuts: Sequence[Conjunct], lane: Linear,
     body: Callable[[Int, Sequence[Conjunct]], None], *, may_skip: bool,
@@ -296,11 +428,17 @@ def limit(kernel: Kernel, cuts: Sequence[Conjunct], size: int) -> tuple[Operand,
 
 
 def with_facts(
-    kernel: Kernel, cuts: Sequence[Conjunct], index: Index, body: Callable[[Index], None]
+    kernel: Kernel,
+    cuts: Sequence[Conjunct],
+    index: Index,
+    body: Callable[[Index], None],
+    answers: Answers = (),
 ) -> None:
-    """Calls `body` with an index at which the comparisons in `cuts` are known to hold."""
-    facts = {cut.fact(kernel, index) for cut in cuts}
+    """Calls `body` with an index at which the comparisons in `cuts` are known to hold, and those of
+    `answers` to answer so."""
+    facts = {cut.fact(kernel, index): True for cut in cuts}
+    facts |= {each.fact(kernel, index): holds for each, holds in answers}
     kept = kernel.facts
-    kernel.facts = kept | facts
+    kernel.facts = {**kept, **facts}
     body(index)
     kernel.facts = kept

@@ -68,6 +68,8 @@ class Writer:
         self.names = 0
         self.splats: dict[str, Operand] = {}
         """Vectors that hold one scalar in every lane."""
+        self.upper_halves: dict[str, Operand] = {}
+        """Vectors of 16 bits that are the upper halves of these words."""
         self.functions: set[tuple[str, str, int]] = set()
         """Vector functions that are called: (element, name, lanes)."""
 

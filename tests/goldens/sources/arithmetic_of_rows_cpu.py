@@ -15,7 +15,7 @@ def kernel(
 ):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
     x_mask = x < 37
-    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 90
     v0 = tl.load(in0 + x*90 + y, mask=x_mask & y_mask)
     v1 = tl.load(in1 + y, mask=y_mask)

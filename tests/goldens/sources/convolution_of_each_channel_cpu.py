@@ -11,7 +11,7 @@ def kernel(
 ):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
     x_mask = x < 22
-    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 180
     inside0 = (x % 11 - 1 >= 0) & (x % 11 - 1 < 9)
     inside1 = (y // 20 - 1 >= 0) & (y // 20 - 1 < 7)

@@ -10,7 +10,7 @@ import triton.language as tl
 def kernel(
     in0, in1, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
 ):
-    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 54
     v0 = tl.load(in0 + y, mask=y_mask)
     v1 = tl.minimum(tl.maximum(v0, 0), 6).to(tl.int32)

@@ -10,9 +10,9 @@ import triton.language as tl
 def kernel(
     in0, in1, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
 ):
-    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    x = tl.arange(0, XBLOCK)[:, None]
     x_mask = x < 6
-    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 15
     inside0 = y*3 + 3 >= 38
     v0 = tl.load(in1 + x*13 + y*3 - 35, mask=x_mask & y_mask & inside0)

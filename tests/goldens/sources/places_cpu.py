@@ -9,9 +9,9 @@ import triton.language as tl
 def kernel(
     in0, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
 ):
-    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    x = tl.arange(0, XBLOCK)[:, None]
     x_mask = x < 3
-    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 40
     v0 = (y).to(tl.int64)
     v1 = v0.to(tl.float32)

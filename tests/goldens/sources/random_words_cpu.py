@@ -12,7 +12,7 @@ import triton.language as tl
 def kernel(
     in0, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
 ):
-    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 40
     v0 = tl.load(in0)
     v1 = (y).to(tl.int64)

@@ -14,9 +14,9 @@ import triton.language as tl
 def kernel(
     in0, in1, in2, in3, out0, out1, out2, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
 ):
-    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    x = tl.arange(0, XBLOCK)[:, None]
     x_mask = x < 24
-    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     v0 = tl.load(in0 + (x // 8)*192 + (x % 8)*16 + y, mask=x_mask).to(tl.float32)
     v1 = tl.sin(v0)
     tl.store(out0 + x*16 + y, v1, mask=x_mask)
