@@ -8,7 +8,7 @@ from aotc.aot.ir.infer import broadcast_shape
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rules import Rule, rule_for
-from aotc.aot.ir.size import Shape
+from aotc.aot.ir.size import Extent, Shape
 
 POINTWISE = tuple(op.name for op in OPS.values() if op.kind == "pointwise")
 _RELAYING = frozenset({"reshape", "expand"})  # views through which one element stays one element
@@ -138,11 +138,11 @@ def _concat_concat(root: Node) -> Node | None:
 def _concat_slices(root: Node) -> Node | None:
     """concat(x[a:b], x[b:c]) → x[a:c] along one axis"""
     axis, (first, *others) = root.attr("axis"), root.inputs
-    stop = None
+    stop: Extent = 0
     for part in (first, *others):
         if part.op != "slice" or part.attr("axis") != axis or part.attr("step") != 1:
             return None
-        if part.inputs != first.inputs or stop not in (None, part.attr("start")):
+        if part.inputs != first.inputs or (part is not first and stop != part.attr("start")):
             return None
         stop = part.attr("start") + part.shape[axis]
     return build.slice_axis(first.inputs[0], axis, first.attr("start"), stop)

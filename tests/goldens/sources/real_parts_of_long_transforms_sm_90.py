@@ -2,7 +2,7 @@
 # in1: *fp32
 # in2: *fp32
 # out0: *fp32
-# num_stages=1 num_warps=2 grid 5×1×1
+# num_stages=1 num_warps=8 grid 5×1×1
 
 from __future__ import annotations
 import triton
@@ -26,18 +26,23 @@ def kernel(
     in0, in1, in2, out0
 ):
     fourier(
-        re_out_ptr=out0,
-        im_out_ptr=out0,
+        out_ptr=out0,
         re_ptr=in1,
         im_ptr=in2,
         roots_ptr=in0,
         ROWS=5,
-        PITCH=2048,
+        INNER=5,
+        FAR=0,
+        NEAR=2048,
         HOP=1,
+        OUT_FAR=0,
+        OUT_NEAR=2048,
+        OUT_HOP=1,
         N=2048,
         KEEP=2048,
         SIGN=-1,
         IS_REAL=False,
+        IS_HALF=False,
         HAS_IM=False,
         T=1,
     )

@@ -1,8 +1,7 @@
 # in0: *fp32
 # in1: *fp32
 # out0: *fp32
-# out1: *fp32
-# num_stages=1 num_warps=1 grid 3×1×1
+# num_stages=1 num_warps=4 grid 3×1×1
 
 from __future__ import annotations
 import triton
@@ -23,21 +22,26 @@ import triton.language as tl
 
 @triton.jit
 def kernel(
-    in0, in1, out0, out1
+    in0, in1, out0
 ):
     fourier(
-        re_out_ptr=out0,
-        im_out_ptr=out1,
+        out_ptr=out0,
         re_ptr=in1,
         im_ptr=in0,
         roots_ptr=in0,
         ROWS=5,
-        PITCH=512,
+        INNER=5,
+        FAR=0,
+        NEAR=512,
         HOP=1,
+        OUT_FAR=0,
+        OUT_NEAR=514,
+        OUT_HOP=2,
         N=512,
         KEEP=257,
         SIGN=-1,
         IS_REAL=True,
+        IS_HALF=False,
         HAS_IM=True,
         T=2,
     )
