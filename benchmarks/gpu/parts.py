@@ -8,14 +8,12 @@ published is measured afterwards, by one process at a time on a machine that doe
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.suite import ROOT, Step, Suite
 
-RECORDS = ROOT / "benchmarks" / "records"
 PEERS_NICENESS = 5
 RESERVE_SECONDS = 30.0  # of each model: what measuring it takes once it is compiled
 
@@ -62,11 +60,8 @@ def saved(suite: Suite, model: Model) -> Path:
 
 
 def record(suite: Suite, model: Model, device: str) -> Path:
-    """The tuning record of a model, begun with the committed one of this device where there is."""
-    path = suite.work / f"{model.spec}-{device}.txt"
-    if not path.is_file() and (RECORDS / path.name).is_file():
-        shutil.copyfile(RECORDS / path.name, path)
-    return path
+    """The tuning record of a model, one of those that `shipped_record.py` merges."""
+    return suite.work / f"{model.spec}-{device}.txt"
 
 
 def _compile(suite: Suite, models: Sequence[Model]) -> None:
