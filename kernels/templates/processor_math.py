@@ -22,8 +22,7 @@ def gelu_by_tail(x):
     odd = tl.fma(odd, square, -0.05253901705145836)
     even = tl.fma(even, square, -0.4591955542564392)
     odd = tl.fma(odd, square, -1.151106357574463)
-    even = tl.fma(even, square, -1.0)
-    exponent = tl.fma(odd, size, even)
+    exponent = tl.fma(tl.fma(even, size, odd), size, -1.0)
     # 2^(n + r) for a whole n and |r| ≤ ½: 1.5 · 2²³ has no place for the bits of r.
     shifted = exponent + 12582912.0
     r = exponent - (shifted - 12582912.0)
@@ -32,8 +31,7 @@ def gelu_by_tail(x):
     odd = tl.fma(square, 0.0013390984386205673, 0.05550359562039375)
     even = tl.fma(even, square, 0.24022650718688965)
     odd = tl.fma(odd, square, 0.6931471824645996)
-    even = tl.fma(even, square, 1.0)
-    power = tl.fma(odd, r, even)
+    power = tl.fma(tl.fma(even, r, odd), r, 1.0)
     n = shifted.to(tl.int32, bitcast=True) << 23
     # Choices between a sum and what it is of, or 0, are masks of the addition's own.
     bits = tl.where(size < 5.6, power.to(tl.int32, bitcast=True) + n, 0)

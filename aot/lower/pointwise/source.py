@@ -32,8 +32,10 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         if symbol.extent == 1:
             continue
         block = f"{symbol.name.upper()}BLOCK"
-        # Where one program has all of a dim its elements' numbers are known to a processor's code.
+        # Where one program has all of a dim its elements' numbers are known to a processor's code,
+        # which pays where the ends of rows are much of them.
         is_one = not is_gpu and all(each.grid[axis] == 1 for each in candidates)
+        is_one = is_one and typical(symbol.extent) <= SHORT_ROW
         first = "" if is_one else f"{start} + "
         body.write(f"{symbol.name} = {first}tl.arange(0, {block}){dim}")
         if kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block)):
@@ -161,6 +163,7 @@ TRANSPOSED_LANES = 128
 # Of a CPU: what is the same for all rows of a tile is computed once and kept in the first cache.
 SHARED_COST = 16.0  # operations from which this pays
 SHARED_LANES = 512
+SHORT_ROW = 512  # elements
 TRANSPOSED_TILE = 64  # side of a square tile that changes the order of elements in shared memory
 WIDE = 8  # tiles along the lanes from which a partial tile does not matter
 FEWEST_WAVES = 2  # programs for each multiprocessor that a small kernel is cut into

@@ -12,7 +12,7 @@ import triton.language as tl
 def kernel(
     in0, in1, out0, out1, out2, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
 ):
-    y = tl.arange(0, YBLOCK)[None, :]
+    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 640
     v0 = tl.load(in0 + y, mask=y_mask).to(tl.float32)
     v1 = tl.load(in1 + y, mask=y_mask).to(tl.float32)

@@ -9,7 +9,7 @@ import triton.language as tl
 def kernel(
     in0, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
 ):
-    y = tl.arange(0, YBLOCK)[None, :]
+    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 1200
     v0 = tl.load(in0 + y, mask=y_mask)
     v1 = v0
