@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.graph import Graph, Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import typical
 from aotc.aot.schedule.columns import Columns, columns_of
@@ -52,7 +52,11 @@ def with_columns_read(
     for kernel in found:
         for node in _read(kernel, roots):
             readers.setdefault(node, []).append(kernel)
-    products = [each for each in products if any(map(_may_join, readers.get(each.roots[0], ())))]
+    products = [
+        each
+        for each in products
+        if any(map(_may_join, readers.get(each.roots[0], ()))) and not _reads_windows(each, roots)
+    ]
     if not products:
         return found
     cycles = Cycles(graph, (kernel.roots for kernel in found))
@@ -97,6 +101,13 @@ def _is_of_few_rows(kernel: Kernel) -> bool:
         return False
     offset = ix.linear(kernel.cluster.index[tip], tip.shape)
     return columns.extent > 1 and offset == ix.of(rows) * columns.extent + ix.of(columns)
+
+
+def _reads_windows(product: Kernel, roots: Collection[Node]) -> bool:
+    """Whether a product is a convolution, which has kernels of its own."""
+    assert product.cluster is not None
+    before = walk((product.cluster.root_op.inputs[0],), roots)
+    return any(node.op == "window" for node in before)
 
 
 def _may_join(kernel: Kernel) -> bool:

@@ -196,7 +196,21 @@ def thirds(x, cos, sin):
     return halves(x, cos, sin) + b.slice_axis(b.concat([x, x], 2), 2, 4, 4 + SIZE)
 
 
+def convolution():
+    """Halves of the channels of one position, of a window that is all of an image."""
+    windows = make(
+        "window",
+        (operand("x", 1, 4, 4, 8),),
+        {"axes": (1, 2), "sizes": (4, 4), "strides": (1, 1), "dilations": (1, 1)},
+    )
+    left = b.reshape(windows, (1, windows.type.numel))
+    found = op("matmul", left, b.permute(weight("w", 32, windows.type.numel), (1, 0)))
+    linear, gate = (b.slice_axis(found, 1, at, at + 16) for at in (0, 16))
+    return graph_of([linear * op("sigmoid", gate), op("tanh", gate)])
+
+
 STORED_APART = {
+    "a convolution": convolution(),
     "norms of heads before": step(1, normed),
     "three columns": step(1, thirds),
     "many rows": step(17, halves),
