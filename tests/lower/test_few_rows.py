@@ -265,6 +265,34 @@ def test_results_that_others_read_stay_results(tmp_path):
         numpy.testing.assert_allclose(own.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_a_product_that_another_one_s_kernel_reads_is_stored(tmp_path):
+    """One kernel reads both products: the first one takes it over, and reads the second one."""
+    x = operand("x", 2, DEPTH)
+    rows = [op("matmul", x, b.permute(weight(name, 64, DEPTH), (1, 0))) for name in ("v", "w")]
+    low = [b.slice_axis(each, 1, 0, 32) for each in rows]
+    rest = [b.slice_axis(each, 1, 48, 64) for each in rows]
+    graph = graph_of([op("sin", low[0]) * low[1], op("tanh", rest[0]), op("exp", rest[1])])
+    assert len(schedule(graph, TRAITS).groups) == 2
+    given = arrays_of(graph, 0)
+    job = Job()
+    names = job.add(graph, given, of_form("gemv"), TRAITS)
+    buffers = job.run(tmp_path, "native", 2)
+    assert not job.errors
+    for (name, shape), wanted in zip(names, interpret(graph, given), strict=True):
+        own = buffers[name].reshape(shape)
+        numpy.testing.assert_allclose(own.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_that_is_compared_with_itself_is_stored():
+    """Both sides are the bits in memory."""
+    x = operand("x", 1, DEPTH)
+    found = op("matmul", x, b.permute(weight("w", 32, DEPTH), (1, 0)))
+    moved = b.concat([b.slice_axis(found, 1, 16, 32), b.slice_axis(found, 1, 0, 16)], 1)
+    graph = graph_of([op("eq", found, moved), b.slice_axis(found, 1, 0, 16) * 2.0])
+    (product,) = products(schedule(graph, TRAITS).groups)
+    assert [root.node for root in product.roots] == [found]
+
+
 def layers(count, rows):
     """Layers that all turn by the same angles, each what the one before gives."""
     angle = b.reshape(operand("angle", rows, SIZE), (rows, 1, SIZE))
