@@ -14,11 +14,11 @@ read the same weights in their own order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.graph import Graph, Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import typical
 from aotc.aot.schedule.columns import Columns, columns_of
@@ -27,7 +27,7 @@ from aotc.aot.schedule.domain import matmul_domain, operand_accesses
 from aotc.aot.schedule.factors import is_computed_of, stored_factors
 from aotc.aot.schedule.group import Part, Root
 from aotc.aot.schedule.grow import matmul_symbols
-from aotc.aot.schedule.materialize import MAX_ROOTS, Kernel
+from aotc.aot.schedule.materialize import MAX_ROOTS, Kernel, compared
 from aotc.aot.schedule.trace import STORED, Access, Tracer, accesses
 from aotc.aot.schedule.written_rows import is_in_any_order, memory_of_rows, rows_root, updated_by
 from aotc.aot.traits import TargetTraits
@@ -52,24 +52,30 @@ def with_columns_read(
     for kernel in found:
         for node in _read(kernel, roots):
             readers.setdefault(node, []).append(kernel)
-    products = [each for each in products if any(map(_may_join, readers.get(each.roots[0], ())))]
+    products = [each for each in products if _has_fitting(each, readers, roots)]
+    same = compared(graph) if products else ()  # numbers that are the same bits wherever read
+    products = [each for each in products if each.roots[0] not in same]
     if not products:
         return found
-    cycles = Cycles(graph, (kernel.roots for kernel in found))
+    known = frozenset(graph.nodes())  # of a call's results those that are used
+    cycles = Cycles(graph, ([each for each in row.roots if each in known] for row in found))
     left, joined = dict.fromkeys(found), list[Kernel]()
     for product in products:
         (tip,) = product.roots
         joining = _Joining(product, tip, roots)
+        taken: set[Kernel] = set()
         for kernel in readers[tip]:
             if kernel not in left or not _may_join(kernel):
                 continue
             together = [*product.roots, *_results(kernel)]
-            if len(together) <= MAX_ROOTS and not cycles.closes(together) and joining.takes(kernel):
-                cycles.join(together)
+            used = [each for each in together if each in known]
+            if len(together) <= MAX_ROOTS and not cycles.closes(used) and joining.takes(kernel):
+                cycles.join(used)
                 product.roots = together
+                taken.add(kernel)
                 del left[kernel]
-        if joining.placed:
-            is_read = tip in kept or any(kernel in left for kernel in readers[tip])
+        if taken:
+            is_read = tip in kept or not taken.issuperset(readers[tip])
             _store_all(product, joining, is_read)
             joined.append(product)
     return [*left, *stored_factors(joined, roots, cycles, traits)]
@@ -97,6 +103,16 @@ def _is_of_few_rows(kernel: Kernel) -> bool:
         return False
     offset = ix.linear(kernel.cluster.index[tip], tip.shape)
     return columns.extent > 1 and offset == ix.of(rows) * columns.extent + ix.of(columns)
+
+
+def _has_fitting(
+    product: Kernel, readers: Mapping[Node, Sequence[Kernel]], roots: Collection[Node]
+) -> bool:
+    """Whether kernels read a product that may join it; a convolution has kernels of its own."""
+    assert product.cluster is not None
+    before = walk((product.cluster.root_op.inputs[0],), roots)
+    is_plain = not any(node.op == "window" for node in before)
+    return is_plain and any(map(_may_join, readers.get(product.roots[0], ())))
 
 
 def _may_join(kernel: Kernel) -> bool:

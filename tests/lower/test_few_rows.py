@@ -196,7 +196,21 @@ def thirds(x, cos, sin):
     return halves(x, cos, sin) + b.slice_axis(b.concat([x, x], 2), 2, 4, 4 + SIZE)
 
 
+def convolution():
+    """Halves of the channels of one position, of a window that is all of an image."""
+    windows = make(
+        "window",
+        (operand("x", 1, 4, 4, 8),),
+        {"axes": (1, 2), "sizes": (4, 4), "strides": (1, 1), "dilations": (1, 1)},
+    )
+    left = b.reshape(windows, (1, windows.type.numel))
+    found = op("matmul", left, b.permute(weight("w", 32, windows.type.numel), (1, 0)))
+    linear, gate = (b.slice_axis(found, 1, at, at + 16) for at in (0, 16))
+    return graph_of([linear * op("sigmoid", gate), op("tanh", gate)])
+
+
 STORED_APART = {
+    "a convolution": convolution(),
     "norms of heads before": step(1, normed),
     "three columns": step(1, thirds),
     "many rows": step(17, halves),
@@ -249,6 +263,34 @@ def test_results_that_others_read_stay_results(tmp_path):
     for (name, shape), wanted in zip(names, interpret(graph, given), strict=True):
         own = buffers[name].reshape(shape)
         numpy.testing.assert_allclose(own.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_that_another_one_s_kernel_reads_is_stored(tmp_path):
+    """One kernel reads both products: the first one takes it over, and reads the second one."""
+    x = operand("x", 2, DEPTH)
+    rows = [op("matmul", x, b.permute(weight(name, 64, DEPTH), (1, 0))) for name in ("v", "w")]
+    low = [b.slice_axis(each, 1, 0, 32) for each in rows]
+    rest = [b.slice_axis(each, 1, 48, 64) for each in rows]
+    graph = graph_of([op("sin", low[0]) * low[1], op("tanh", rest[0]), op("exp", rest[1])])
+    assert len(schedule(graph, TRAITS).groups) == 2
+    given = arrays_of(graph, 0)
+    job = Job()
+    names = job.add(graph, given, of_form("gemv"), TRAITS)
+    buffers = job.run(tmp_path, "native", 2)
+    assert not job.errors
+    for (name, shape), wanted in zip(names, interpret(graph, given), strict=True):
+        own = buffers[name].reshape(shape)
+        numpy.testing.assert_allclose(own.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_that_is_compared_with_itself_is_stored():
+    """Both sides are the bits in memory."""
+    x = operand("x", 1, DEPTH)
+    found = op("matmul", x, b.permute(weight("w", 32, DEPTH), (1, 0)))
+    moved = b.concat([b.slice_axis(found, 1, 16, 32), b.slice_axis(found, 1, 0, 16)], 1)
+    graph = graph_of([op("eq", found, moved), b.slice_axis(found, 1, 0, 16) * 2.0])
+    (product,) = products(schedule(graph, TRAITS).groups)
+    assert [root.node for root in product.roots] == [found]
 
 
 def layers(count, rows):
