@@ -24,7 +24,7 @@ from aotc.aot.entry_points import EntryPoint  # noqa: E402
 from aotc.aot.huggingface import causal_lm  # noqa: E402
 from aotc.aot.ir.reference import interpret  # noqa: E402
 from aotc.aot.ir.storage import widen  # noqa: E402
-from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
+from aotc.aot.rewrites.rewrite import rewrite, rewrite_entries  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
 from aotc.aot.targets.cuda.machines import GPUS  # noqa: E402
 
@@ -83,6 +83,21 @@ def test_launches_of_a_step(name):
 def test_tiles_of_many_rows_are_stored_by_themselves(batch, is_one):
     writers = [group for group in scheduled("llama", batch) if group.updates]
     assert all((group.kind == "matmul") == is_one for group in writers)
+
+
+def test_both_entries_read_the_same_weights():
+    """Which columns of a product meet is an index of its kernel, and no other order of weights."""
+    model, entries = causal_lm(make("llama"), max_length=LENGTH, max_prompt=8, sampling=False)
+    points = {name: EntryPoint(**each) for name, each in entries.items()}
+    graphs = [capture(each).graph for each in entry_specs(model, points, "llama")]
+    read = []
+    for rows in rewrite_entries(graphs, {"cuda": TRAITS}):
+        groups = schedule(rows["cuda"][0], TRAITS).groups
+        nodes = {node for group in groups for node in group.reads if node.op == "constant"}
+        matrices = [node for node in nodes if len(node.shape) == 2 and 1 not in node.shape]
+        read.append({node.attr("name") for node in matrices})
+    assert len(read[0]) > 8
+    assert read[0] == read[1]
 
 
 def arrays_of(graph, seed):
