@@ -451,8 +451,11 @@ def _write_last(kernel: Code, address: Operand, value: Operand, align: int, test
     is_any = writer.emit(f"icmp ne {bits}, 0", "i1", [bits])
 
     def store() -> list[Operand]:
-        above = writer.emit(f"call {kind} @llvm.ctlz.{kind}({bits}, i1 true)", kind, [bits])
-        last = writer.emit(f"sub {kind} {count - 1}, {above.text}", kind, [above])
+        # The writer puts what is computed before the branch, so that it must be some lane's number
+        # where the mask lets none through, too: else the lane is read from anywhere.
+        above = writer.emit(f"call {kind} @llvm.ctlz.{kind}({bits}, i1 false)", kind, [bits])
+        below = writer.emit(f"sub {kind} {count - 1}, {above.text}", kind, [above])
+        last = writer.emit(f"and {below}, {count - 1}", kind, [below])
         chosen = writer.emit(f"extractelement {value}, {last}", element, [value, last])
         writer.effect(f"store {chosen}, {address}, align {align}")
         return []
