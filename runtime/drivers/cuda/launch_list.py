@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .blueprint import Frame, Layout
     from .device import Device
+    from .frame import Frame, Layout
 
 NAME = "cuLaunchKernelEx"
 # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
