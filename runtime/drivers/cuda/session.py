@@ -360,7 +360,8 @@ class _LazyGraph:
 
     def make(self) -> None:
         """Make the graph."""
-        self._blueprint.instantiate(self._graph, self._table)
+        if not self._graph.pointer:  # else what follows has failed before
+            self._blueprint.instantiate(self._graph, self._table)
         device = self._session._code.gpu
         self.patch = _patcher(self._session, device, self._graph, self._blueprint, self._table)
 
