@@ -63,7 +63,7 @@ def model(native):
 
 def test_answers_and_refusals(model):
     assert model.is_ready()
-    assert calls_of(model.metrics()) == 1  # the warm-up
+    assert calls_of(model.metrics()) == 2  # the warm-up, twice
     assert load_of_clients(model.answer) == [(200, ANSWER)] * (CLIENTS * EACH)
     bodies = [None, 3, [], {}, {"y": ROW}, {"x": ROW, "y": 1}, BAD]
     wrong = (1, [], [ROW], ["a"] * 192, [10**40] * 192, [0.5] * 192)
