@@ -1,6 +1,6 @@
 """The tuning record that the package has for GPUs like this one: `aot/tune/records/`.
 
-    python -m benchmarks.gpu.shipped_record [--only llama,qwen2] [--from FOLDER] [--work FOLDER]
+    python -m benchmarks.gpu.shipped_record [--only llama-1b,qwen2-0.5b] [--from FOLDER]
 
 Builds models of published shapes with `--tune quick` on this machine's device, some at a time, and
 merges their tuning records with those in FOLDER (`build/bench-gpu` after
@@ -83,9 +83,11 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=RECORDS)
     given = parser.parse_args()
     names = list(_shapes()) if given.only is None else given.only.split(",")
+    names = [] if names == ["none"] else names
+    if unknown := set(names) - set(_shapes()):
+        parser.error(f"unknown shapes {sorted(unknown)}, expected some of {list(_shapes())}")
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        chosen = [name for name in names if name != "none"]
-        paths = list(pool.map(lambda name: build(name, given.work), chosen))
+        paths = list(pool.map(lambda name: build(name, given.work), names))
     if given.known is not None:
         paths += sorted(given.known.glob("*.txt"))
     lines = merge(*(read_record(path).values() for path in paths))

@@ -30,7 +30,7 @@ from aotc.aot.targets.cuda.machines import GPUS  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 
-from schedule_runner import Job  # noqa: E402
+from schedule_runner import Job, floats_of, of_form  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 TRAITS = GPUS[90]
@@ -107,18 +107,8 @@ def arrays_of(graph, seed):
         if node.attr("name") in ("ids", "positions"):
             found.append(random.integers(0, LENGTH, node.shape))
             continue
-        numbers = random.standard_normal(node.shape).astype("float32")
-        is_short = node.dtype == "bf16"
-        found.append((numbers.view("uint32") >> 16).astype("uint16") if is_short else numbers)
+        found.append(floats_of(node, random))
     return found
-
-
-def of_form(start):
-    def chosen(spec):
-        plain = [row for row in spec.candidates if not row.maps]
-        return next((row for row in plain if row.form.startswith(start)), plain[0])
-
-    return chosen
 
 
 CASES = [

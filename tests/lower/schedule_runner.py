@@ -215,3 +215,21 @@ def _chosen(spec: KernelSpec, candidate: int | str) -> Candidate:
         return spec.candidates[min(candidate, len(spec.candidates) - 1)]
     found = [row for row in spec.candidates if row.form == candidate]
     return (found or list(spec.candidates))[0]
+
+
+def of_form(start: str) -> Callable[[KernelSpec], Candidate]:
+    """What chooses the first candidate without tensor maps whose form begins so, else the first
+    without."""
+
+    def chosen(spec: KernelSpec) -> Candidate:
+        plain = [row for row in spec.candidates if not row.maps]
+        return next((row for row in plain if row.form.startswith(start)), plain[0])
+
+    return chosen
+
+
+def floats_of(node: Node, generator: numpy.random.Generator) -> Any:
+    """Random numbers of an f32 or bf16 input as its memory has them."""
+    numbers = generator.standard_normal(node.shape).astype("float32")
+    is_short = node.dtype == "bf16"
+    return (numbers.view("uint32") >> 16).astype("uint16") if is_short else numbers

@@ -25,7 +25,7 @@ from aotc.aot.traits import TargetTraits
 sys.path.insert(0, str(Path(__file__).parent))
 
 from case_graphs import graph_of, op, operand, weight
-from schedule_runner import Job
+from schedule_runner import Job, floats_of, of_form
 
 pytestmark = pytest.mark.triton
 TRAITS = GPUS[90]
@@ -103,18 +103,8 @@ def arrays_of(graph, seed):
             every = generator.permutation(numpy.arange(-3, EXTENT + 3))
             found.append(every[: node.type.numel].reshape(node.shape))
             continue
-        numbers = generator.standard_normal(node.shape).astype("float32")
-        is_short = node.dtype == "bf16"
-        found.append((numbers.view("uint32") >> 16).astype("uint16") if is_short else numbers)
+        found.append(floats_of(node, generator))
     return found
-
-
-def of_form(start):
-    def chosen(spec):
-        plain = [row for row in spec.candidates if not row.maps]
-        return next((row for row in plain if row.form.startswith(start)), plain[0])
-
-    return chosen
 
 
 def products(groups):

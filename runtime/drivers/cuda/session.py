@@ -140,11 +140,11 @@ class CudaSession:
         table = blueprint.table(values, self._takes())
         graph = Execution(code.gpu)
         self._graphs.append(graph)
-        made = _LazyGraph(self, graph, blueprint, table)
+        lazy = _LazyGraph(self, graph, blueprint, table)
         is_alone = self._shared is None or not self._shared.peers
         if outlined is None or not is_alone:
-            made.make()
-        return _caller(self, code.gpu, graph, made, is_first=not number)
+            lazy.make()
+        return _caller(self, code.gpu, graph, lazy, is_first=not number)
 
     def _between(self, step: TorchCall | NativeLaunch) -> Callable[..., None]:
         """A run of a step that is not a kernel, on the stream of the call."""
@@ -394,7 +394,7 @@ def _check_address(address: int, index: int, sizes: Sequence[int]) -> None:
 
 
 def _caller(
-    session: CudaSession, device: Device, graph: Execution, made: _LazyGraph, is_first: bool
+    session: CudaSession, device: Device, graph: Execution, lazy: _LazyGraph, is_first: bool
 ) -> Callable[..., None]:
     """The function that runs a graph; a closure over ready-made arguments, for its speed."""
     get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
@@ -421,7 +421,7 @@ def _caller(
             verify()
         if view != known:
             known = None
-            known = made.patched(view)
+            known = lazy.patched(view)
         if stream != last_stream:
             device.check_stream(stream)
             pointer.value = last_stream = stream
@@ -429,7 +429,7 @@ def _caller(
             staging.before_run(stream)
         if shared is not None:
             shared.before_run(graph, stream)
-        result = made.issue(stream) if known is None else launch(execution, pointer)
+        result = lazy.issue(stream) if known is None else launch(execution, pointer)
         if result:
             device.fail("cuGraphLaunch", result)
         if shared is not None:
