@@ -186,9 +186,11 @@ def _compile(
     """The stages from capture to plan; from schedule on once for each target."""
     model = capture_and_rewrite(spec, targets, options, resources.executor, resources.store, clock)
     compiled = []
+    examples = [each.golden_inputs for each in model.captured]
     for target, graphs in model.graphs:
         clock.target = target.name
-        compiled.append(compile_for(target, graphs, options, resources, clock))
+        parts = (target, graphs, options, resources, clock)
+        compiled.append(compile_for(*parts, examples=examples))
     clock.target = ""
     weights, tensors = weights_program(compiled, options, resources, clock)
     compiled = [replace(each, computed=tensors) for each in compiled]

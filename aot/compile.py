@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from aotc.aot import contents
+from aotc.aot.calls import Examples, calls_of
 from aotc.aot.entries import joined_dims, joined_states
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import (
@@ -40,7 +41,8 @@ from aotc.aot.tune.compiling import Resources as Resources
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measuring import measurer_for
 from aotc.aot.tune.record import print_record, read_record, shipped_record, write_record
-from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
+from aotc.aot.tune.tune import CallTime, Policy, Tuning, tune, with_lines
+from aotc.aot.tune.whole_call import tune_calls
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.bundle.plan_parts import RANK_MARK
@@ -88,13 +90,15 @@ def compile_for(
     resources: Resources,
     clock: Clock,
     has_example: bool = True,
+    examples: Examples = (),
 ) -> Compiled:
     """The stages from schedule to plan, in order; one graph an entry.
 
-    has_example: whether the typical sizes get kernels of their own, of fixed shapes.
+    has_example: whether the typical sizes get kernels of their own, of fixed shapes; examples: see
+    `calls_of`.
     """
     scheduled, sources = schedule_and_lower(target, graphs, clock, has_example)
-    tuning, planned, library = tune_and_plan(target, sources, options, resources, clock)
+    tuning, planned, library = tune_and_plan(target, sources, options, resources, clock, examples)
     needs = library.needs or target.needs
     return Compiled(target, scheduled, sources, tuning, planned, library.data, needs)
 
@@ -140,13 +144,18 @@ def _ranges(entry: int, graph: Graph, has_example: bool) -> Iterator[_Range]:
 
 
 def tune_and_plan(
-    target: Target, sources: Sources, options: BuildOptions, resources: Resources, clock: Clock
+    target: Target,
+    sources: Sources,
+    options: BuildOptions,
+    resources: Resources,
+    clock: Clock,
+    examples: Examples = (),
 ) -> tuple[Tuning, Plan, Library]:
     """The stages tune and plan: the choices, the launch plan and the library of the kernels.
 
-    Needs neither the model nor its graph.
+    Needs neither the model nor its graph; examples: see `calls_of`.
     """
-    tuning, beside = _tune(sources.variants, target, options, resources, clock)
+    tuning, beside = _tune(sources, target, options, resources, clock, examples)
     return tuning, *_plan(sources, tuning, beside, target, clock)
 
 
@@ -170,11 +179,12 @@ def _lower(
 
 
 def _tune(
-    variants: Sequence[Lowered],
+    sources: Sources,
     target: Target,
     options: BuildOptions,
     resources: Resources,
     clock: Clock,
+    examples: Examples,
 ) -> tuple[Tuning, Files]:
     """The choice and the machine code of each kernel, and what a library holds beside them."""
     executor, store, counts = resources.executor, resources.store, resources.counts
@@ -199,7 +209,11 @@ def _tune(
             budget_seconds=options.tune_budget_seconds,
         )
         reported = replace(resources, report=clock.progress.advance)
-        tuning = tune(jobs_of(variants), policy, reported, measurer)
+        jobs = jobs_of(sources.variants)
+        tuning = tune(jobs, policy, reported, measurer)
+        if measurer is not None:
+            calls = calls_of(sources, tuning, examples)
+            tuning = tune_calls(calls, jobs, tuning, policy, reported, measurer)
         if beside is None:
             if options.record is None:
                 require_support_code(target.device, store)
@@ -210,12 +224,22 @@ def _tune(
         )
         if tuning.measured or tuning.skipped:
             clock.detail += f", {tuning.measured} measured, {tuning.skipped} left for the budget"
+        clock.detail += "".join(map(_said, tuning.calls))
         if tuning.shipped:
             clock.detail += f", {tuning.shipped} choices from the package's record"
         merged = with_lines(policy.record, tuning.lines)
         if options.record is not None and merged != policy.record:
             write_record(options.record, merged)
     return tuning, beside
+
+
+def _said(call: CallTime) -> str:
+    """What measuring a whole call has changed; nothing where it has not."""
+    if not call.changed:
+        return ""
+    return (
+        f", {call.changed} changed in the whole call: {call.first_us:.1f} → {call.last_us:.1f} µs"
+    )
 
 
 def jobs_of(variants: Sequence[Lowered]) -> list[Job]:

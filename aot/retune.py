@@ -224,13 +224,15 @@ def _choose(
     clock: Clock,
 ) -> tuple[dict[str, Tuning], tuple[TargetContents, ...]]:
     """What was chosen for each target of `here`, and all targets of the new bundle."""
-    tunings, targets = {}, []
+    tunings, targets, golden = {}, [], _golden(opened)
+    names = [entry.name for entry in opened.manifest.entries]
+    examples = [[row.data for row in golden[name].inputs] for name in names if name in golden]
     for row in opened.manifest.targets:
         contents = _unchanged(opened, row)
         if row.name in here:
             target, sources = here[row.name]
             clock.target = row.name
-            arguments = (target, sources, options, resources, clock)
+            arguments = (target, sources, options, resources, clock, examples)
             tunings[row.name], plan, library = tune_and_plan(*arguments)
             needs = library.needs or contents.needs
             contents = replace(contents, needs=needs, plan=plan, library=library.data)

@@ -10,7 +10,8 @@ DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must 
 # Elements of the right operand, and terms of a sum, up to which f32 is not split.
 SMALL_MATRIX, FEW_TERMS = 1024, 32
 # Of a config, beside its constexprs.
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "is_followed_early")
+FOLLOWED_EARLY = "is_followed_early"  # the next kernel's programs may come while these wait
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", FOLLOWED_EARLY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "aot.sources": {*STAGE_FREE, "aot.lower", "aot.plan"},
     "aot.options": {"aot.rewrites", "aot.tasks", "aot.tune", "cache"},
+    "aot.calls": {
+        *STAGE_FREE,
+        "aot.lower",
+        "aot.measure",
+        "aot.plan",
+        "aot.sources",
+        "aot.tune",
+    },
     "aot.compile": {
         *STAGE_FREE,
+        "aot.calls",
         "aot.entries",
         "aot.options",
         "aot.contents",

@@ -23,18 +23,20 @@ WHOLE_SHARE = 1e-3
 
 
 @functools.cache
-def pattern(kind: str) -> bytes:
+def pattern(kind: str, deviation: float = 1.0) -> bytes:
     """The pattern of a parameter type without its star, `bf16`: repeated, it fills a buffer.
 
-    Floats are normal with mean 0 and deviation 1, truth values are 0 or 1 by the toss of a coin,
+    Floats are normal with mean 0 and this deviation, truth values are 0 or 1 by the toss of a coin,
     whole numbers are 0, which is an index into anything.
     """
     generator = numpy.random.default_rng(1)
     if kind in FLOATS:
-        return generator.standard_normal(PATTERN_ELEMENTS).astype(FLOATS[kind]).tobytes()
+        normal = generator.standard_normal(PATTERN_ELEMENTS) * deviation
+        return normal.astype(FLOATS[kind]).tobytes()
     if kind == "bf16":
-        wide = generator.standard_normal(PATTERN_ELEMENTS, numpy.float32).view("<u4")
-        return (wide >> 16).astype("<u2").tobytes()
+        rounded = generator.standard_normal(PATTERN_ELEMENTS, numpy.float32)
+        rounded *= numpy.float32(deviation)
+        return (rounded.view("<u4") >> 16).astype("<u2").tobytes()
     if kind == "i1":
         return generator.integers(0, 2, PATTERN_ELEMENTS, numpy.uint8).tobytes()
     return bytes(PATTERN_ELEMENTS * WIDTHS[kind])

@@ -49,11 +49,15 @@ class Sent(Record):
 
 
 class Buffer(Record):
-    """A parameter of the kernel: Triton's type without its star, bytes, and role (see Operand)."""
+    """A parameter of the kernel: Triton's type without its star, bytes, and role (see Operand).
+
+    data: what is there before each call, of so many bytes; empty for a pattern of the type.
+    """
 
     kind: str = field(Text(16))
     nbytes: int = field(NBYTES)
     role: str = field(Choice("weight", "read", "stored"))
+    data: bytes = field(CODE, default=b"")
 
 
 class Program(Record):
@@ -73,6 +77,7 @@ class Program(Record):
     sizes: tuple[int, ...] = field(List(NBYTES, limit=256), default=())  # after the pointers
     maps: tuple[Map, ...] = field(MAPS, default=())
     native: str = field(REASON, default="")  # the call of a native function, as a kernel's text
+    is_programmatic: bool = field(Flag(), default=False)  # waits by itself for the launch before it
 
 
 class Measurement(Sent):

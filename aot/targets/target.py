@@ -43,7 +43,9 @@ class Family:
     processes. The compiler takes (source, function, params, config, architecture) and gives
     a KernelBinary. The support code is, as files by name, what a library holds beside its kernels,
     and so tells by its place in the cache whether this compiler was here before; `library` puts
-    both together. `measure` takes a Measurement's bytes and gives its Rows. `candidates`: mode of
+    both together. `measure` takes a Measurement's bytes and gives its Rows; `measure_call`
+    takes those of a CallMeasurement and gives what `aot/targets/cuda/measure_call.py` says (empty:
+    calls are not measured). `candidates`: mode of
     tuning → how many candidates of a kernel it looks at, best first by the model. `is_apart`: a
     kernel that fails there may end its process, and compiling does not disturb measuring. `tools`:
     the versions of the programs that it runs beside Triton, by name.
@@ -57,4 +59,5 @@ class Family:
     measure: str
     candidates: Mapping[str, int]
     is_apart: bool = False
+    measure_call: str = ""
     tools: Callable[[], Mapping[str, str]] = dict

@@ -49,6 +49,7 @@ class TaskFiles(Workers):
 
 class _Folder(Executor):
     count = 1 << 20  # all at once: nothing runs here
+    runs_functions = False
 
     def __init__(self, tasks: Path | None, results: Path | None) -> None:
         self.tasks, self.results = tasks, results

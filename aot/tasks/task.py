@@ -99,6 +99,7 @@ class Executor:
 
     count = 1  # how many run at once
     queued = 1  # how many to submit for each that runs, so that none waits for this process
+    runs_functions = True  # any that is asked for, and not only measurements of single kernels
     shares_files = True  # whether its requests see the files of this machine, such as the cache
 
     def begin(self) -> Batch:

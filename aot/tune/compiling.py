@@ -17,6 +17,7 @@ from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor, Outcome, Request, resolve
+from aotc.aot.traits import FOLLOWED_EARLY
 from aotc.aot.tune.job import Job
 from aotc.cache import Entry, Key, Store
 from aotc.runtime.bundle.native_plan import SYMBOL
@@ -55,9 +56,12 @@ class Task:
 
     @property
     def config(self) -> tuple[tuple[str, int], ...]:
-        """The constexprs and the launch options."""
-        is_followed = self.is_followed_early and self.target.traits.is_gpu
-        return (*self.candidate.config, *(("is_followed_early", 1),) * is_followed)
+        """The constexprs and the launch options; a candidate's own word on what follows it goes
+        before the job's."""
+        own = dict(self.candidate.config)
+        is_followed = own.pop(FOLLOWED_EARLY, self.is_followed_early)
+        is_asked = bool(is_followed and self.target.traits.is_gpu)
+        return (*own.items(), *((FOLLOWED_EARLY, 1),) * is_asked)
 
     @property
     def architecture(self) -> str:

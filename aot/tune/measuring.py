@@ -69,6 +69,11 @@ class Measurer:
             while flights:
                 yield from self._advance(batch, results, flights)
 
+    @property
+    def runs_functions(self) -> bool:
+        """Whether more can be asked for than measurements of single kernels."""
+        return self.devices.executor.runs_functions
+
     def close(self) -> None:
         """Give the devices back."""
         self.devices.executor.close()
@@ -121,7 +126,7 @@ class Measurer:
             device=self.devices.name if self.devices.is_elsewhere else "",
             support_code=self._support_code,
             buffers=tuple(buffers),
-            programs=tuple(_program(spec, option) for option in options),
+            programs=tuple(program_of(spec, option) for option in options),
             expected_ns=int(expected_us * 1e3),
         )
 
@@ -135,7 +140,7 @@ def measurer_for(
     return None if devices is None else Measurer(target, support_code, devices)
 
 
-def _program(spec: KernelSpec, option: Option) -> Program:
+def program_of(spec: KernelSpec, option: Option) -> Program:
     """A candidate at typical sizes."""
     binary, candidate = option.binary, option.candidate
     form, code, native = spec.form(candidate), binary.code, ""
@@ -154,4 +159,5 @@ def _program(spec: KernelSpec, option: Option) -> Program:
         tuple(dim.typical for dim in spec.sizes),
         tuple(row.placed(typical) for row in candidate.maps),
         native,
+        binary.is_programmatic,
     )

@@ -25,6 +25,7 @@ from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.toolchain import KernelTextRefused
+from aotc.aot.traits import FOLLOWED_EARLY
 from aotc.aot.tune.compiling import Report, Resources, Task, compile_each, task_of
 from aotc.aot.tune.job import SPILL_LIMIT_BYTES, Job, Mode, Option
 from aotc.aot.tune.measuring import Measurer
@@ -67,6 +68,25 @@ class Tuned:
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """A candidate that compiled, and microseconds of a launch of it by itself."""
+
+    option: Option
+    time_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """Microseconds of a whole call with what each kernel was the fastest with by itself, and with
+    what was chosen in the call; for how many kernels that is another candidate."""
+
+    name: str
+    first_us: float
+    last_us: float
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tuning:
     """The outcome for all kernels by spec digest, and the lines that were used or made."""
 
@@ -75,6 +95,10 @@ class Tuning:
     measured: int  # kernels measured in this build
     skipped: int = 0  # kernels left to the cost model's choice when the budget was spent
     shipped: int = 0  # kernels whose choice the package's record has
+    # Of kernels measured in this build, the candidates that ran; first the one that was chosen,
+    # then from the fastest on.
+    timed: Mapping[str, tuple[Timed, ...]] = field(default_factory=dict)
+    calls: tuple[CallTime, ...] = ()
 
 
 def tune(
@@ -106,9 +130,10 @@ def tune(
         raise TuningDeviceMissing(target=policy.target.name, count=sum(is_open.values()))
     made: dict[str, Line] = {}
     kernels: dict[str, Tuned] = {}
+    timed: dict[str, tuple[Timed, ...]] = {}
     if measurer is not None and any(is_open.values()):
         to_measure = [job for digest, job in distinct.items() if is_open[digest]]
-        kernels, made = _measure_all(to_measure, policy, resources, measurer)
+        kernels, made, timed = _measure_all(to_measure, policy, resources, measurer)
     rest = {digest: job for digest, job in distinct.items() if digest not in kernels}
     shipped = {
         digest: candidate
@@ -118,14 +143,18 @@ def tune(
     kernels |= _without_measuring(rest, chosen, shipped, policy, resources)
     lines = sorted({**known, **made}.values(), key=lambda line: line.key)
     skipped = sum(is_open.values()) - len(made)
-    return Tuning(kernels, tuple(lines), len(made), skipped, len(shipped))
+    return Tuning(kernels, tuple(lines), len(made), skipped, len(shipped), timed)
 
 
 def _chosen(spec: KernelSpec, line: Line | None) -> Candidate | None:
     """The candidate of the record's line; None where it names none, as after a change of ours."""
     if line is None:
         return None
-    return next((each for each in spec.candidates if Choice.of(each) == line.choice), None)
+    config = dict(line.choice.config)
+    has_word = config.pop(FOLLOWED_EARLY, None) is not None
+    plain = Choice(tuple(config.items()), line.choice.form)
+    found = next((each for each in spec.candidates if Choice.of(each) == plain), None)
+    return replace(found, config=line.choice.config) if found and has_word else found
 
 
 def _is_measured(spec: KernelSpec, policy: Policy) -> bool:
@@ -137,7 +166,7 @@ def _line(digest: str, policy: Policy, store: Store) -> Line | None:
     given = _line_of(policy.record, digest, policy)
     if given is not None or policy.mode == "off":
         return given
-    entry = store.get(_key(digest, policy), (frozenset({"line.txt"}),))
+    entry = store.get(key_of(digest, policy), (frozenset({"line.txt"}),))
     if entry is None:
         return None
     text = entry.files["line.txt"].decode()
@@ -163,7 +192,7 @@ def _shipped(spec: KernelSpec, policy: Policy) -> Candidate | None:
     return _chosen(spec, _line_of(policy.shipped, spec.digest, policy))
 
 
-def _key(digest: str, policy: Policy) -> Key:
+def key_of(digest: str, policy: Policy) -> Key:
     """A measured choice holds for the kernel, the machine, the space searched and the compiler."""
     return Key.of(
         "tuning",
@@ -264,12 +293,13 @@ def _binary(outcome: KernelBinary | AotcError) -> KernelBinary:
 
 def _measure_all(
     jobs: Sequence[Job], policy: Policy, resources: Resources, measurer: Measurer
-) -> tuple[dict[str, Tuned], dict[str, Line]]:
+) -> tuple[dict[str, Tuned], dict[str, Line], dict[str, tuple[Timed, ...]]]:
     """Measure the kernels, those with the most work first, until the budget is spent."""
     started_s = time.monotonic()
     order = sorted(jobs, key=lambda job: -job.weight)
     kernels: dict[str, Tuned] = {}
     lines: dict[str, Line] = {}
+    timed: dict[str, tuple[Timed, ...]] = {}
     resources.report(0, len(order), "compiling candidates")
     ahead = _Ahead(resources.report, sum(len(_candidates(job, policy)) for job in order))
 
@@ -293,13 +323,20 @@ def _measure_all(
                 digest = job.spec.digest
                 if min(times_us) < float("inf"):
                     lines[digest] = line = _fastest(digest, options, times_us, policy)
-                    resources.store.put(_key(digest, policy), {"line.txt": str(line).encode()})
+                    resources.store.put(key_of(digest, policy), {"line.txt": str(line).encode()})
+                    timed[digest] = _timed(options, times_us)
                     options = [each for each in options if Choice.of(each.candidate) == line.choice]
                 kernels[digest] = Tuned(options[0].candidate, options[0].binary)
         except BaseException:
             resources.executor.cancel()  # else leaving would wait for what compiles ahead
             raise
-    return kernels, lines
+    return kernels, lines, timed
+
+
+def _timed(options: Sequence[Option], times_us: Sequence[float]) -> tuple[Timed, ...]:
+    """Those that ran, from the fastest on."""
+    order = [at for at in fastest(times_us) if times_us[at] < float("inf")]
+    return tuple(Timed(options[at], times_us[at]) for at in order)
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ def measured(compile_library, monkeypatch):
 
     def measure(factor, order=(FORM, TRITON_FORM)):
         device = HostDevice({b"kernel": (doubled, 5.0)})
-        monkeypatch.setattr(cuda, "_device", lambda ordinal: device)
+        monkeypatch.setattr(cuda, "device_of", lambda ordinal: device)
         tensors = ((1, "f32", (COUNT,), True), (0, "f32", (COUNT,), False))
         scalars = (("real", float(factor).hex()),)
         call = NativeCall("on_device", "scaled", "0.0.1", sha256, tensors, scalars, NBYTES)

@@ -7,16 +7,20 @@ import json
 import pytest
 import torch
 
+from aotc.aot.calls import calls_of
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.compile import schedule_and_lower
 from aotc.aot.errors import SourcesInvalid
+from aotc.aot.ir.size import typical
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.sources import print_sources, read_sources
 from aotc.aot.stages import Clock, Quiet
+from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.families import find_target
+from aotc.aot.tune.tune import Tuned, Tuning
 from aotc.runtime import load
 from aotc.runtime.errors import BundleMalformed
 from dynamic.conftest import _case_text
@@ -90,6 +94,24 @@ def test_sources_are_read_as_they_were_written(sources_of, reread, name, target)
         known.setdefault(spec.digest, spec)
     assert {spec.digest: spec for spec in found.specs} == known
     assert print_sources([found]) == print_sources([sources])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_calls_that_are_measured_stay_within_their_memory(sources_of, name):
+    sources = sources_of(name, "cuda:sm_90")
+    first = {
+        spec.digest: Tuned(spec.candidates[0], KernelBinary(f"k{spec.digest}", b"code"))
+        for spec in sources.specs
+    }
+    calls = list(calls_of(sources, Tuning(first, (), 0)))
+    assert len(calls) == len(sources.variants)
+    launches = {tuple(spec.digest for spec in each.specs): each for each in sources.variants}
+    for call in calls:
+        variant = launches[tuple(launch.digest for launch in call.launches)]
+        for launch, buffers in zip(call.launches, variant.assignment.launches, strict=True):
+            for (number, start), operand in zip(launch.operands, buffers.operands, strict=True):
+                nbytes = typical(operand.nbytes) - operand.start_bytes
+                assert 0 <= start <= call.blocks[number].nbytes - nbytes
 
 
 def _appended(record, *rows):

@@ -147,7 +147,13 @@ class Graph:
     def __init__(self, device):
         self.device, self.nodes, self.ready = device, [], False
 
-    def kernel(self, function, grid, threads, arguments):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def kernel(self, function, grid, threads, arguments, is_programmatic=False):
         assert not self.ready
         self.nodes.append(("kernel", function, list(arguments.slots)))
         return len(self.nodes) - 1

@@ -161,7 +161,7 @@ def options(*codes, spilled=()):
 def measurer(monkeypatch):
     def make(kernels):
         executor = FakeExecutor(kernels)
-        monkeypatch.setattr(cuda, "_device", lambda ordinal: executor.device)
+        monkeypatch.setattr(cuda, "device_of", lambda ordinal: executor.device)
         monkeypatch.setattr("aotc.aot.tasks.task.resolve", lambda name: executor.measure)
         return Measurer(TARGET, {}, Devices("", executor)), executor
 

@@ -15,7 +15,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from aotc.aot.extensions import extension
 from aotc.aot.measure.device_lock import device_turn
@@ -46,7 +46,7 @@ def measure(data: bytes) -> Rows:
     ordinals, expected_us = ordinals_of(task.device), task.expected_ns / 1e3
     with (
         device_turn(*ordinals) as ordinal,
-        Bench(_device(ordinal), task.buffers, expected_us) as bench,
+        Bench(device_of(ordinal), task.buffers, expected_us) as bench,
     ):
         return bench.measure(task.programs)
 
@@ -63,7 +63,8 @@ def ordinals_of(device: str) -> list[int]:
 
 
 @functools.cache
-def _device(ordinal: int) -> Any:
+def device_of(ordinal: int) -> Any:
+    """The device of this number, opened once."""
     from aotc.runtime.drivers.cuda.device import Device
 
     return Device(ordinal)
@@ -202,7 +203,7 @@ def _loaded(bench: Bench, program: Program) -> Loaded:
     if program.native:
         native: Loaded = extension("measuring native functions").LoadedFunction(bench, program)
         return native
-    return _LoadedProgram(bench, program)
+    return LoadedProgram(bench, program)
 
 
 class Loaded:
@@ -247,12 +248,24 @@ class Loaded:
         raise NotImplementedError
 
 
-class _LoadedProgram(Loaded):
+class Addressing(Protocol):
+    """What a program that is measured asks of who measures it.
+
+    addresses: of a launch's pointers, by its number; launches: of one graph.
+    """
+
+    device: Any
+    launches: int
+
+    def addresses(self, number: int) -> list[int]: ...
+
+
+class LoadedProgram(Loaded):
     """A program in the device's memory."""
 
     purpose = "scratch of a kernel that is measured"
 
-    def __init__(self, bench: Bench, program: Program) -> None:
+    def __init__(self, bench: Addressing, program: Program) -> None:
         super().__init__(bench)
         self._program = program
 
@@ -286,17 +299,20 @@ class _LoadedProgram(Loaded):
     def graph(self) -> Any:
         """A graph of all launches, ready."""
         graph = self._stack.enter_context(closing(self._device.graph()))
-        row = self._program
         for number in range(self._bench.launches):
-            arguments = self._arguments(number)
-            graph.kernel(self._function, row.grid, row.threads, arguments)
+            self.add(graph, number)
         graph.instantiate()
         return graph
 
+    def add(self, graph: Any, number: int) -> None:
+        """Add the launch of this number to a graph."""
+        row, arguments = self._program, self._arguments(number)
+        graph.kernel(self._function, row.grid, row.threads, arguments, row.is_programmatic)
 
-def fill(device: Any, address: int, buffer: Buffer) -> None:
-    """Repeat the pattern of the buffer's type over device memory."""
-    data = pattern(buffer.kind)
+
+def fill(device: Any, address: int, buffer: Buffer, deviation: float = 1.0) -> None:
+    """Copy the buffer's data to device memory, or repeat the pattern of its type over it."""
+    data = buffer.data or pattern(buffer.kind, deviation)
     host = ctypes.create_string_buffer(data, len(data))
     for begin in range(0, buffer.nbytes, len(data)):
         size = min(len(data), buffer.nbytes - begin)

@@ -99,5 +99,6 @@ FAMILY = Family(
     # A GPU's kernels have more knobs, and measuring costs microseconds where a CPU's costs ms.
     {"off": 1, "quick": 12, "full": 96},
     is_apart=True,
+    measure_call="aotc.aot.targets.cuda.measure_call:measure_call",
     tools=assembler_versions,
 )
