@@ -104,6 +104,7 @@ def _serve(pipe: Connection, setting: Mapping[str, Any]) -> None:
     warnings.simplefilter("ignore")
     os.sched_setaffinity(0, setting["cores"])
     torch.set_num_threads(len(setting["cores"]))
+    torch.backends.cudnn.allow_tf32 = False  # a model in f64 judges, so convolutions are of f32
     library = LIBRARIES[setting["library"]]
     with Workers(len(setting["cores"])) as staff:
         while True:
