@@ -57,8 +57,16 @@ Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides,
 FRAMES_KEPT = 64  # sizes that a call has met, for each graph
 ALIGNMENT_BYTES = 16  # kernels of a GPU read vectors of this size
 _address = torch.Tensor.data_ptr
-_is_contiguous = torch.Tensor.is_contiguous
+_strides = torch.Tensor.stride
+_empty_on_device = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
+_current_device = getattr(torch._C, "_cuda_getDevice", lambda: None)  # None of torch without CUDA
 
+
+def _empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
+
+
+_empty_on_host = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty)
 
 _RECORDED: dict[int, Program] = {}  # programs that CUDA graphs of the user's have launches of
 
@@ -73,6 +81,8 @@ class Frame:
     run: Callable[[list[int]], None]
     gaps: tuple[tuple[int, tuple[int, ...]], ...] = ()  # (output, the strides it is given in)
     shapes: tuple[tuple[int, ...], ...] = ()  # of the program's inputs, where it has dims
+    # Strides of arguments that lie as expected; None where these hang on more than the sizes.
+    strides: list[tuple[int, ...]] | None = None
 
 
 class Call:
@@ -84,13 +94,13 @@ class Call:
         """`program` is None where nothing is computed: every result is an argument's. `ordinal` is
         that of the CUDA device that its tensors are on, None for the CPU."""
         self._device = None if ordinal is None else device_at(ordinal)
+        self._ordinal = ordinal
         self._interface = interface
         self._program = program
         rows = list(enumerate(interface.results))
         taken = [row for row in interface.taken if isinstance(row, Taken)] if program else []
         self._places = [row.place for row in taken]
         self._taken = taken
-        self._is_permuted = any(row.steps or list(row.order) != sorted(row.order) for row in taken)
         self._unread = [0] * (len(interface.taken) - len(taken)) if program else []
         self._given = [(place, row.number) for place, row in rows if isinstance(row, Given)]
         self._passed = [(place, row.place) for place, row in rows if isinstance(row, Passed)]
@@ -102,16 +112,15 @@ class Call:
         """Run once; `arguments` is empty afterwards."""
         frame = self._fixed or self._frame_for(arguments)
         values = [arguments[place] for place in self._places]
-        if self._is_permuted or not all(map(_is_contiguous, values)):
+        if list(map(_strides, values)) != frame.strides:
             values = [_laid(*pair) for pair in zip(values, self._taken, strict=True)]
+        addresses = list(map(_address, values))
         device = self._device
-        if device is not None:
-            values = _ready(values)
-        addresses = [*map(_address, values), *self._unread]
-        made = [
-            torch.empty_strided(shape, strides, dtype=dtype, device=device)
-            for shape, strides, dtype in frame.made
-        ]
+        if device is not None and any(each % ALIGNMENT_BYTES for each in addresses):
+            values = list(map(_aligned, values))
+            addresses = list(map(_address, values))
+        addresses += self._unread
+        made = [self._empty(*layout) for layout in frame.made]
         addresses += map(_address, made)
         if device is not None and torch.cuda.is_current_stream_capturing():
             self._record(frame, addresses)
@@ -126,6 +135,18 @@ class Call:
         results = self._results(frame, arguments, made)
         arguments.clear()
         return results
+
+    def _empty(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+    ) -> torch.Tensor:
+        """Memory for a result, by the function that Inductor's code calls, where torch has it: a
+        third of what `torch.empty_strided` takes."""
+        ordinal = self._ordinal
+        if ordinal is None:
+            return _empty_on_host(shape, strides, dtype)
+        if _empty_on_device is not None and _current_device() == ordinal:
+            return _empty_on_device(shape, strides, dtype)
+        return torch.empty_strided(shape, strides, dtype=dtype, device=self._device)
 
     def _record(self, frame: Frame, addresses: list[int]) -> None:
         """Have the user's CUDA graph, that torch's current stream is recorded as, hold the call.
@@ -187,14 +208,29 @@ class Call:
             shapes = tuple(_shape(row, arguments[row.place]) for row in interface.taken)
             _, outputs = program.signature.at(program.signature.bind(shapes))
             run = functools.partial(program.run_at, shapes=shapes)
-        pairs = zip(outputs, interface.made, strict=True)
-        layouts = tuple(_layout(spec.shape, row) for spec, row in pairs)
+        ends = zip(outputs, interface.made, strict=True)
+        layouts = tuple(_layout(spec.shape, row) for spec, row in ends)
         gaps = tuple(
             (at, tuple(map(number, row.strides)))
             for at, row in enumerate(interface.made)
             if row.strides is not None
         )
-        return Frame(layouts, numbers, views, run, gaps, shapes)
+        dense = None
+        if not program.dims:
+            pairs = zip(program.inputs, self._taken, strict=True)
+            dense = [_dense(spec.shape, row) for spec, row in pairs]
+        return Frame(layouts, numbers, views, run, gaps, shapes, dense)
+
+
+def _dense(memory: Sequence[Any], row: Taken) -> tuple[int, ...]:
+    """Strides of an argument whose memory has the dims `memory`, without gaps but for its own."""
+    if row.steps is not None:
+        return row.steps
+    strides, step = [0] * len(memory), 1
+    for axis, extent in zip(reversed(row.order), reversed(memory), strict=True):
+        strides[axis] = step
+        step *= max(extent, 1)
+    return tuple(strides)
 
 
 def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:
@@ -206,11 +242,9 @@ def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:
     return value.new_empty_strided(value.shape, row.steps).copy_(value)
 
 
-def _ready(values: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Arguments on a CUDA device as its kernels read them: from aligned addresses."""
-    if not any(_address(value) % ALIGNMENT_BYTES for value in values):
-        return values
-    return [value.clone() if _address(value) % ALIGNMENT_BYTES else value for value in values]
+def _aligned(value: torch.Tensor) -> torch.Tensor:
+    """An argument on a CUDA device as its kernels read it: from an aligned address."""
+    return value.clone() if _address(value) % ALIGNMENT_BYTES else value
 
 
 def _layout(memory: Sequence[Any], row: Made) -> Layout:

@@ -135,13 +135,14 @@ def op_by_op(module: GraphModule) -> Boxed:
     last dim dense, and mostly gives what was traced all the same; there the results are laid."""
     strides, results = module.meta.get(STRIDES), module.meta.get(RESULT_STRIDES)
     attended = module.meta.get(ATTENDED)
+    run = module.forward  # a module that is called looks for hooks, and these have none
     if not strides or not any(strides):
-        return boxed(module)
+        return boxed(run)
 
     def call(arguments: list[Any]) -> Any:
         given = [laid(*pair) for pair in zip(arguments, strides, strict=True)]
         arguments.clear()
-        return module(*given)
+        return run(*given)
 
     def attend(arguments: list[Any]) -> Any:
         given = [
@@ -149,7 +150,7 @@ def op_by_op(module: GraphModule) -> Boxed:
             for value, row, is_free in zip(arguments, strides, attended, strict=True)
         ]
         arguments.clear()
-        return [laid(*pair) for pair in zip(module(*given), results, strict=True)]
+        return [laid(*pair) for pair in zip(run(*given), results, strict=True)]
 
     return attend if results else call
 
@@ -181,7 +182,7 @@ def changes(node: Node) -> bool:
 
 def laid(value: Any, strides: tuple[int, ...] | None) -> Any:
     """The tensor, or a copy where a dim of more than one element has another stride."""
-    if strides is None or not isinstance(value, torch.Tensor):
+    if strides is None or not isinstance(value, torch.Tensor) or value.stride() == strides:
         return value
     pairs = zip(value.shape, value.stride(), strides, strict=True)
     if all(extent == 1 or found == wanted for extent, found, wanted in pairs):

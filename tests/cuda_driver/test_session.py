@@ -7,6 +7,7 @@ import pytest
 from fake_cuda import FakeCuda, install
 from fake_program import COUNT, Host, small_plan
 
+from aotc.runtime.drivers.cuda import session as cuda_session
 from aotc.runtime.drivers.cuda import streams
 from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import (
@@ -18,6 +19,7 @@ from aotc.runtime.drivers.cuda.errors import (
 )
 
 PATCH = "cuGraphExecKernelNodeSetParams_v2"
+INSTANTIATE = "cuGraphInstantiateWithFlags"
 
 
 def place(executable, data):
@@ -83,6 +85,94 @@ def test_only_nodes_whose_pointers_changed_are_patched(program, fake_cuda):
         arrays[1],
     ]
     executable.close()
+
+
+class Layers:
+    """Calls of one session on as many sets of arrays as a model has layers."""
+
+    def __init__(self, executable, fake, count):
+        self.executable, self.fake, self.session = executable, fake, executable.session()
+        self.sets = [
+            (place(executable, bytes([at] * COUNT)), place(executable, bytes(COUNT)))
+            for at in range(count)
+        ]
+
+    def step(self, stream=0):
+        """All layers once; how many nodes were patched."""
+        before = self.fake.calls[PATCH]
+        for addresses in self.sets:
+            self.session.addresses[:] = addresses
+            self.session.run(stream)
+        for at, (_, result) in enumerate(self.sets):
+            assert fetch(self.executable, result) == bytes([at + 30] * COUNT)
+        return self.fake.calls[PATCH] - before
+
+
+def test_addresses_that_come_back_get_graphs_of_their_own(program, fake_cuda):
+    executable = program()
+    layers = Layers(executable, fake_cuda, 5)
+    counts = [layers.step() for _ in range(5)]
+    assert counts[0] == 10
+    assert counts[2:] == [0, 0, 0]
+    assert fake_cuda.calls[INSTANTIATE] == 5
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def test_addresses_that_do_not_come_back_share_one_graph(program, fake_cuda):
+    executable = program()
+    layers = Layers(executable, fake_cuda, 1)
+    for _ in range(100):
+        layers.sets = [(place(executable, bytes(COUNT)), place(executable, bytes(COUNT)))]
+        assert layers.step() == 2
+    assert fake_cuda.calls[INSTANTIATE] == 1
+    executable.close()
+
+
+@pytest.mark.parametrize("count", [4, 9])
+def test_more_sets_than_graphs_leave_most_of_them_as_they_are(
+    program, fake_cuda, monkeypatch, count
+):
+    monkeypatch.setattr(cuda_session, "GRAPHS_LIMIT", 4)
+    executable = program()
+    layers = Layers(executable, fake_cuda, count)
+    counts = [layers.step() for _ in range(6)]
+    assert max(counts[3:]) <= (0 if count == 4 else 2 * (count - 3))
+    assert fake_cuda.calls[INSTANTIATE] == 4
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def test_graphs_of_addresses_of_the_past_serve_others(program, fake_cuda, monkeypatch):
+    monkeypatch.setattr(cuda_session, "GRAPHS_LIMIT", 3)
+    executable = program()
+    layers = Layers(executable, fake_cuda, 3)
+    for _ in range(3):
+        layers.step()
+    layers.sets = Layers(executable, fake_cuda, 3).sets
+    counts = [layers.step() for _ in range(30)]
+    assert counts[-1] == 0
+    executable.close()
+
+
+def test_a_change_of_stream_keeps_the_graph_whose_run_is_waited_for(program, fake_cuda):
+    executable = program()
+    layers = Layers(executable, fake_cuda, 3)
+    streams_of_calls = [executable.gpu.stream() for _ in range(2)]
+    for number in range(6):
+        layers.step(streams_of_calls[number % 2].handle)
+    assert fake_cuda.hazards == []
+    executable.close()
+
+
+def test_without_memory_for_more_graphs_there_is_one(program, fake_cuda):
+    executable = program()
+    layers = Layers(executable, fake_cuda, 3)
+    layers.step()
+    fake_cuda.fail(INSTANTIATE, 2)
+    assert [layers.step() for _ in range(3)] == [6, 6, 6]
+    executable.close()
+    assert fake_cuda.live() == {}
 
 
 def test_a_replayed_call_makes_two_calls_of_the_driver(program, fake_cuda):

@@ -271,7 +271,7 @@ def test_arguments_that_kernels_cannot_read_in_vectors_are_copied():
     whole = torch.arange(40.0)
     assert not whole.data_ptr() % calling.ALIGNMENT_BYTES
     given = [whole, whole[4:], whole[1:]]
-    ready = calling._ready(given)
+    ready = list(map(calling._aligned, given))
     assert [one is other for one, other in zip(given, ready, strict=True)] == [True, True, False]
     assert not ready[2].data_ptr() % calling.ALIGNMENT_BYTES
     assert torch.equal(ready[2], given[2])
@@ -296,7 +296,11 @@ def recorded(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(calling, "device_at", lambda ordinal: torch.device("cpu"))
     program = SimpleNamespace(
-        record_at=record_at, run_at=None, outputs=(SimpleNamespace(shape=(3,)),), dims=()
+        record_at=record_at,
+        run_at=None,
+        inputs=(),
+        outputs=(SimpleNamespace(shape=(3,)),),
+        dims=(),
     )
     interface = calling.Interface((), (Made((0,), torch.float32),), (Given(0),))
     return calling.Call(interface, program, 0), asked, program
@@ -333,7 +337,7 @@ def test_a_full_device_is_asked_again_once_torch_has_given_back_what_it_keeps(mo
 
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: freed.append(len(calls)))
     spec = SimpleNamespace(shape=(3,))
-    program = SimpleNamespace(run_at=run_at, outputs=(spec,), dims=())
+    program = SimpleNamespace(run_at=run_at, inputs=(), outputs=(spec,), dims=())
     interface = calling.Interface((), (Made((0,), torch.float32),), (Given(0),))
     assert calling.Call(interface, program)([])[0].shape == (3,)
     assert len(calls) == 2

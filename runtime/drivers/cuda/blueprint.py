@@ -77,6 +77,11 @@ class Blueprint:
                 rows = self._brought if space in CHANGING else self._takes
                 rows.append((place, space, value))
 
+    @property
+    def count(self) -> int:
+        """How many launches there are."""
+        return len(self._whole.launches)
+
     def _find_patches(self) -> None:
         layout = self.moving
         for number, (launch, start) in enumerate(zip(layout.launches, layout.starts, strict=True)):
