@@ -177,7 +177,7 @@ def _options(
             rows = [own[digest][choice] for choice in others[:TRIED]]
             found[digest] = [tuning.timed[digest][0], *rows]
     if policy.target.traits.is_gpu:
-        _add_turned(found, groups, jobs, policy, resources)
+        _add_reordered(found, groups, jobs, policy, resources)
     return found
 
 
@@ -185,7 +185,7 @@ def _by_choice(rows: Sequence[Timed]) -> dict[Choice, Timed]:
     return {Choice.of(row.option.candidate): row for row in rows}
 
 
-def _add_turned(
+def _add_reordered(
     found: dict[str, list[Timed]],
     groups: Sequence[Group],
     jobs: Mapping[str, Job],
@@ -194,7 +194,7 @@ def _add_turned(
 ) -> None:
     """Add what each kernel has, with the other answer to whether the next programs come early."""
     tasks = {
-        digest: _turned(jobs[digest], found[digest][0].option, policy)
+        digest: _reordered(jobs[digest], found[digest][0].option, policy)
         for group in groups
         for digest in group
     }
@@ -208,9 +208,9 @@ def _add_turned(
                 found[digest].append(Timed(option, found[digest][0].time_us))
 
 
-def _turned(job: Job, option: Option, policy: Policy) -> Task:
-    is_early = int(not job.is_followed_early)
-    config = (*option.candidate.config, (FOLLOWED_EARLY, is_early))
+def _reordered(job: Job, option: Option, policy: Policy) -> Task:
+    other = int(not job.is_followed_early)
+    config = (*option.candidate.config, (FOLLOWED_EARLY, other))
     return task_of(job, replace(option.candidate, config=config), policy.target)
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+import torch
 
 from benchmarks import machine
 from benchmarks.breadth import page
@@ -70,6 +71,8 @@ def main(
         "target": f"{target}, {dtype}, `--tune {tune}`",
         "command": f"`python -m benchmarks.breadth {' '.join(sys.argv[1:])}`",
     }
+    if target.startswith("cuda"):
+        facts["device"] = torch.cuda.get_device_name()
     for outcome in outcomes_of(waiting, jobs, limit_seconds, setting):
         found[outcome.name] = outcome
         with journal.open("a", encoding="utf-8") as file:

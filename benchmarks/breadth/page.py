@@ -25,7 +25,7 @@ def render(library: str, found: Sequence[Outcome], facts: Mapping[str, str], tot
     counted = sum(verdicts[each] for each in COUNTED)
     share = 100 * verdicts[RIGHT] / counted if counted else 0.0
     lines = [
-        f"# Architectures of {library}",
+        f"# Architectures of {library}{' on a GPU' if 'device' in facts else ''}",
         "",
         *(f"- {name}: {without_directories(value)}" for name, value in facts.items()),
         f"- tried: {len(found)} of {total}",
