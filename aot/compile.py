@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -209,11 +210,16 @@ def _tune(
             budget_seconds=options.tune_budget_seconds,
         )
         reported = replace(resources, report=clock.progress.advance)
-        jobs = jobs_of(sources.variants)
+        jobs, began_s, budget_s = jobs_of(sources.variants), time.monotonic(), policy.budget_seconds
         tuning = tune(jobs, policy, reported, measurer)
         if measurer is not None:
             calls = calls_of(sources, tuning, examples)
-            tuning = tune_calls(calls, jobs, tuning, policy, reported, measurer)
+            parts = (jobs, tuning, policy, reported, measurer)
+            tuning = tune_calls(
+                calls,
+                *parts,
+                is_over=lambda: budget_s is not None and time.monotonic() - began_s >= budget_s,
+            )
         if beside is None:
             if options.record is None:
                 require_support_code(target.device, store)

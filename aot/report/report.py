@@ -32,6 +32,7 @@ from aotc.aot.report.parts import (
 )
 from aotc.aot.report.steps import Step, Subject, number_of, subject_of
 from aotc.aot.report.target_part import kernel_id, target_part
+from aotc.aot.traits import FOLLOWED_EARLY
 from aotc.runtime.errors import BundleLimit
 
 LINES_LIMIT = 5000  # rows of a table; what is more is counted
@@ -262,7 +263,7 @@ def _kernel(
     }
     candidates = [as_map(each) for each in as_rows(row.get("candidates"))]
     texts = [_candidate(each) for each in candidates]
-    chosen = {at for at, text in enumerate(texts) if text == choice}
+    chosen = {at for at, text in enumerate(texts) if text == candidate_of(choice)}
     form = str(candidates[min(chosen)].get("form", "")) if chosen else next(iter(forms), "")
     text = bundle.texts.get(forms.get(form, ""), "")
     measured = _record_times(tuned)
@@ -294,12 +295,18 @@ def _candidate(row: Mapping[str, Any]) -> str:
     return ",".join(words) or "-"
 
 
+def candidate_of(choice: str) -> str:
+    """The candidate of a choice, which may say in addition how the next launch follows."""
+    words = (word for word in choice.split(",") if not word.startswith(f"{FOLLOWED_EARLY}="))
+    return ",".join(words)
+
+
 def _record_times(line: Tuned | None) -> dict[str, float]:
     """Choice → microseconds, of the chosen one and the runner-up in the tuning record."""
     if line is None:
         return {}
-    pairs = ((line.choice, line.time_us), (line.runner_up, line.runner_up_time_us))
-    times = {choice: number_of(time) for choice, time in pairs}
+    pairs = ((line.runner_up, line.runner_up_time_us), (line.choice, line.time_us))
+    times = {candidate_of(choice): number_of(time) for choice, time in pairs}
     return {choice: time_us for choice, time_us in times.items() if time_us is not None}
 
 

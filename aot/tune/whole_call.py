@@ -9,7 +9,7 @@ next kernel's programs may come early (`Job.is_followed_early`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -58,17 +58,21 @@ def tune_calls(
     policy: Policy,
     resources: Resources,
     measurer: Measurer,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Tuning:
     """The tuning with those candidates with which whole calls are fastest, of the kernels that it
     has measured. A kernel of several calls is tried in the first that it has a share of.
 
-    What cannot be measured, for want of memory for example, stays as it is.
+    is_over: whether the time for tuning is spent, asked before each call. What cannot be measured,
+    for want of memory for example, stays as it is.
     """
     if not FAMILIES[policy.target.device].measure_call or not measurer.runs_functions:
         return tuning
     found = {job.spec.digest: job for job in jobs}
     tried: set[str] = set()
     for call in calls:
+        if is_over():
+            break
         groups = _groups(call, found, tuning, tried)
         if groups:
             tried.update(digest for group in groups for digest in group)

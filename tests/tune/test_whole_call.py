@@ -5,6 +5,7 @@ import pytest
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.measure.call import CallMeasurement, Kernel, Launch
 from aotc.aot.measure.program import Buffer, Program
+from aotc.aot.report.report import candidate_of
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.cuda.measure_call import CallBench
 from aotc.aot.targets.families import find_target
@@ -133,7 +134,7 @@ def compiled(monkeypatch):
     monkeypatch.setattr(whole_call, "compile_each", compile_each)
 
 
-def tuned(folder, executor, times_us=(4.0, 5.0, 40.0)):
+def tuned(folder, executor, times_us=(4.0, 5.0, 40.0), **options):
     """A tuning of two kernels in one call, each fastest with the first block by itself."""
     jobs = [Job(spec(name), (Operand(SIZE),)) for name in ("first", "second")]
     timed = {}
@@ -156,7 +157,8 @@ def tuned(folder, executor, times_us=(4.0, 5.0, 40.0)):
     resources = Resources(executor, Store(folder), Counts())
     policy = Policy(TARGET, "nvidia-fake", "quick")
     measurer = Measurer(TARGET, {}, Devices("nvidia-fake", executor))
-    return jobs, before, tune_calls([call], jobs, before, policy, resources, measurer)
+    parts = (jobs, before, policy, resources, measurer)
+    return jobs, before, tune_calls([call], *parts, **options)
 
 
 def test_those_near_the_fastest_are_tried_and_the_other_order_of_launches(tmp_path):
@@ -190,9 +192,22 @@ def test_what_cannot_be_measured_stays(tmp_path):
     assert after == before
 
 
+def test_a_spent_budget_measures_no_call(tmp_path):
+    executor = Asked((10.0, 9.0, [1, 1]))
+    _, before, after = tuned(tmp_path, executor, is_over=lambda: True)
+    assert after == before
+    assert executor.tasks == []
+
+
 def test_files_of_tasks_are_of_single_kernels(tmp_path):
     executor = Asked((10.0, 9.0, [1, 1]))
     executor.runs_functions = False
     _, before, after = tuned(tmp_path, executor)
     assert after == before
     assert executor.tasks == []
+
+
+def test_the_report_finds_the_candidate_of_a_choice():
+    assert candidate_of("form=a,BLOCK=16,is_followed_early=1") == "form=a,BLOCK=16"
+    assert candidate_of("BLOCK=16") == "BLOCK=16"
+    assert candidate_of("-") == "-"
