@@ -7,8 +7,7 @@ import pytest
 from fake_cuda import FakeCuda, install
 from fake_program import COUNT, Host, small_plan
 
-from aotc.runtime.drivers.cuda import session as cuda_session
-from aotc.runtime.drivers.cuda import streams
+from aotc.runtime.drivers.cuda import call_graphs, streams
 from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import (
     AddressMissing,
@@ -133,7 +132,7 @@ def test_addresses_that_do_not_come_back_share_one_graph(program, fake_cuda):
 def test_more_sets_than_graphs_leave_most_of_them_as_they_are(
     program, fake_cuda, monkeypatch, count
 ):
-    monkeypatch.setattr(cuda_session, "GRAPHS_LIMIT", 4)
+    monkeypatch.setattr(call_graphs, "GRAPHS_LIMIT", 4)
     executable = program()
     layers = Layers(executable, fake_cuda, count)
     counts = [layers.step() for _ in range(6)]
@@ -144,7 +143,7 @@ def test_more_sets_than_graphs_leave_most_of_them_as_they_are(
 
 
 def test_graphs_of_addresses_of_the_past_serve_others(program, fake_cuda, monkeypatch):
-    monkeypatch.setattr(cuda_session, "GRAPHS_LIMIT", 3)
+    monkeypatch.setattr(call_graphs, "GRAPHS_LIMIT", 3)
     executable = program()
     layers = Layers(executable, fake_cuda, 3)
     for _ in range(3):

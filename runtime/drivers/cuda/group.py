@@ -15,10 +15,11 @@ from functools import partial
 
 from ...bundle.plan_parts import name_of_rank
 from .arena import Shared
+from .call_graphs import LEGACY_STREAM
 from .device import Device
 from .errors import CallEndedHalfWay, PeerUnreachable, RankSilent, StateInParts
 from .libcuda import PEER_ACCESS_ENABLED
-from .session import LEGACY_STREAM, CudaSession
+from .session import CudaSession
 from .streams import put_off
 
 TYPE_CHECKING = False

@@ -20,10 +20,8 @@ import ctypes
 
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
-from ...errors import DriverFault
 from .arena import DeviceChecks, DeviceStates
-from .context import adopt
-from .errors import AddressMissing, DeviceClosed
+from .call_graphs import LEGACY_STREAM, CallGraphs, caller
 from .graph import Execution, LaunchGraph
 from .handles import Arguments, parameters
 from .staging import Staging
@@ -40,14 +38,7 @@ if TYPE_CHECKING:
     from .arena import Arena, Shared
     from .blueprint import Blueprint
     from .code import DeviceCode
-    from .device import Device
     from .handles import Event
-
-LEGACY_STREAM = 0
-# Graphs of one session for addresses that come back, and the nodes that all of them have.
-GRAPHS_LIMIT, GRAPH_NODES_LIMIT = 32, 2048
-SEEN_LIMIT = 64  # sets of addresses that are remembered to know one that comes back
-STALE_ROUNDS = 8  # rounds of all graphs in which one that is not used is for addresses of the past
 
 
 class CudaSession:
@@ -143,13 +134,15 @@ class CudaSession:
         if not blueprint.is_kept:
             self._blueprints.append(blueprint)
         table = blueprint.table(values, self._takes())
-        graph = Execution(code.gpu)
-        self._graphs.append(graph)
         is_alone = self._shared is None or not self._shared.peers
-        graphs = _CallGraphs(self, graph, blueprint, table, has_several=is_alone)
+        graphs = CallGraphs(
+            code, blueprint, table, self.addresses, self._graphs, has_several=is_alone
+        )
         if outlined is None or not is_alone:
             graphs.make()
-        return _caller(self, code.gpu, graphs, is_first=not number)
+        # Ranks look at the data of all of them at once.
+        verify = self.verify if not number and is_alone and code.plan.checks else None
+        return caller(code.gpu, graphs, self.staging, self._shared, verify)
 
     def _between(self, step: TorchCall | NativeLaunch) -> Callable[..., None]:
         """A run of a step that is not a kernel, on the stream of the call."""
@@ -345,228 +338,3 @@ def in_turn(runs: Sequence[Callable[..., None]]) -> Callable[..., None]:
             part(stream)
 
     return run
-
-
-class _CallGraph:
-    """One graph of a session's launches. patch: brings the session's addresses into the nodes that
-    use them; used: the number of the last call that it was for."""
-
-    __slots__ = ("execution", "patch", "used")
-
-    def __init__(self, execution: Execution, patch: Callable[[], None]) -> None:
-        self.execution, self.patch, self.used = execution, patch, 0
-
-
-class _CallGraphs:
-    """The graphs of a session's launches, the first of which may be made at the second run.
-
-    One serves all addresses, and is patched where they change. A caller whose addresses come back,
-    as those of the layers of a model that share a program do at each step of training, gets
-    another one for each set that it has brought before, and patches none.
-
-    execution: that of the graph of the last call.
-    """
-
-    __slots__ = ("_blueprint", "_by_addresses", "_calls", "_current", "_is_issued", "_limit",
-                 "_seen", "_session", "_table", "execution")  # fmt: skip
-
-    def __init__(
-        self,
-        session: CudaSession,
-        execution: Execution,
-        blueprint: Blueprint,
-        table: list[int],
-        has_several: bool,
-    ) -> None:
-        self._session, self.execution = session, execution
-        self._blueprint, self._table = blueprint, table
-        self._is_issued = False
-        self._current: _CallGraph | None = None
-        self._by_addresses: dict[bytes, _CallGraph] = {}
-        self._seen: dict[bytes, None] = {}  # addresses of calls that no graph was made for
-        self._calls = 0
-        nodes_limit = GRAPH_NODES_LIMIT // max(blueprint.count, 1)
-        self._limit = max(1, min(GRAPHS_LIMIT, nodes_limit)) if has_several else 1
-
-    def make(self) -> None:
-        """Make the first graph."""
-        self._current = self._made(self.execution)
-
-    def _made(self, execution: Execution) -> _CallGraph:
-        if not execution.pointer:  # else what follows has failed before
-            self._blueprint.instantiate(execution, self._table)
-        session = self._session
-        device = session._code.gpu
-        return _CallGraph(
-            execution, _patcher(session, device, execution, self._blueprint, self._table)
-        )
-
-    def patched(self, addresses: memoryview, is_in_order: bool) -> bytes | None:
-        """The session's addresses, which the graph of `execution` has now; None where `issue` is to
-        be called, once.
-
-        is_in_order: the call follows the last one on the same stream. Else it has the same graph,
-        since CUDA has a graph wait for its own last run alone.
-        """
-        if self._current is None:
-            if not self._is_issued:
-                return None
-            self.make()
-        wanted = bytes(addresses)
-        self._calls += 1
-        found = self._chosen(wanted) if is_in_order else self._current
-        assert found is not None  # `make` has made one
-        found.used = self._calls
-        known = self._by_addresses
-        if known.get(wanted) is not found:
-            for key in [each for each, graph in known.items() if graph is found]:
-                del known[key]
-            found.patch()
-            if self._limit > 1:
-                known[wanted] = found
-        self._current, self.execution = found, found.execution
-        return wanted
-
-    def _chosen(self, wanted: bytes) -> _CallGraph | None:
-        """The graph for these addresses: the one that has them, a new one, or one to patch."""
-        known, seen = self._by_addresses, self._seen
-        found = known.get(wanted)
-        if found is not None or self._limit == 1:
-            return found or self._current
-        if wanted not in seen:
-            seen[wanted] = None
-            if len(seen) > SEEN_LIMIT:
-                del seen[next(iter(seen))]
-            return self._current
-        if len(known) < self._limit:
-            execution = Execution(self._session._code.gpu)
-            try:
-                made = self._made(execution)
-            except DriverFault:  # for want of memory: the graphs that there are serve as well
-                execution.close()
-                self._limit = max(len(known), 1)
-                return self._current
-            del seen[wanted]
-            self._session._graphs.append(execution)
-            return made
-        oldest = min(known.values(), key=lambda graph: graph.used)
-        # One that comes back is kept; of more than there may be, all but one stay as they are.
-        is_gone = self._calls - oldest.used > STALE_ROUNDS * self._limit
-        return oldest if is_gone else self._current
-
-    def issue(self, stream: int) -> int:
-        """Launch one after the other; 0, as of a launch that succeeds. Raises `AddressMissing`."""
-        session = self._session
-        for space, number in self._blueprint.patches:
-            index = session._code.address_index(space, number)
-            assert index is not None  # patches are of what a call brings
-            _check_address(session.addresses[index], index, session._code.sizes)
-        self._blueprint.issue(list(self._table), session._address_of, stream)
-        self._is_issued = True
-        return 0
-
-
-def _check_address(address: int, index: int, sizes: Sequence[int]) -> None:
-    if not address and sizes[index]:
-        raise AddressMissing(index=index, nbytes=sizes[index])
-
-
-def _caller(
-    session: CudaSession, device: Device, graphs: _CallGraphs, is_first: bool
-) -> Callable[..., None]:
-    """The function that runs a graph; a closure over ready-made arguments, for its speed."""
-    get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
-    addresses, staging, context = session.addresses, session.staging, device.context
-    shared = session._shared
-    view = memoryview(addresses).cast("B")
-    graph = graphs.execution
-    execution, pointer = graph.pointer, ctypes.c_void_p(0)
-    found = ctypes.c_void_p()
-    to_found = ctypes.byref(found)
-    known: Any = None  # the addresses that the graph holds, as bytes
-    last_stream = -1
-    is_alone = shared is None or not shared.peers  # ranks look at the data of all of them at once
-    verify = session.verify if is_first and is_alone and session._code.plan.checks else None
-
-    def run(stream: int = LEGACY_STREAM) -> None:
-        nonlocal execution, graph, known, last_stream
-        if device.lost is not None or graph.is_closed:
-            refuse(device)
-        if (get_current(to_found) or found.value != context) and not adopt(device):
-            with device.current():
-                run(stream)
-            return
-        if verify is not None:
-            verify()
-        if view != known:
-            known = None
-            known = graphs.patched(view, stream == last_stream)
-            graph = graphs.execution
-            execution = graph.pointer
-        if stream != last_stream:
-            device.check_stream(stream)
-            pointer.value = last_stream = stream
-        if staging.is_used:
-            staging.before_run(stream)
-        if shared is not None:
-            shared.before_run(graph, stream)
-        result = graphs.issue(stream) if known is None else launch(execution, pointer)
-        if result:
-            device.fail("cuGraphLaunch", result)
-        if shared is not None:
-            shared.after_run(graph, stream)
-        if staging.is_used:
-            staging.after_run(stream)
-
-    return run
-
-
-def refuse(device: Device) -> None:
-    """Raise why a session cannot run: its device is lost, or it was closed."""
-    if device.lost is not None:
-        device.refuse()
-    raise DeviceClosed(what="session")
-
-
-def _patcher(
-    session: CudaSession,
-    device: Device,
-    graph: Execution,
-    blueprint: Blueprint,
-    table: list[int],
-) -> Callable[[], None]:
-    """A function that brings the session's addresses into the nodes that use them."""
-    set_node = device.functions["cuGraphExecKernelNodeSetParams_v2"]
-    addresses, sizes = session.addresses, session._code.sizes
-    execution = graph.pointer
-    frame, handles = blueprint.moving_frame(table)
-    calls = list(zip(handles, frame.references, strict=True))
-    patches: Any = [((), ())] * len(sizes)
-    for (space, number), found in blueprint.patches.items():
-        patches[session._code.address_index(space, number)] = found
-    known = [-1] * len(sizes)  # what the nodes hold; −1 where that is not certain
-
-    def patch() -> None:
-        nodes: dict[int, None] = {}
-        changed = []
-        for index, address in enumerate(addresses):
-            if address != known[index]:
-                if patches[index][0]:
-                    _check_address(address, index, sizes)
-                changed.append(index)
-        for index in changed:
-            known[index] = -1
-            placed, aimed = patches[index]
-            for slot, node in placed:
-                frame.slots[slot] = addresses[index]
-                nodes[node] = None
-            for number in aimed:
-                frame.maps[number].aim(addresses[index])
-        for node in nodes:
-            result = set_node(execution, *calls[node])
-            if result:
-                device.fail("cuGraphExecKernelNodeSetParams_v2", result)
-        for index in changed:
-            known[index] = addresses[index]
-
-    return patch
