@@ -65,7 +65,13 @@ def test_many_chains_of_movements(first, fresh):
     assert_equal_eager(first, dynamic=first % (2 * AT_ONCE) == 0)
 
 
-@pytest.mark.parametrize("first", range(1000, 1012, AT_ONCE))
+FIRST = [
+    pytest.param(first, marks=pytest.mark.nightly if number else ())
+    for number, first in enumerate(range(1000, 1012, AT_ONCE))
+]
+
+
+@pytest.mark.parametrize("first", FIRST)
 def test_chains_of_movements_of_dynamic_sizes(first, fresh):
     assert_equal_eager(first, dynamic=True)
 

@@ -111,8 +111,14 @@ def arrays_of(graph, seed):
     return found
 
 
+def _marks(name, batch):
+    """By day all forms of one architecture, and of the others one row."""
+    is_by_day = name in BY_DAY and (name == "llama" or batch == 1)
+    return () if is_by_day else pytest.mark.nightly
+
+
 CASES = [
-    pytest.param(name, batch, dtype, form, marks=() if name in BY_DAY else pytest.mark.nightly)
+    pytest.param(name, batch, dtype, form, marks=_marks(name, batch))
     for name in LAUNCHES
     for batch, dtype, form in (
         (1, torch.float32, "gemv"),

@@ -55,9 +55,13 @@ def _expected(given, keep, sign):
     return [whole.real[:, :keep], whole.imag[:, :keep]]
 
 
-def test_butterflies_of_every_length(tmp_path):
+SETS = [TRANSFORMS[::3], pytest.param(TRANSFORMS, marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("transforms", SETS, ids=["some", "all"])
+def test_butterflies_of_every_length(tmp_path, transforms):
     random, job, cases = numpy.random.default_rng(3), Job(), []
-    for case in TRANSFORMS:
+    for case in transforms:
         graph = _graph(*case)
         given = [random.standard_normal(node.shape).astype("float32") for node in graph.inputs]
         served, count = fourier.expand_unserved(graph)
@@ -173,7 +177,12 @@ def _turned(data, length, sign, is_real=False):
 
 
 @pytest.mark.parametrize(
-    ("shape", "calls"), [((3, 128, 128), 2), ((2, 256, 128), 2), ((2, 128, 4, 3), 2)]
+    ("shape", "calls"),
+    [
+        pytest.param((3, 128, 128), 2, marks=pytest.mark.nightly),
+        ((2, 256, 128), 2),
+        ((2, 128, 4, 3), 2),
+    ],
 )
 def test_columns_are_transformed_where_they_lie(tmp_path, shape, calls):
     """Those of a plane after its rows; those beside which there are few, in copies."""
@@ -197,7 +206,7 @@ def test_columns_are_transformed_where_they_lie(tmp_path, shape, calls):
     _check(buffers[name].reshape(shape_of_y), numpy.fft.fftn(_wide(given[0]), axes=axes))
 
 
-@pytest.mark.parametrize("length", [128, 512])
+@pytest.mark.parametrize("length", [pytest.param(128, marks=pytest.mark.nightly), 512])
 def test_spectra_of_reals_are_read_as_halves_and_stored_with_real_ends(tmp_path, length):
     rows, half = 5, length // 2 + 1
     random, job = numpy.random.default_rng(11), Job()

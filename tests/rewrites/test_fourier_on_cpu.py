@@ -107,7 +107,7 @@ def _check(cases, folder):
             assert abs(buffers[buffer].reshape(shape) - exact).max() < 4 * limit * scale, name
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("dtype", ["f32", pytest.param("f64", marks=pytest.mark.nightly)])
 def test_passes_of_every_radix(dtype, tmp_path):
     generator, cases = numpy.random.default_rng(3), []
     for case in TRANSFORMS:
@@ -129,7 +129,10 @@ def _drawn(draw):
     return length, draw.randint(1, 6), keep, draw.choice((-1, 1)), takes_reals, gives_reals
 
 
-@pytest.mark.parametrize("seed", range(3))
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 9))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_drawn_transforms(seed, tmp_path):
     draw, generator, cases = random.Random(seed), numpy.random.default_rng(seed), []
     for _ in range(12):

@@ -69,7 +69,10 @@ def numbers(dtype, shape, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("has_values", "cases"), [(False, CASES[:6]), (True, CASES)])
+@pytest.mark.parametrize(
+    ("has_values", "cases"),
+    [(False, CASES[:6]), (True, CASES[6:12]), pytest.param(True, CASES, marks=pytest.mark.nightly)],
+)
 def test_places_and_elements_are_those_of_the_op(tmp_path, has_values, cases):
     job, found = Job(), []
     for seed, case in enumerate(cases):

@@ -120,8 +120,14 @@ def of_transform(length, form):
     }  # fmt: skip
 
 
+LENGTHS = [9, 100, 512]
+LENGTHS += [
+    pytest.param(each, marks=pytest.mark.nightly) for each in (50, 96, 135, 256, 400, 1000, 2048)
+]
+
+
 @pytest.mark.parametrize("at_end", [False, True])
-@pytest.mark.parametrize("length", [9, 50, 96, 100, 135, 256, 400, 512, 1000, 2048])
+@pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 def test_transforms_touch_nothing_beside_their_rows(row, length, at_end, monkeypatch):
     if not ISA_FEATURES[row] <= features():
