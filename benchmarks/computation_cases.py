@@ -258,6 +258,13 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return torch.view_as_real(torch.fft.fft(torch.view_as_complex(x)))",
             _of("8, 4096, 2"),
         ),
+        **{
+            f"complex transform of 1,000 × {length}": _case(
+                "return torch.view_as_real(torch.fft.fft(torch.view_as_complex(x)))",
+                _of(f"1000, {length}, 2"),
+            )
+            for length in (9, 12, 16, 24, 64)
+        },
         "inverse spectrum of 64 × 1,024": _case(
             "return torch.fft.irfft(torch.view_as_complex(x))", _of("64, 513, 2")
         ),
