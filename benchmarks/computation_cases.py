@@ -329,6 +329,14 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return x.scatter_add(0, y, z)",
             _of("10_000"), "torch.randint(0, 10_000, (400,))", _of("400"),
         ),
+        "scatter_add of 1,000 × 64 into 1,000 × 1,000": _case(
+            "return x.scatter_add(1, y, z)",
+            _of("1000, 1000"), "torch.randint(0, 1000, (1000, 64))", _of("1000, 64"),
+        ),
+        "index_add of 500 × 768 into 1,000 × 768": _case(
+            "return x.index_add(0, y, z)",
+            _of("1000, 768"), "torch.randint(0, 1000, (500,))", _of("500, 768"),
+        ),
         "maxima of 50,000 at 1,000 places": _case(
             'return x.scatter_reduce(0, y, z, "amax")',
             _of("1000"), "torch.randint(0, 1000, (50_000,))", _of("50_000"),
