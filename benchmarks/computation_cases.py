@@ -178,6 +178,12 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "convolution 3 × 3 of 2 × 64 × 57 × 57": _case(
             "nn.Conv2d(64, 96, 3, padding=1)", _of("2, 64, 57, 57")
         ),
+        "convolution 3 × 3 of 1 × 256 × 14 × 14 by an input": _case(
+            "return F.conv2d(x, y, padding=1)", _of("1, 256, 14, 14"), _of("256, 256, 3, 3")
+        ),
+        "convolution 3 × 3 of 1 × 128 × 28 × 28 by an input": _case(
+            "return F.conv2d(x, y, padding=1)", _of("1, 128, 28, 28"), _of("128, 128, 3, 3")
+        ),
         "convolution 7 × 7 by 2 of 3 × 224 × 224": _case(
             "nn.Conv2d(3, 64, 7, stride=2, padding=3)", _of("1, 3, 224, 224")
         ),
@@ -408,6 +414,9 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return x.transpose(1, 2).contiguous()", _of("8, 3136, 64")
         ),
         "transposition of 1,500 × 2,003": _case("return x.T.contiguous()", _of("1500, 2003")),
+        "dims of 256 × 256 × 3 × 3 reversed but for two": _case(
+            "return x.permute(2, 3, 1, 0).contiguous()", _of("256, 256, 3, 3")
+        ),
         "transposition of 8 × 197 × 12 × 64": _case(
             "return x.transpose(1, 2).contiguous()", _of("8, 197, 12, 64")
         ),
