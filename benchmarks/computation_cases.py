@@ -178,6 +178,12 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "convolution 3 × 3 of 2 × 64 × 57 × 57": _case(
             "nn.Conv2d(64, 96, 3, padding=1)", _of("2, 64, 57, 57")
         ),
+        "convolution 3 × 3 of 1 × 256 × 14 × 14 by an input": _case(
+            "return F.conv2d(x, y, padding=1)", _of("1, 256, 14, 14"), _of("256, 256, 3, 3")
+        ),
+        "convolution 3 × 3 of 1 × 128 × 28 × 28 by an input": _case(
+            "return F.conv2d(x, y, padding=1)", _of("1, 128, 28, 28"), _of("128, 128, 3, 3")
+        ),
         "convolution 7 × 7 by 2 of 3 × 224 × 224": _case(
             "nn.Conv2d(3, 64, 7, stride=2, padding=3)", _of("1, 3, 224, 224")
         ),
@@ -258,6 +264,13 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return torch.view_as_real(torch.fft.fft(torch.view_as_complex(x)))",
             _of("8, 4096, 2"),
         ),
+        **{
+            f"complex transform of 1,000 × {length}": _case(
+                "return torch.view_as_real(torch.fft.fft(torch.view_as_complex(x)))",
+                _of(f"1000, {length}, 2"),
+            )
+            for length in (9, 12, 16, 24, 64)
+        },
         "inverse spectrum of 64 × 1,024": _case(
             "return torch.fft.irfft(torch.view_as_complex(x))", _of("64, 513, 2")
         ),
@@ -321,6 +334,14 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "scatter_add of 400 into 10,000": _case(
             "return x.scatter_add(0, y, z)",
             _of("10_000"), "torch.randint(0, 10_000, (400,))", _of("400"),
+        ),
+        "scatter_add of 1,000 × 64 into 1,000 × 1,000": _case(
+            "return x.scatter_add(1, y, z)",
+            _of("1000, 1000"), "torch.randint(0, 1000, (1000, 64))", _of("1000, 64"),
+        ),
+        "index_add of 500 × 768 into 1,000 × 768": _case(
+            "return x.index_add(0, y, z)",
+            _of("1000, 768"), "torch.randint(0, 1000, (500,))", _of("500, 768"),
         ),
         "maxima of 50,000 at 1,000 places": _case(
             'return x.scatter_reduce(0, y, z, "amax")',
@@ -393,6 +414,9 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return x.transpose(1, 2).contiguous()", _of("8, 3136, 64")
         ),
         "transposition of 1,500 × 2,003": _case("return x.T.contiguous()", _of("1500, 2003")),
+        "dims of 256 × 256 × 3 × 3 reversed but for two": _case(
+            "return x.permute(2, 3, 1, 0).contiguous()", _of("256, 256, 3, 3")
+        ),
         "transposition of 8 × 197 × 12 × 64": _case(
             "return x.transpose(1, 2).contiguous()", _of("8, 197, 12, 64")
         ),

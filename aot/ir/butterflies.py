@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+BESIDE = 16  # rows or columns that a program of a processor transforms at once
+
 
 class Pass(NamedTuple):
     """radix: elements of a butterfly; done: of the transforms before the pass."""

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy
 
 from aotc.aot.ir import build
-from aotc.aot.ir.butterflies import factors, form_of, passes
+from aotc.aot.ir.butterflies import BESIDE, factors, form_of, passes
 from aotc.aot.ir.complex_pairs import Pair, multiplied, roots, transformed
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import fixed, is_static
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType
 from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, runs
@@ -32,6 +32,8 @@ LONGEST = 4096  # of those that a program of a GPU transforms in registers
 # Of columns of a GPU, of which a program of 1,024 numbers has at least four beside each other.
 LONGEST_ON_GPU_OF_COLUMNS, FEWEST_BESIDE = 256, 4
 LONGEST_ON_CPU = 1 << 17  # whose passes are each one tensor of Triton
+# Of rows that are transformed beside each other: they fit into the nearest cache.
+LONGEST_OF_SHORT, FEWEST_SHORT = 100, 2 * BESIDE
 LONGEST_COLUMN, FEWEST_COLUMNS = 1 << 13, 16  # of those that it transforms beside each other
 # Of those that a processor's kernel transforms, by the numbers that are given and wanted: of 500 to
 # 1,000 shorter rows products take less time (AMD EPYC with AVX-512, 1 thread, 2026-11-28).
@@ -124,7 +126,21 @@ def _on_rows(node: Node, table: Table) -> Node:
         strides = columns[0].strides
         order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
         return on_memory(parts, [dense(turns), *columns], order)[node.attr("result")]
-    return on_memory(parts, [dense(turns), *rows_of(data)])[node.attr("result")]
+    rows = rows_of(data)
+    are_pairs = form == "whole" and len(parts) == 2 and _are_short(rows)
+    return on_memory(parts, [dense(turns), *rows], are_pairs=are_pairs)[node.attr("result")]
+
+
+def _are_short(rows: Sequence[Placed]) -> bool:
+    """Whether a processor's program transforms several rows at once, whose results are complex
+    numbers: both parts, or all pairs of a row are a vector or more."""
+    if len(rows) != 2 or rows[0].memory.dtype != "f32" or not is_static(rows[0].shape):
+        return False
+    (*_, length), (*_, step) = rows[0].shape, rows[0].strides
+    are_in_turn = (rows[0].memory, rows[0].start + 1) == (rows[1].memory, rows[1].start)
+    is_fit = are_in_turn if step == 2 else length >= BESIDE
+    are_many = fixed(math.prod(rows[0].shape[:-1])) >= FEWEST_SHORT
+    return is_fit and are_many and fixed(length) <= LONGEST_OF_SHORT
 
 
 def whole_or_half(node: Node) -> list[Node]:

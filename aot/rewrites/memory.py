@@ -14,7 +14,7 @@ from typing import Any
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.rules import Context
-from aotc.aot.ir.size import Extent, divides, is_static
+from aotc.aot.ir.size import Extent, divides, fixed, is_static
 from aotc.aot.ir.types import FLOATS_TO_F32
 from aotc.aot.ir.viewed import (
     Placed,
@@ -28,9 +28,12 @@ from aotc.aot.ir.viewed import (
 )
 from aotc.aot.rewrites.fourier import only_clears_ends, rows_of, vectors_of, whole_or_half
 from aotc.aot.schedule.attention import is_cheaper_on_memory
+from aotc.aot.schedule.written_rows import is_in_any_order
 
 _OF_TARGETS = ("order_rows", "select_rows", "scan")  # that GPUs take apart first, where long
 _MOVED = ("reshape", "permute", "slice")
+# Elements within an index, and of all indices, of what a program of a processor writes to.
+WIDEST_COPIED, LONGEST_COPIED = 64, 1 << 16
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
 
 
@@ -231,6 +234,88 @@ def rows_in_place(graph: Graph) -> tuple[Graph, int]:
         return made
 
     return graph.rebuilt(change), changed
+
+
+def scattered_into_copies(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with rows written into copies of the caller's tensors that their kernel makes itself,
+    where a program copies what it then writes to; and how many there are."""
+    users, states = graph.users(), {*graph.inputs[len(graph.inputs) - len(graph.states) :]}
+    replaced: dict[Node, Node] = {}
+    for node in graph.nodes():
+        if not _is_alone(node) or is_in_any_order(node) or not _is_copied_by_parts(node):
+            continue
+        copied = node.inputs[node.attr("operands")[0][0]]
+        if copied.op != "copy" or users[copied] != (node,) or copied in graph.outputs:
+            continue
+        (data,) = copied.inputs
+        if data.op == "input" and data not in states:
+            memories = tuple(data if each is copied else each for each in node.inputs)
+            attrs = {**dict(node.attrs), "updates": ()}
+            replaced[node] = make("placed", memories, attrs, node.source)
+    return graph.replaced(replaced), len(replaced)
+
+
+def _is_copied_by_parts(node: Node) -> bool:
+    """Whether a program writes all rows of a part of the tensor that is contiguous, and not so long
+    that several would copy it in less time."""
+    how = dict(node.attr("stored")[0][1])
+    axis, shape = how["axis"], node.attr("operands")[0][2]
+    inner = math.prod(shape[axis + 1 :])
+    part = shape[axis] * inner
+    is_whole = is_static((inner, part)) and how["distinct"] == 1
+    return is_whole and inner <= WIDEST_COPIED and part <= LONGEST_COPIED
+
+
+def wide_places_in_place(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with places of 64 bits of the caller's read where they lie by `scatter_rows`, which
+    leaves out what is beyond the tensor anyway; and how many there are. They were held to it and
+    narrowed first: a kernel of its own, which reads them once and stores them."""
+    changed = 0
+
+    def change(_: Node, made: Node) -> Node:
+        nonlocal changed
+        if made.op == "placed" and made.attr("function") == "scatter_rows":
+            found = _with_wide_places(made)
+            changed += found is not made
+            made = found
+        return made
+
+    return graph.rebuilt(change), changed
+
+
+def _with_wide_places(node: Node) -> Node:
+    memories, operands = list(node.inputs), list(node.attr("operands"))
+    for _, how, (data, index, _), _ in node.attr("stored"):
+        number, start, shape, strides = operands[index]
+        extent = operands[data][2][dict(how)["axis"]]
+        wide = _narrowed_from(memories[number], extent)
+        found = None if wide is None else in_place(wide)
+        if found is None or found.memory.op != "input" or start != 0:
+            continue
+        parts = (shape, strides), (found.shape, found.strides)
+        if any(runs(*each) != runs(each[0], strides_of(each[0])) for each in parts):
+            continue
+        if found.memory not in memories:
+            memories.append(found.memory)
+        operands[index] = memories.index(found.memory), found.start, shape, strides
+    read = sorted({number for number, *_ in operands})
+    if tuple(memories) == node.inputs:
+        return node
+    operands = [(read.index(number), *rest) for number, *rest in operands]
+    updates = tuple((result, read.index(number)) for result, number in node.attr("updates"))
+    attrs = {**dict(node.attrs), "operands": tuple(operands), "updates": updates}
+    return make("placed", tuple(memories[number] for number in read), attrs, node.source)
+
+
+def _narrowed_from(index: Node, extent: Extent) -> Node | None:
+    """What places of 32 bits were before they were held to a tensor and one beside it."""
+    if index.op != "cast" or index.inputs[0].op != "minimum":
+        return None
+    below, high = index.inputs[0].inputs
+    if below.op != "maximum" or below.inputs[1] is not build.scalar(-1, "i64"):
+        return None
+    is_end = is_static((extent,)) and high is build.scalar(fixed(extent), "i64")
+    return below.inputs[0] if is_end else None
 
 
 def _is_alone(node: Node) -> bool:

@@ -152,6 +152,8 @@ STAGES: tuple[Stage, ...] = (
     Stage(MEMORY, function=memory.place_all, wants=_cpus),
     Stage("rows-in-place", function=memory.rows_in_place),
     Stage("row-pairs", function=memory.pair_rows),
+    Stage("scattered-copies", function=memory.scattered_into_copies, wants=_cpus),
+    Stage("wide-places", function=memory.wide_places_in_place, wants=_cpus),
     Stage("pack", (*weights.PACKING, *views.RULES), wants=_packers, is_storage=True),
     Stage("fold-weights", function=fold.fold, wants=_cpus, is_storage=True),
     Stage("orient", function=weights.orient_weights, wants=_gpus, is_storage=True),

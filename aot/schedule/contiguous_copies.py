@@ -79,7 +79,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
             node = _by_parts(node, copies)
         if node.kind not in MATMULS:
             return node
-        node = _with_columns(_with_copy(node, copies), copies)
+        node = _with_columns(_with_copy(node, copies), copies, traits)
         node = node if traits.is_gpu else _with_positions(node, copies)
         node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
         node = _with_depth(node, copies, traits)
@@ -175,14 +175,17 @@ def _with_positions(root_op: Node, copies: dict[Node, Node]) -> Node:
     return root_op
 
 
-def _with_columns(root_op: Node, copies: dict[Node, Node]) -> Node:
-    """The matmul on a copy of its right operand, if that is gathered as it lies."""
+def _with_columns(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
+    """The matmul on a copy of its right operand, if that is gathered as it lies; for a processor
+    with the dims that it has before they are joined, whose order its kernel chooses."""
     right = root_op.inputs[1]
     domain = matmul_domain(root_op)
     if root_op.kind != "matmul" or root_op.type.rank > 3 or not _is_gathered(root_op, domain):
         return root_op
-    copies[right] = build.stored(right)
-    return root_op.on((root_op.inputs[0], copies[right]))
+    is_joined = right.op == "reshape" and right.inputs[0].op == "permute"
+    whole = right.inputs[0] if is_joined and not traits.is_gpu else right
+    copies[whole] = build.stored(whole)
+    return root_op.on((root_op.inputs[0], build.reshape(copies[whole], right.shape)))
 
 
 def _on_the_way(operand: Node) -> list[Node]:

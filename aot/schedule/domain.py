@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import permutations
 from math import inf, prod
 
 from aotc.aot.ir import access
@@ -11,7 +12,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Remainder, Symbol
 from aotc.aot.ir.infer import PACK_N
-from aotc.aot.ir.size import Extent, Quotient, divides, is_static, typical
+from aotc.aot.ir.size import Extent, Quotient, Shape, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
 from aotc.aot.schedule.lane_steps import lane_steps
@@ -29,6 +30,7 @@ from aotc.aot.schedule.trace import (
 from aotc.aot.traits import TargetTraits
 
 SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
+MOST_ORDERED = 4  # axes of rows of which every order is tried
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, RUNS_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 1.25, 4.0, 8.0
@@ -115,6 +117,36 @@ def cheapest(
         return options[0]
     prices = [_price(trace(domain), stores(domain), domain, traits) for domain in options]
     return options[prices.index(min(prices))]
+
+
+def along_memory(
+    domain: Domain, shape: Shape, trace: Callable[[Domain], Tracer], traits: TargetTraits
+) -> Domain:
+    """The domain with its rows in an order in which what is read lies along them, if its lanes are
+    strided there: then a processor transposes square blocks in registers."""
+    axes = domain.order or tuple(range(len(shape)))
+    inner = len(axes) - 1
+    while inner > 0 and prod(shape[axis] for axis in axes[inner:]) != domain.lanes.extent:
+        inner -= 1
+    rows = [axis for axis in axes[:inner] if shape[axis] != 1]
+    if traits.is_gpu or not is_static(shape) or not 1 < len(rows) <= MOST_ORDERED:
+        return domain
+
+    def along(option: Domain) -> Extent | None:
+        """The step along the rows of the one access, whose lanes are strided; 0 where there is no
+        such."""
+        offsets = [ix.linear(need.index, need.node.shape) for need in trace(option).accesses]
+        if len(offsets) != 1 or any(map(loaded_by, offsets[0].symbols())):
+            return 0
+        lanes = offsets[0].stride(option.lanes)
+        return offsets[0].stride(option.rows) if isinstance(lanes, int) and lanes > 1 else 0
+
+    if along(domain) in (0, 1):
+        return domain
+    ones = [axis for axis in axes[:inner] if shape[axis] == 1]
+    orders = ((*ones, *order, *axes[inner:]) for order in permutations(rows))
+    options = (replace(domain, order=order) for order in orders)
+    return next((option for option in options if along(option) == 1), domain)
 
 
 def _price(traced: Tracer, stores: list[Access], domain: Domain, traits: TargetTraits) -> float:

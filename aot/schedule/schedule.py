@@ -208,7 +208,9 @@ def _cheapest_domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits
         options = loops.pointwise_domains(kernel.shape or ())
         if not traits.is_gpu:
             options += loops.run_domains(options[0], trace(options[0]))
-    elif kernel.kind == "attention":
+        found = loops.cheapest(options, trace, stores, traits)
+        return loops.along_memory(found, kernel.shape or (), trace, traits)
+    if kernel.kind == "attention":
         options = [attention_domain(kernel.cluster.root_op)]
     elif kernel.kind == "row":
         options = loops.row_domains(kernel.cluster.root_op)

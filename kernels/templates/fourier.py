@@ -5,8 +5,8 @@ elements' places (Cooley and Tukey, 1965): eight tensors, of which each thread t
 elements by eight. Between two such passes a tensor's upper bits and the numbers of the tensors
 change places, through shared memory; the last pass has what is left, one to three bits.
 
-`fourier_rows` and `fourier_columns`, for processors, of products of 2, 3 and 5: passes go from one
-buffer in memory to another, in Stockham's order (`aot/ir/butterflies.py`).
+`fourier_rows`, `fourier_short` and `fourier_columns`, for processors, of products of 2, 3 and 5:
+passes go from one buffer in memory to another, in Stockham's order (`aot/ir/butterflies.py`).
 
 Roots of unity are read from a table; each error is that of a few roundings an element, where a
 product with a matrix adds up all terms.
@@ -652,3 +652,45 @@ def fourier_columns(
             )  # fmt: skip
             re_from = re_to
             im_from = im_to
+
+
+@triton.jit
+def fourier_short(
+    out_ptr,  # [ROWS, KEEP, 2]
+    re_ptr,  # [ROWS, N] by ROW_STEP and STEP
+    im_ptr,  # the same; where STEP is 2 behind each real part
+    roots_ptr,  # [2, N], `pass_roots` of aot/ir/butterflies.py
+    ROWS,
+    N: tl.constexpr, KEEP: tl.constexpr, SIGN: tl.constexpr, STEP: tl.constexpr, ROW_STEP,
+    RADICES: tl.constexpr, DONE: tl.constexpr, HEIGHTS: tl.constexpr, WIDTHS: tl.constexpr,
+    TAKEN: tl.constexpr, STORED: tl.constexpr, BESIDE: tl.constexpr,
+    first_ptr,  # [programs, 2 * N, BESIDE], as the next
+    second_ptr,
+):  # fmt: skip
+    """As `fourier_rows`, of BESIDE rows at once, which are columns meanwhile. There are as many at
+    least, and the last ones are those before the end. TAKEN, STORED: powers of two above what is
+    read of a row at once and what is stored."""
+    from_ptr = first_ptr + tl.program_id(0) * (2 * N * BESIDE)
+    to_ptr = second_ptr + tl.program_id(0) * (2 * N * BESIDE)
+    beside = tl.arange(0, BESIDE)
+    taken, stored = tl.arange(0, TAKEN)[:, None], tl.arange(0, STORED)[None, :]
+    for unit in range(tl.program_id(0), (ROWS + BESIDE - 1) // BESIDE, tl.num_programs(0)):
+        row = tl.minimum(unit * BESIDE, ROWS - BESIDE).to(tl.int64)
+        at = row * ROW_STEP + beside[None, :] * ROW_STEP + taken
+        to = taken * (2 // STEP * BESIDE) + beside[None, :]
+        mask = taken < N * STEP
+        tl.store(from_ptr + to, tl.load(re_ptr + at, mask=mask), mask=mask)
+        if STEP == 1:
+            tl.store(from_ptr + BESIDE + to, tl.load(im_ptr + at, mask=mask), mask=mask)
+        for number in tl.static_range(len(RADICES)):
+            a, b = (to_ptr, from_ptr) if number % 2 else (from_ptr, to_ptr)
+            _pass_of_columns(
+                b, b + BESIDE, a, a + BESIDE, roots_ptr,
+                N, RADICES[number], DONE[number], SIGN, 1, 2 * BESIDE, 2 * BESIDE,
+                HEIGHTS[number], WIDTHS[number], BESIDE, None,
+            )  # fmt: skip
+        last_ptr = to_ptr if len(RADICES) % 2 else from_ptr
+        mask = stored < 2 * KEEP
+        found = tl.load(last_ptr + stored * BESIDE + beside[:, None], mask=mask)
+        to = (row + beside[:, None]) * (2 * KEEP) + stored
+        tl.store(out_ptr + to, found, mask=mask)

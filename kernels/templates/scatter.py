@@ -7,7 +7,8 @@ have one place. Places outside of the tensor are left out.
 
 `scatter`: a program has one `outer`, one m % DISTINCT and BLOCK of `inner` to itself, and goes over
 the rows. `scatter_shares`: it has a share of the places besides, and looks at the places of CHUNK
-rows at once for those of its share. `…_both`: two tensors, whose rows have the same places.
+rows at once for those of its share. `scatter_copied`: into a copy, of which a program first makes
+the part that it writes to. `…_both`: two tensors, whose rows have the same places.
 
 `merge_each`: whole numbers, of which any order gives the same; a program has BLOCK elements of all
 rows.
@@ -63,6 +64,40 @@ def scatter(
             _write(target, value_ptr, is_inner & (place >= 0) & (place < EXTENT), MERGE)
         # The next row may name the same places.
         tl.debug_barrier()
+
+
+@triton.jit
+def scatter_copied(
+    out_ptr,  # [OUTER, EXTENT, INNER]
+    data_ptr,  # the same
+    place_ptr,  # as `scatter` has them
+    source_ptr,
+    ROWS,
+    EXTENT,
+    INNER,
+    DISTINCT,
+    WITHIN,
+    FAR,
+    NEAR,
+    STEP,
+    HOP,
+    BESIDE: tl.constexpr,
+    SHARED: tl.constexpr,
+    MERGE: tl.constexpr,
+    BLOCK: tl.constexpr,  # INNER at least
+    COPIED: tl.constexpr,
+):
+    """`scatter` into a copy of what a program writes to."""
+    first = tl.program_id(0).to(tl.int64) * (EXTENT * INNER)
+    for start in range(0, EXTENT * INNER, COPIED):
+        lanes = start + tl.arange(0, COPIED)
+        mask = lanes < EXTENT * INNER
+        tl.store(out_ptr + first + lanes, tl.load(data_ptr + first + lanes, mask=mask), mask=mask)
+    tl.debug_barrier()
+    scatter(
+        out_ptr, place_ptr, source_ptr, ROWS, EXTENT, INNER, DISTINCT, WITHIN, FAR, NEAR, STEP, HOP,
+        BESIDE, SHARED, MERGE, BLOCK,
+    )  # fmt: skip
 
 
 @triton.jit

@@ -117,8 +117,31 @@ def test_passes_of_every_radix(dtype, tmp_path):
     _check(cases, tmp_path)
 
 
+SHORT = [  # of rows that are transformed beside each other
+    (9, 33, 9, -1), (12, 32, 12, 1), (12, 100, 5, -1), (15, 47, 15, -1), (16, 64, 16, 1),
+    (18, 41, 18, -1), (20, 70, 13, 1), (24, 1000, 24, -1), (25, 35, 25, 1), (32, 50, 32, -1),
+    (64, 40, 64, -1), (81, 37, 81, 1), (96, 33, 96, -1), (100, 45, 60, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strided", [False, True], ids=["apart", "pairs"])
+def test_short_rows_beside_each_other(strided, tmp_path):
+    generator, cases = numpy.random.default_rng(6), []
+    for length, rows, keep, sign in SHORT:
+        case = (length, rows, keep, sign, False, False)
+        graph = _graph(*case, strided=strided)
+        given = _given(graph, generator)
+        cases.append((case, graph, given, _expected(_complex(given), keep, sign)))
+        call = next(node for node in _placed(graph).nodes() if node.op == "placed")
+        are_beside = call.type.rank == 3
+        assert are_beside == (strided or length >= 16)
+    _check(cases, tmp_path)
+
+
 def _drawn(draw):
     smooth = [n for n in range(9, 3000) if factors(n) is not None]
+    if draw.random() < 0.3:
+        smooth = [n for n in smooth if n <= 120]
     length, takes_reals = draw.choice(smooth), draw.random() < 0.4
     gives_reals = not takes_reals and draw.random() < 0.3
     limit = fourier.SHORTEST[fourier._numbers(not takes_reals, gives_reals)]
@@ -126,7 +149,8 @@ def _drawn(draw):
     while factors(length) is None:
         length += 1
     keep = draw.choice((length, length, length // 2 + 1, draw.randint(1, length)))
-    return length, draw.randint(1, 6), keep, draw.choice((-1, 1)), takes_reals, gives_reals
+    rows = draw.randint(1, 90 if length <= 120 else 6)
+    return length, rows, keep, draw.choice((-1, 1)), takes_reals, gives_reals
 
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 9))]

@@ -18,6 +18,7 @@ from aotc.aot.rewrites.memory import (
     place_all,
     place_ops,
     rows_in_place,
+    wide_places_in_place,
 )
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite
 from aotc.aot.schedule.calls import call_group
@@ -393,3 +394,53 @@ def test_pairs_of_layers_have_an_order():
     arrays = drawn(graph)
     for left, right in zip(interpret(graph, arrays), interpret(found, arrays), strict=True):
         numpy.testing.assert_allclose(left, right)
+
+
+def _held(index, extent):
+    """As `capture` narrows places of 64 bits."""
+    return b.cast(b.minimum(b.maximum(index, -1), extent), "i32")
+
+
+@pytest.mark.parametrize("merge", MERGED)
+def test_places_of_64_bits_are_read_where_they_lie(merge):
+    data, index = leaf("x", 9, 4), leaf("y", 2, 7, dtype="i64")
+    places = _held(b.reshape(b.slice_axis(index, 0, 1, 2), (7, 1)), 9)
+    how = {"axis": 0, "distinct": 1, "merge": merge}
+    written = make("scatter_rows", (data, places, leaf("z", 7, 4)), how)
+    graph = place_ops(graph_of(written))[0]
+    found, count = wide_places_in_place(graph)
+    assert count == 1
+    assert {node.op for node in found.nodes()} == {"input", "copy", "placed"}
+    (call,) = [node for node in found.nodes() if node.op == "placed"]
+    number, *where = call.attr("operands")[1]
+    assert (call.inputs[number], where) == (index, [7, (7, 1), (1, 1)])
+    given = drawn(graph)
+    given[1] = numpy.array([[0] * 7, [3, 8, -1, 9, 3, -(1 << 40) + 2, (1 << 32) + 5]])
+    for meant, seen in zip(interpret(graph, given), interpret(found, given), strict=True):
+        assert numpy.array_equal(meant, seen)
+    assert wide_places_in_place(found)[1] == 0
+
+
+def test_places_that_are_computed_or_of_another_extent_stay():
+    data, rows, index = leaf("x", 9, 4), leaf("z", 7, 4), leaf("y", 7, 1, dtype="i64")
+    how = {"axis": 0, "distinct": 1, "merge": "sum"}
+    for places in (_held(index + 1, 9), _held(index, 8), b.cast(index, "i32")):
+        graph = place_ops(graph_of(make("scatter_rows", (data, places, rows), how)))[0]
+        assert wide_places_in_place(graph)[1] == 0
+
+
+def test_pairs_of_rows_at_places_of_64_bits():
+    index, parts = leaf("y", 7, 1, dtype="i64"), [leaf(name, 7, 4) for name in "ab"]
+    how = {"axis": 0, "distinct": 1, "merge": "replace"}
+    written = [
+        make("scatter_rows", (leaf(name, 9, 4), _held(index, 9), rows), how)
+        for name, rows in zip("cd", parts, strict=True)
+    ]
+    graph = pair_rows(place_ops(graph_of(*written))[0])[0]
+    found, count = wide_places_in_place(graph)
+    assert count == 2  # both results
+    assert "cast" not in {node.op for node in found.nodes()}
+    given = drawn(graph)
+    given[[node.attr("name") for node in graph.inputs].index("y")] = numpy.arange(7)[::-1, None] + 4
+    for meant, seen in zip(interpret(graph, given), interpret(found, given), strict=True):
+        assert numpy.array_equal(meant, seen)

@@ -7,6 +7,7 @@ import pytest
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.schedule.schedule import schedule
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.traits import TargetTraits
 
 CPU = TargetTraits()
@@ -42,3 +43,19 @@ def test_elements_at_known_distances_are_read_where_results_lie_together():
     x = given(40, 64)
     pairs = build.expand(build.reshape(x, (40, 64, 1)), (40, 64, 2))
     assert lanes_of(x, build.reshape(pairs, (40, 128))) == (1, 40 * 128)
+
+
+@pytest.mark.parametrize(("traits", "order"), [(CPU, (2, 0, 1, 3)), (GPUS[90], ())])
+def test_rows_in_the_order_of_what_is_read(traits, order):
+    """Filters as a product's right operand: blocks are transposed where the rows lie together."""
+    x = given(96, 64, 3, 3)
+    graph = Graph((x,), (build.permute(x, (2, 3, 1, 0)) + 1.0,), ("x",), ("out",), {})
+    (group,) = schedule(graph, traits).groups
+    assert (group.domain.order, group.domain.lanes.extent) == (order, 96)
+
+
+def test_rows_that_lie_together_keep_their_order():
+    x = given(96, 64, 3)
+    graph = Graph((x,), (build.permute(x, (1, 2, 0)) + 1.0,), ("x",), ("out",), {})
+    (group,) = schedule(graph, CPU).groups
+    assert group.domain.order == ()

@@ -13,7 +13,7 @@ from closed_pages import beside_closed_pages
 
 from aotc import kernels
 from aotc.aot.ir.butterflies import passes
-from aotc.aot.lower.placed.fourier import _sides_of_pass
+from aotc.aot.lower.placed.fourier import _sides_of_columns, _sides_of_pass
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.rewrites.fourier import pass_roots
 from aotc.aot.targets import toolchain
@@ -162,6 +162,43 @@ def test_transforms_touch_nothing_beside_their_rows(row, length, at_end, monkeyp
             found = torch.complex(re.double(), im.double())
             torch.testing.assert_close(found, exact, rtol=0, atol=1e-4)
     fourier.fourier_rows.device_caches.clear()
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("length", [9, 12, 16, 25, 60, 100])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
+def test_short_transforms_touch_nothing_beside_their_rows(row, step, length, at_end, monkeypatch):
+    if not ISA_FEATURES[row] <= features():
+        pytest.skip(f"this processor has no {row}")
+    if step == 1 and length < 16:
+        pytest.skip("rows of parts of less than a vector are transformed one by one")
+    monkeypatch.setattr(driver, "_isa", lambda: row)
+    fourier.fourier_short.device_caches.clear()
+    generator, rows, keep = torch.Generator().manual_seed(length), 37, length - length // 3
+    sides, numbers = _sides_of_columns(length), {"ROWS": rows, "N": length, "KEEP": keep}
+    numbers |= {"SIGN": -1, "STEP": step, "ROW_STEP": length * step, **sides, "BESIDE": 16}
+    numbers |= {"TAKEN": power_above(length * step), "STORED": power_above(2 * keep)}
+    pairs = torch.randn(rows, length, 2, generator=generator)
+    data = [pairs] if step == 2 else [pairs[..., 0].contiguous(), pairs[..., 1].contiguous()]
+    table = torch.from_numpy(pass_roots(-1, length, "whole")).float()
+    own = [torch.full((2 * length * 16,), torch.nan) for _ in range(2)]
+    given = [torch.full((rows, keep, 2), torch.nan), *data, table, *own]
+    with ExitStack() as stack:
+        buffers = [
+            stack.enter_context(beside_closed_pages(each.reshape(-1), at_end)) for each in given
+        ]
+        out, re, *_ = buffers
+        im = buffers[2] if step == 1 else re[1:]
+        table, first, second = buffers[-3:]
+        with kernels.on_cpu():
+            fourier.fourier_short[(1,)](
+                out, re, im, table, **numbers, first_ptr=first, second_ptr=second
+            )
+        found = torch.view_as_complex(out.clone().reshape(rows, keep, 2))
+    exact = torch.fft.fft(torch.view_as_complex(pairs).to(torch.complex128))[:, :keep]
+    torch.testing.assert_close(found.to(torch.complex128), exact, rtol=0, atol=1e-4)
+    fourier.fourier_short.device_caches.clear()
 
 
 @triton.jit

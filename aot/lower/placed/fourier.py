@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from aotc.aot.ir.butterflies import Pass, form_of, passes
+from aotc.aot.ir.butterflies import BESIDE, Pass, form_of, passes
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent, fixed, smallest, typical
 from aotc.aot.ir.size import kernel_text as size_text
@@ -104,9 +105,11 @@ def _row_step(re: Strided) -> Extent:
 
 def _fourier_rows(node: Node) -> Called:
     """A program transforms rows, one after the other, each in passes from memory to memory."""
-    (turns, re, *im), _, how = operands_of(node)
+    (turns, re, *im), (out, *_), how = operands_of(node)
     if re.strides[-1] > LARGEST_STEP:
         return _fourier_columns(node)
+    if out.strides[-1] == 2:
+        return _fourier_short(node)
     rows, length, step = prod(re.shape[:-1]), turns.shape[-1], re.strides[-1]
     form = form_of(length, re.shape[-1], how["keep"], not im)
     count = length if form == "whole" else length // 2
@@ -143,13 +146,49 @@ def _fourier_rows(node: Node) -> Called:
     return _with_memory(called, node, programs * pitch)
 
 
+def _fourier_short(node: Node) -> Called:
+    """A program transforms blocks of rows, one after the other."""
+    (turns, re, im), _, how = operands_of(node)
+    rows, length, step = prod(re.shape[:-1]), turns.shape[-1], re.strides[-1]
+    numbers: dict[str, Any] = {
+        "ROWS": rows,
+        "N": length,
+        "KEEP": how["keep"],
+        "SIGN": how["sign"],
+        "STEP": step,
+        "ROW_STEP": size_text(_row_step(re)),
+        **_sides_of_columns(length),
+        "TAKEN": power_above(length * step),
+        "STORED": power_above(2 * how["keep"]),
+        "BESIDE": BESIDE,
+    }
+    shared = max(1, TRANSFORMED_ROWS // (length * BESIDE))
+    programs = smallest(-(-rows // (BESIDE * shared)), TRANSFORMING_PROGRAMS)
+    blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
+    reads = {"re": re, "im": im, "roots": turns}
+    called = from_template(
+        FOURIER, "fourier_short", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
+    )
+    return _with_memory(called, node, 2 * programs * length * BESIDE, ("first", "second"))
+
+
+def _sides_of_columns(length: int) -> dict[str, Any]:
+    """The passes of columns of a length, and the loops of each."""
+    steps = passes(length)
+    return {
+        "RADICES": tuple(each.radix for each in steps),
+        "DONE": tuple(each.done for each in steps),
+        "HEIGHTS": tuple(power_above(each.done) for each in steps),
+        "WIDTHS": tuple(power_above(length // (each.radix * each.done)) for each in steps),
+    }
+
+
 def _fourier_columns(node: Node) -> Called:
     """A program transforms blocks of columns, one after the other."""
     (turns, re, *im), _, how = operands_of(node)
     length, pitch = turns.shape[-1], re.strides[-1]
     *outer, (inner, step) = runs(re.shape[:-1], re.strides[:-1])
     ((count, outer_step),) = outer or [(1, 0)]
-    steps = passes(length)
     numbers: dict[str, Any] = {
         "OUTER": size_text(count),
         "OUTER_STEP": size_text(outer_step),
@@ -159,10 +198,7 @@ def _fourier_columns(node: Node) -> Called:
         "IS_REAL": not im,
         "HAS_IM": not how["is_real"],
         "STEP": step,
-        "RADICES": tuple(each.radix for each in steps),
-        "DONE": tuple(each.done for each in steps),
-        "HEIGHTS": tuple(power_above(each.done) for each in steps),
-        "WIDTHS": tuple(power_above(length // (each.radix * each.done)) for each in steps),
+        **_sides_of_columns(length),
         "COLUMNS": VECTOR,
     }
     assert pitch == fixed(inner) * step
@@ -177,10 +213,12 @@ def _fourier_columns(node: Node) -> Called:
     return _with_memory(called, node, programs * length * VECTOR)
 
 
-def _with_memory(called: Called, node: Node, count: Extent) -> Called:
-    """With two buffers of so many complex numbers."""
+PARTS = ("first_re", "first_im", "second_re", "second_im")
+
+
+def _with_memory(called: Called, node: Node, count: Extent, names: Sequence[str] = PARTS) -> Called:
+    """With buffers of so many numbers, by default two of both parts."""
     dtype = node.attr("results")[0][0]
-    names = [f"{which}_{part}" for which in ("first", "second") for part in ("re", "im")]
     nbytes = count * DTYPES[dtype].itemsize_bytes
     scratch = tuple(Scratch(name, f"*fp{dtype[1:]}", nbytes) for name in names)
     memory = tuple((f"{name}_ptr", "value", name) for name in names)

@@ -27,6 +27,7 @@ from aotc.kernels.templates.registry import (
 SCATTERED_BLOCK = 64  # elements of a program's block: small, so that every core gets some
 MERGED_BLOCK = 256  # elements of a program that merges them in any order
 OF_WHOLE_NUMBERS = ("i32", "i64")  # that atomics take
+COPIED = 1024  # elements of what a program writes to that it copies at once
 SCATTERED_CHUNK = 1024  # places that a program looks at together, for those of its share
 LONGEST_TURN = 64  # rows that programs go over one after the other, each for a read and a write
 RESIDENT = 16  # programs of one warp on a multiprocessor of a GPU
@@ -77,6 +78,9 @@ def scatter_rows(node: Node, traits: TargetTraits) -> Called:
         numbers["BLOCK"] = MERGED_BLOCK
         function, grid = "merge_each", (-(-(rows * inner) // MERGED_BLOCK), outer, 1)
     stored, reads = {"out": 0}, {"place": index, "source": source}
+    if not node.attr("updates"):
+        function, reads = "scatter_copied", {"data": data, **reads}
+        numbers["COPIED"] = COPIED
     if second:
         function, grid = f"{function}_both", (*grid[:2], 2)
         stored, reads = {**stored, "second_out": 1}, {**reads, "second_source": second[2]}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from math import prod
 from typing import TypeAlias
 
 from aotc.aot.targets.cpu.evaluate import VIEWS
@@ -108,11 +109,53 @@ def _turns_of_use(
     if use.name == "tt.broadcast" and shape and result and shape[-1] > 1:
         for before, after in zip(shape, result, strict=True):
             repeats *= min(REPEATS, after // before)
+    if use.name == "tt.cat" or (use.name == "tt.join" and _is_mixed(use.results[0])):
+        repeats *= 2
     found: dict[object, float] = {}
     for made in use.results:
         for root, count in turns.get(made, {}).items():
             found[root] = max(found.get(root, 0), count * repeats)
     return found
+
+
+def _is_mixed(joined: Value) -> bool:
+    """Whether the dim along which two tensors were joined becomes part of another: then no element
+    is known to be of one of them, and each is computed of both."""
+    waiting, seen = [(joined, len(joined.type.shape or ()) - 1)], set[tuple[Value, int]]()
+    while waiting:
+        value, dim = entry = waiting.pop()
+        if entry in seen:
+            continue
+        seen.add(entry)
+        for use in value.uses:
+            if use.name in ROOT_OPS or use.regions:
+                continue
+            following = _dim_behind(use, value.type.shape or (), dim)
+            if following is None:
+                return True
+            if following >= 0:
+                waiting += [(made, following) for made in use.results if made.type.is_tensor]
+    return False
+
+
+def _dim_behind(use: Operation, shape: Sequence[int], dim: int) -> int | None:
+    """Where a dim of an operand is in an operation's results: -1 where its index is known there,
+    None where it is part of another."""
+    if use.name == "tt.trans":
+        return use.integers("order").index(dim)
+    if use.name == "tt.expand_dims":
+        return dim + (use.integer("axis") <= dim)
+    if use.name == "tt.split" and dim == len(shape) - 1:
+        return -1
+    if use.name == "tt.cat":
+        return dim or None
+    if use.name == "tt.gather":
+        return dim if use.integer("axis") != dim else None
+    if use.name != "tt.reshape":
+        return dim
+    sizes, wanted = use.results[0].type.shape or (), (shape[dim], prod(shape[dim + 1 :]))
+    found = (at for at, size in enumerate(sizes) if (size, prod(sizes[at + 1 :])) == wanted)
+    return next(found, None)
 
 
 def _is_deeper(value: Value, use: Operation) -> bool:

@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: scatter, _write, _start_of, _places, scatter_shares, scatter_both,
-# scatter_shares_both, merge_each, count_places, sum_runs.
+# As in the template: scatter, scatter_copied, _write, _start_of, _places, scatter_shares,
+# scatter_both, scatter_shares_both, merge_each, count_places, sum_runs.
 
 
 @triton.jit

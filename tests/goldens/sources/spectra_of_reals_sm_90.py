@@ -17,7 +17,7 @@ import triton.language as tl
 # _joined, _parted, _exchanged_part, _exchanged, _last, _passed, _element, _store, fourier, _plus,
 # _rotated_both, _three, _five, _butterfly, _number_of_row, _sides, _with_sides, _butterflies,
 # _pass, _pass_of_columns, _store_halved, _join_halves, _store_both, _store_first, _store_row,
-# fourier_rows, fourier_columns.
+# fourier_rows, fourier_columns, fourier_short.
 
 
 @triton.jit
