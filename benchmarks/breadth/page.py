@@ -8,10 +8,14 @@ from collections.abc import Mapping, Sequence
 from benchmarks.breadth.judge import COUNTED, RIGHT, Outcome
 from benchmarks.machine import without_directories
 
-ORDER = ("wrong", "broken", "refused", "not exported", "not run", "not made", "right")
+ORDER = (
+    "wrong", "broken", "refused", "not judged", "not exported", "not run", "not made", "right",
+)  # fmt: skip
 EXPLAINED = """A model is **right** where its largest difference from its own numbers in f64 is at
-most 1e-4 (in bf16 2⁻⁶, in f16 2⁻⁹) of its output's largest element, or ten times eager's own.
-Where equal scores leave the order of a top-k open, it is compared with eager whose sorts are
+most 1e-4 (in bf16 2⁻⁶, in f16 2⁻⁹) of its output's largest element, or ten times eager's own
+where that is at most 1e-2 (2⁻², 2⁻⁴). Farther off eager draws or chooses otherwise than in f64:
+such a model is right where it is as near to eager's numbers, and else not judged, which does not
+count. Where equal scores leave the order of a top-k open, it is compared with eager whose sorts are
 stable, and its row says so.
 **Counted** are models that torch.export takes: right, wrong, refused (named as unsupported) and
 broken (any other error, or longer than the limit). Not counted are those that torch.export refuses,

@@ -8,7 +8,16 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from benchmarks.breadth import page, transformers_models  # noqa: E402  needs transformers
-from benchmarks.breadth.judge import BROKEN, NOT_EXPORTED, RIGHT, WRONG, Outcome, judged  # noqa: E402
+from benchmarks.breadth.judge import (  # noqa: E402
+    BROKEN,
+    NOT_EXPORTED,
+    OTHERWISE,
+    RIGHT,
+    UNJUDGED,
+    WRONG,
+    Outcome,
+    judged,
+)
 from benchmarks.breadth.judge import _distance as distance  # noqa: E402
 from benchmarks.breadth.shrink import small  # noqa: E402
 
@@ -47,6 +56,33 @@ def test_a_difference_is_of_the_scale_and_nan_is_not_right():
     assert distance(torch.tensor([1.0, -4.0, float("nan")]), wide) == 0
     assert distance(torch.tensor([1.0, -3.0, float("nan")]), wide) == 0.25
     assert distance(torch.tensor([1.0, float("nan"), float("nan")]), wide) == float("inf")
+
+
+class Chooser(torch.nn.Module):
+    """In f64 it answers otherwise than in f32."""
+
+    def __init__(self, is_drawn):
+        super().__init__()
+        self.is_drawn = is_drawn
+
+    def forward(self, input):
+        far = input.sum() * 0 + (5.0 if input.dtype == torch.float64 else 1.0)
+        return input + far + (torch.rand(4) if self.is_drawn else 0)
+
+
+@pytest.mark.parametrize(("is_drawn", "verdict"), [(False, RIGHT), (True, UNJUDGED)])
+def test_what_eager_decides_otherwise_in_f64_is_held_beside_eager(cache, is_drawn, verdict):
+    from aotc.aot.tasks.workers import Workers
+
+    def make(_name):
+        return Chooser(is_drawn).eval(), {"input": torch.randn(2, 4)}
+
+    setting = {"cache_dir": cache, "target": "cpu", "tune": "off", "dtype": "f32"}
+    with Workers(1) as staff:
+        outcome = judged("chooser", make, setting, staff)
+    assert outcome.verdict == verdict
+    assert outcome.reason.startswith(OTHERWISE)
+    assert outcome.eager > 0.1
 
 
 def test_the_page_counts_what_export_takes():
