@@ -154,14 +154,20 @@ def test_graphs_of_addresses_of_the_past_serve_others(program, fake_cuda, monkey
     executable.close()
 
 
-def test_a_change_of_stream_keeps_the_graph_whose_run_is_waited_for(program, fake_cuda):
+@pytest.mark.parametrize("lasting", [0, 1])
+def test_graphs_wait_for_each_other_from_stream_to_stream(program, fake_cuda, lasting):
+    """Also where a stream was destroyed, and its number is another one's."""
     executable = program()
     layers = Layers(executable, fake_cuda, 3)
-    streams_of_calls = [executable.gpu.stream() for _ in range(2)]
-    for number in range(6):
-        layers.step(streams_of_calls[number % 2].handle)
+    own = [executable.gpu.stream() for _ in range(3)]
+    for number in range(12):
+        layers.step(lasting if number % 4 == 3 else own[number % 3].handle)
+        if number == 6:
+            own[1].close()
+            own[1] = executable.gpu.stream()
     assert fake_cuda.hazards == []
     executable.close()
+    assert fake_cuda.live() == {}
 
 
 def test_without_memory_for_more_graphs_there_is_one(program, fake_cuda):

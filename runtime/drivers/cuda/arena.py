@@ -9,8 +9,8 @@ from ...arrays.dlpack import CUDA_DEVICE
 from ...arrays.view import DeviceView
 from ..checks import WORD_BYTES, Checks, check_addresses
 from ..memory import doublings, offsets_of
+from .run_order import RunOrder
 from .staging import Staging
-from .streams import LEGACY, LEGACY_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from ...bundle.plan import Buffer, LaunchPlan, StateSlot
     from ...errors import AotcError
     from .device import Device
-    from .graph import Execution
     from .handles import Event, Pinned
-    from .staging import Staging
 
 ALIGNMENT_BYTES = 256
 UNIT_BYTES = 16  # of distances between the arenas of ranks
-LASTING = (LEGACY, LEGACY_NAME)  # two names of the stream that nobody can destroy
 
 
 class Arena:
@@ -117,15 +114,11 @@ class Shared:
     """What the graphs of a caller share, those of all shapes and those of one call: arena, states,
     copies of host buffers, and turns.
 
-    arena_bytes, scratch_bytes: what a shape may need at most. A graph waits for its own last launch
-    by itself, and on one stream all follow each other; for a run of another graph on another stream
-    it waits by an event. An event at each call would cost more than the call's own work, so the
-    legacy stream, which nobody can destroy, gets one only when a call on another stream asks.
+    arena_bytes, scratch_bytes: what a shape may need at most; order: of the runs of all.
     """
 
-    __slots__ = ("_device", "_done", "_largest", "_last", "_reached", "_stream", "_zeroed_bytes",
-                 "arena", "arena_bytes", "checks", "peers", "scratch_bytes", "staging",
-                 "states")  # fmt: skip
+    __slots__ = ("_device", "_largest", "_reached", "_zeroed_bytes", "arena", "arena_bytes",
+                 "checks", "order", "peers", "scratch_bytes", "staging", "states")  # fmt: skip
 
     def __init__(
         self,
@@ -141,10 +134,8 @@ class Shared:
         Raises `DeviceMemoryFull`, with nothing left behind.
         """
         self._device = device
-        self._done: Event | None = None
+        self.order = RunOrder(device)
         self._reached: Event | None = None
-        self._last: Execution | None = None
-        self._stream = LEGACY  # of the last run
         self._largest = "the largest in their ranges"
         self._zeroed_bytes = zeroed_bytes
         self.staging = Staging(device)
@@ -198,30 +189,13 @@ class Shared:
         It is twice the old one where much more is free, so that shapes that grow in small steps
         make it grow seldom, since all graphs are then made anew. Raises `DeviceMemoryFull`.
         """
-        self._last, self._largest = None, "those of this call"
+        self._largest = "those of this call"
+        self.order.forget()
         found = self.arena_bytes, self.scratch_bytes
         needed = max(code.arena_bytes, found[0]), max(code.scratch_bytes, found[1])
         twice = max(needed[0], 2 * found[0]), max(needed[1], 2 * found[1])
         free_bytes = self._device.memory()[0] + self.arena.nbytes
         self._take(*(twice if sum(twice) <= free_bytes // 4 else needed))
-
-    def before_run(self, graph: Execution, stream: int) -> None:
-        """What is added to the stream from now on waits for the last run of another shape."""
-        if self._last is None or self._last is graph:
-            return
-        if self._stream in LASTING:
-            if stream in LASTING:
-                return
-            self._mark()
-        assert self._done is not None  # it was noted then or just now
-        with self._device.current():
-            self._device.call("cuStreamWaitEvent", stream, self._done.handle, 0)
-
-    def after_run(self, graph: Execution, stream: int) -> None:
-        """Note the end of a run; the stream may be destroyed before anybody waits for it."""
-        self._last, self._stream = graph, stream
-        if stream not in LASTING:
-            self._mark()
 
     def mark(self, stream: int) -> None:
         """Have `reach_mark` wait for all runs up to now, the last of which was on this stream."""
@@ -233,11 +207,6 @@ class Shared:
         """Wait for the runs before the last `mark`, and for no later ones."""
         if self._reached is not None:
             self._reached.synchronize()
-
-    def _mark(self) -> None:
-        if self._done is None:
-            self._done = self._device.event(is_timed=False)
-        self._done.record(self._stream)
 
     def synchronize(self) -> None:
         """Wait for the last run and the copies; raises what went wrong in them."""
@@ -262,14 +231,14 @@ class Shared:
         Raises `CudaError` where the device cannot be waited for: the memory then goes with it.
         """
         self._device.settle()
-        for event in (self._done, self._reached):
-            if event is not None:
-                event.close()
+        self.order.close()
+        if self._reached is not None:
+            self._reached.close()
         if self.states is not None:
             self.states.close()
         self.staging.close()
         self.arena.close()
-        self._done = self._reached = self._last = None
+        self._reached = None
 
 
 ALIGNMENT_BYTES = 256

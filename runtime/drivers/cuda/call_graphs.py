@@ -8,13 +8,13 @@ from ...errors import DriverFault
 from .context import adopt
 from .errors import AddressMissing, DeviceClosed
 from .graph import Execution
+from .run_order import RunOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .arena import Shared
     from .blueprint import Blueprint
     from .code import DeviceCode
     from .device import Device
@@ -44,12 +44,13 @@ class CallGraphs:
     as those of the layers of a model that share a program do at each step of training, gets
     another one for each set that it has brought before, and patches none.
 
-    execution: that of the graph of the last call; addresses: of inputs and outputs, as a call has
-    them.
+    execution: that of the graph of the last call; order: of the runs, where there are other graphs
+    over the same memory; addresses: of inputs and outputs, as a call has them.
     """
 
     __slots__ = ("_blueprint", "_by_addresses", "_calls", "_code", "_current", "_executions",
-                 "_is_issued", "_limit", "_seen", "_table", "addresses", "execution")  # fmt: skip
+                 "_has_own_order", "_is_issued", "_limit", "_seen", "_table", "addresses",
+                 "execution", "order")  # fmt: skip
 
     def __init__(
         self,
@@ -58,14 +59,16 @@ class CallGraphs:
         table: list[int],
         addresses: Any,
         executions: list[Execution],
+        order: RunOrder | None,
         has_several: bool,
     ) -> None:
-        """executions: gets those that are made, which the session closes."""
+        """executions: gets those that are made, which the session closes; order: of the graphs of
+        several sessions, where they share memory."""
         self._code, self._blueprint, self._table = code, blueprint, table
-        self.addresses, self._executions = addresses, executions
+        self.addresses, self._executions, self.order = addresses, executions, order
         self.execution = Execution(code.gpu)
         executions.append(self.execution)
-        self._is_issued = False
+        self._is_issued, self._has_own_order = False, order is None
         self._current: _Graph | None = None
         self._by_addresses: dict[bytes, _Graph] = {}
         self._seen: dict[bytes, None] = {}  # addresses of calls that no graph was made for
@@ -82,20 +85,16 @@ class CallGraphs:
             self._blueprint.instantiate(execution, self._table)
         return _Graph(execution, self._patcher(execution))
 
-    def patched(self, addresses: memoryview, is_in_order: bool) -> bytes | None:
+    def patched(self, addresses: memoryview) -> bytes | None:
         """The session's addresses, which the graph of `execution` has now; None where `issue` is to
-        be called, once.
-
-        is_in_order: the call follows the last one on the same stream. Else it has the same graph,
-        since CUDA has a graph wait for its own last run alone.
-        """
+        be called, once."""
         if self._current is None:
             if not self._is_issued:
                 return None
             self.make()
         wanted = bytes(addresses)
         self._calls += 1
-        found = self._chosen(wanted) if is_in_order else self._current
+        found = self._chosen(wanted)
         assert found is not None  # `make` has made one
         found.used = self._calls
         known = self._by_addresses
@@ -129,11 +128,19 @@ class CallGraphs:
                 return self._current
             del seen[wanted]
             self._executions.append(execution)
+            if self.order is None:
+                self._code.gpu.settle()  # the first graph's runs, on whatever streams
+                self.order = RunOrder(self._code.gpu)
             return made
         oldest = min(known.values(), key=lambda graph: graph.used)
         # One that comes back is kept; of more than there may be, all but one stay as they are.
         is_gone = self._calls - oldest.used > STALE_ROUNDS * self._limit
         return oldest if is_gone else self._current
+
+    def close(self) -> None:
+        """Give back what orders its own graphs, once all runs have ended."""
+        if self.order is not None and self._has_own_order:
+            self.order.close()
 
     def issue(self, stream: int) -> int:
         """Launch one after the other; 0, as of a launch that succeeds. Raises `AddressMissing`."""
@@ -201,13 +208,11 @@ def caller(
     device: Device,
     graphs: CallGraphs,
     staging: Staging,
-    shared: Shared | None,
     verify: Callable[[], None] | None,
 ) -> Callable[..., None]:
     """The function that runs a graph; a closure over ready-made arguments, for its speed.
 
-    shared: what the session shares with those of other shapes; verify: what looks at the data of
-    earlier calls first.
+    verify: what looks at the data of earlier calls first.
     """
     get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
     context = device.context
@@ -231,7 +236,7 @@ def caller(
             verify()
         if view != known:
             known = None
-            known = graphs.patched(view, stream == last_stream)
+            known = graphs.patched(view)
             graph = graphs.execution
             execution = graph.pointer
         if stream != last_stream:
@@ -239,13 +244,14 @@ def caller(
             pointer.value = last_stream = stream
         if staging.is_used:
             staging.before_run(stream)
-        if shared is not None:
-            shared.before_run(graph, stream)
+        order = graphs.order
+        if order is not None:
+            order.before_run(graph, stream)
         result = graphs.issue(stream) if known is None else launch(execution, pointer)
         if result:
             device.fail("cuGraphLaunch", result)
-        if shared is not None:
-            shared.after_run(graph, stream)
+        if order is not None:
+            order.after_run(graph, stream)
         if staging.is_used:
             staging.after_run(stream)
 

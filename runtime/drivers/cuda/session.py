@@ -54,9 +54,9 @@ class CudaSession:
     and at the latest by `close`.
     """
 
-    __slots__ = ("_arena", "_blueprints", "_code", "_graphs", "_is_closed", "_mark", "_own",
-                 "_shared", "_workspaces", "addresses", "checks", "run", "staging",
-                 "states")  # fmt: skip
+    __slots__ = ("_arena", "_blueprints", "_call_graphs", "_code", "_graphs", "_is_closed",
+                 "_mark", "_own", "_shared", "_workspaces", "addresses", "checks", "run",
+                 "staging", "states")  # fmt: skip
 
     def __init__(self, code: DeviceCode, shared: Shared | None = None) -> None:
         """Allocate what is not `shared`, and build.
@@ -74,6 +74,7 @@ class CudaSession:
         has_arena = shared is None or code.has_separate_buffers
         self._arena: Arena | None = None if shared is None else shared.arena
         self._graphs: list[Execution] = []
+        self._call_graphs: list[CallGraphs] = []
         self._blueprints: list[Blueprint] = []  # those that no other session uses
         self._workspaces: list[int] = []  # workspaces that the plan has no place for
         self._is_closed = False
@@ -134,15 +135,17 @@ class CudaSession:
         if not blueprint.is_kept:
             self._blueprints.append(blueprint)
         table = blueprint.table(values, self._takes())
+        order = None if self._shared is None else self._shared.order
         is_alone = self._shared is None or not self._shared.peers
         graphs = CallGraphs(
-            code, blueprint, table, self.addresses, self._graphs, has_several=is_alone
+            code, blueprint, table, self.addresses, self._graphs, order, has_several=is_alone
         )
+        self._call_graphs.append(graphs)
         if outlined is None or not is_alone:
             graphs.make()
         # Ranks look at the data of all of them at once.
         verify = self.verify if not number and is_alone and code.plan.checks else None
-        return caller(code.gpu, graphs, self.staging, self._shared, verify)
+        return caller(code.gpu, graphs, self.staging, verify)
 
     def _between(self, step: TorchCall | NativeLaunch) -> Callable[..., None]:
         """A run of a step that is not a kernel, on the stream of the call."""
@@ -307,6 +310,8 @@ class CudaSession:
         device, shared = self._code.gpu, self._shared
         for graph in self._graphs:
             graph.close()
+        for each in self._call_graphs:
+            each.close()
         for blueprint in self._blueprints:
             blueprint.close()
         for workspace in self._workspaces:
