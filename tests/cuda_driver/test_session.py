@@ -96,12 +96,14 @@ class Layers:
             for at in range(count)
         ]
 
-    def step(self, stream=0):
-        """All layers once; how many nodes were patched."""
+    def step(self, *streams_of_calls):
+        """All layers once, on streams in turns; how many nodes were patched."""
         before = self.fake.calls[PATCH]
-        for addresses in self.sets:
+        for at, addresses in enumerate(self.sets):
             self.session.addresses[:] = addresses
-            self.session.run(stream)
+            self.session.run(
+                streams_of_calls[at % len(streams_of_calls)] if streams_of_calls else 0
+            )
         for at, (_, result) in enumerate(self.sets):
             assert fetch(self.executable, result) == bytes([at + 30] * COUNT)
         return self.fake.calls[PATCH] - before
@@ -154,18 +156,28 @@ def test_graphs_of_addresses_of_the_past_serve_others(program, fake_cuda, monkey
     executable.close()
 
 
-@pytest.mark.parametrize("lasting", [0, 1])
-def test_graphs_wait_for_each_other_from_stream_to_stream(program, fake_cuda, lasting):
+def test_graphs_wait_for_each_other_from_stream_to_stream(program, fake_cuda):
     """Also where a stream was destroyed, and its number is another one's."""
     executable = program()
-    layers = Layers(executable, fake_cuda, 3)
+    layers = Layers(executable, fake_cuda, 5)
     own = [executable.gpu.stream() for _ in range(3)]
-    for number in range(12):
-        layers.step(lasting if number % 4 == 3 else own[number % 3].handle)
-        if number == 6:
-            own[1].close()
-            own[1] = executable.gpu.stream()
-    assert fake_cuda.hazards == []
+    for number in range(40):
+        layers.session.addresses[:] = layers.sets[number % 5]
+        stream = own[number % 3]
+        layers.session.run(stream.handle)
+        if number % 7 == 6:
+            stream.synchronize()
+            assert len(fake_cuda.launches) == 3 * (number + 1)
+        if number % 4 == 3:
+            layers.session.run(0)
+            layers.session.run(own[(number + 1) % 3].handle)
+            own[(number + 1) % 3].synchronize()
+            fake_cuda.launches[:] = [None] * (3 * (number + 1))
+        if number % 9 == 8:
+            stream.close()
+            own[number % 3] = executable.gpu.stream()
+    assert fake_cuda.calls[INSTANTIATE] == 5
+    layers.step()
     executable.close()
     assert fake_cuda.live() == {}
 
