@@ -118,6 +118,9 @@ class CallGraphs:
             if len(seen) > SEEN_LIMIT:
                 del seen[next(iter(seen))]
             return self._current
+        if self.order is None:  # runs are noted from this one on, which has the graph of all before
+            self.order = RunOrder(self._code.gpu)
+            return self._current
         if len(known) < self._limit:
             execution = Execution(self._code.gpu)
             try:
@@ -128,9 +131,6 @@ class CallGraphs:
                 return self._current
             del seen[wanted]
             self._executions.append(execution)
-            if self.order is None:
-                self._code.gpu.settle()  # the first graph's runs, on whatever streams
-                self.order = RunOrder(self._code.gpu)
             return made
         oldest = min(known.values(), key=lambda graph: graph.used)
         # One that comes back is kept; of more than there may be, all but one stay as they are.
