@@ -213,13 +213,9 @@ def _tune(
         jobs, began_s, budget_s = jobs_of(sources.variants), time.monotonic(), policy.budget_seconds
         tuning = tune(jobs, policy, reported, measurer)
         if measurer is not None:
-            calls = calls_of(sources, tuning, examples)
-            parts = (jobs, tuning, policy, reported, measurer)
-            tuning = tune_calls(
-                calls,
-                *parts,
-                is_over=lambda: budget_s is not None and time.monotonic() - began_s >= budget_s,
-            )
+            parts = (calls_of(sources, tuning, examples), jobs, tuning, policy, reported, measurer)
+            over_s = float("inf") if budget_s is None else began_s + budget_s
+            tuning = tune_calls(*parts, is_over=lambda: time.monotonic() >= over_s)
         if beside is None:
             if options.record is None:
                 require_support_code(target.device, store)
@@ -230,7 +226,7 @@ def _tune(
         )
         if tuning.measured or tuning.skipped:
             clock.detail += f", {tuning.measured} measured, {tuning.skipped} left for the budget"
-        clock.detail += "".join(map(_said, tuning.calls))
+        clock.detail += _said(tuning.calls)
         if tuning.shipped:
             clock.detail += f", {tuning.shipped} choices from the package's record"
         merged = with_lines(policy.record, tuning.lines)
@@ -239,13 +235,14 @@ def _tune(
     return tuning, beside
 
 
-def _said(call: CallTime) -> str:
-    """What measuring a whole call has changed; nothing where it has not."""
-    if not call.changed:
-        return ""
-    return (
-        f", {call.changed} changed in the whole call: {call.first_us:.1f} → {call.last_us:.1f} µs"
-    )
+def _said(calls: Sequence[CallTime]) -> str:
+    """What measuring whole calls has changed, and what of it failed; nothing where neither."""
+    changed = [each for each in calls if each.changed]
+    times = (f"{each.first_us:.1f} → {each.last_us:.1f} µs" for each in changed)
+    count = sum(each.changed for each in changed)
+    found = f", {count} changed in the whole call: {', '.join(times)}" if changed else ""
+    reasons = dict.fromkeys(each.reason for each in calls if each.reason)
+    return found + "".join(f", a whole call was not measured: {reason}" for reason in reasons)
 
 
 def jobs_of(variants: Sequence[Lowered]) -> list[Job]:

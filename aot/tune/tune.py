@@ -78,12 +78,13 @@ class Timed:
 @dataclass(frozen=True, slots=True)
 class CallTime:
     """Microseconds of a whole call with what each kernel was the fastest with by itself, and with
-    what was chosen in the call; for how many kernels that is another candidate."""
+    what was chosen in the call; for how many kernels that is another candidate. reason: why the
+    call was not measured."""
 
-    name: str
-    first_us: float
-    last_us: float
-    changed: int
+    first_us: float = 0.0
+    last_us: float = 0.0
+    changed: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

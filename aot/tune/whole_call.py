@@ -63,8 +63,8 @@ def tune_calls(
     """The tuning with those candidates with which whole calls are fastest, of the kernels that it
     has measured. A kernel of several calls is tried in the first that it has a share of.
 
-    is_over: whether the time for tuning is spent, asked before each call. What cannot be measured,
-    for want of memory for example, stays as it is.
+    is_over: whether the time for tuning is spent, asked before each call. Where a call cannot be
+    measured, for want of memory for example, its kernels stay as they are, and `calls` says why.
     """
     if not FAMILIES[policy.target.device].measure_call or not measurer.runs_functions:
         return tuning
@@ -119,7 +119,8 @@ def _tuned(
     request = Request(call.name, function, (task.to_bytes(),), TIMEOUT_SECONDS)
     outcome = measurer.devices.executor.map([request])[0]
     if outcome.error is not None:
-        return tuning
+        reason = str(outcome.error).partition("\n")[0]
+        return replace(tuning, calls=(*tuning.calls, CallTime(reason=reason)))
     first_us, last_us, chosen = outcome.value
     kernels, lines = dict(tuning.kernels), {line.spec_digest: line for line in tuning.lines}
     changed = 0
@@ -136,7 +137,7 @@ def _tuned(
         tuning,
         kernels=kernels,
         lines=tuple(sorted(lines.values(), key=lambda line: line.key)),
-        calls=(*tuning.calls, CallTime(call.name, first_us, last_us, changed)),
+        calls=(*tuning.calls, CallTime(first_us, last_us, changed)),
     )
 
 
@@ -213,6 +214,7 @@ def _add_reordered(
 
 
 def _reordered(job: Job, option: Option, policy: Policy) -> Task:
+    """What compiles a candidate with the other answer."""
     other = int(not job.is_followed_early)
     config = (*option.candidate.config, (FOLLOWED_EARLY, other))
     return task_of(job, replace(option.candidate, config=config), policy.target)

@@ -182,6 +182,21 @@ def test_graphs_wait_for_each_other_from_stream_to_stream(program, fake_cuda):
     assert fake_cuda.live() == {}
 
 
+def test_calls_that_fail_make_no_graphs_without_end(program, fake_cuda, monkeypatch):
+    monkeypatch.setattr(call_graphs, "GRAPHS_LIMIT", 3)
+    executable = program()
+    layers = Layers(executable, fake_cuda, 2)
+    layers.step()
+    for _ in range(20):
+        layers.session.addresses[:] = [layers.sets[0][0], 0]
+        with pytest.raises(AddressMissing):
+            layers.session.run()
+    assert fake_cuda.calls[INSTANTIATE] <= 3
+    layers.step()
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
 def test_without_memory_for_more_graphs_there_is_one(program, fake_cuda):
     executable = program()
     layers = Layers(executable, fake_cuda, 3)

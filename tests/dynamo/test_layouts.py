@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from aotc.aot.dynamo import aotc
+from aotc.aot.dynamo import aotc, calling
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 STRICT = {"fallback": "error"}
@@ -176,3 +176,14 @@ def test_results_with_gaps_in_their_memory(dynamic, fresh):
         for found, expected in zip(compiled(x), model(x), strict=True):
             assert torch.equal(found, expected)
             assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_arguments_that_lie_as_expected_are_not_looked_at_one_by_one(dynamic, monkeypatch):
+    laid = []
+    monkeypatch.setattr(calling, "_laid", lambda value, row: laid.append(value) or value)
+    compiled = torch.compile(lambda x, y: x @ y.T + 1, backend="aotc", dynamic=dynamic)
+    for rows in (5, 6):
+        x, y = torch.randn(rows, 4), torch.randn(3, 4)
+        assert torch.allclose(compiled(x, y), x @ y.T + 1, atol=1e-6)
+    assert laid == []

@@ -18,7 +18,7 @@ from markup_reader import read
 from aotc.aot.charts.units import bytes_text, time_text
 from aotc.aot.facts.bundle_facts import read_facts, variants
 from aotc.aot.pack import TensorData, pack
-from aotc.aot.report.report import Measured, report
+from aotc.aot.report.report import Measured, candidate_of, report
 from aotc.aot.report.steps import lifetimes, subject_of
 from aotc.aot.report.target_part import _step
 from aotc.runtime.bundle.manifest import TensorSpec
@@ -413,3 +413,9 @@ def test_numbers_as_people_read_them():
     ]  # fmt: skip
     assert time_text(0.123) == "0.123 µs"
     assert time_text(123456) == "123 ms"
+
+
+def test_the_report_finds_the_candidate_of_a_choice():
+    assert candidate_of("form=a,BLOCK=16,is_followed_early=1") == "form=a,BLOCK=16"
+    assert candidate_of("BLOCK=16") == "BLOCK=16"
+    assert candidate_of("-") == "-"

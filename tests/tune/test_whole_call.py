@@ -1,11 +1,13 @@
 """Candidates are tried in the whole call: what a kernel costs there, and not by itself, decides."""
 
+from dataclasses import replace
+
 import pytest
 
+from aotc.aot.compile import _said
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.measure.call import CallMeasurement, Kernel, Launch
 from aotc.aot.measure.program import Buffer, Program
-from aotc.aot.report.report import candidate_of
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.cuda.measure_call import CallBench
 from aotc.aot.targets.families import find_target
@@ -18,7 +20,7 @@ from aotc.aot.tune.compiling import Counts, Resources
 from aotc.aot.tune.job import Job, Operand, Option
 from aotc.aot.tune.measuring import Measurer
 from aotc.aot.tune.record import Choice, Line
-from aotc.aot.tune.tune import Policy, Timed, Tuned, Tuning
+from aotc.aot.tune.tune import CallTime, Policy, Timed, Tuned, Tuning
 from aotc.aot.tune.whole_call import Call, CallLaunch, tune_calls
 from aotc.cache import Store
 
@@ -187,9 +189,17 @@ def test_a_choice_is_a_line_that_a_later_build_reads(tmp_path):
     assert (time.first_us, time.last_us, time.changed) == (10.0, 9.0, 2)
 
 
-def test_what_cannot_be_measured_stays(tmp_path):
+def test_what_cannot_be_measured_stays_and_is_said(tmp_path):
     _, before, after = tuned(tmp_path, Asked(error=DeviceDiffers(expected="a", found="b")))
-    assert after == before
+    (time,) = after.calls
+    assert after == replace(before, calls=(time,))
+    assert f"a whole call was not measured: {time.reason}" in _said(after.calls)
+
+
+def test_the_stage_s_line_says_what_changed():
+    times = (CallTime(10.0, 9.0, 2), CallTime(5.0, 5.0), CallTime(4.0, 3.0, 1))
+    assert _said(times) == ", 3 changed in the whole call: 10.0 → 9.0 µs, 4.0 → 3.0 µs"
+    assert _said(times[1:2]) == ""
 
 
 def test_a_spent_budget_measures_no_call(tmp_path):
@@ -205,9 +215,3 @@ def test_files_of_tasks_are_of_single_kernels(tmp_path):
     _, before, after = tuned(tmp_path, executor)
     assert after == before
     assert executor.tasks == []
-
-
-def test_the_report_finds_the_candidate_of_a_choice():
-    assert candidate_of("form=a,BLOCK=16,is_followed_early=1") == "form=a,BLOCK=16"
-    assert candidate_of("BLOCK=16") == "BLOCK=16"
-    assert candidate_of("-") == "-"

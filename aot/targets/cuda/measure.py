@@ -70,22 +70,18 @@ def device_of(ordinal: int) -> Any:
     return Device(ordinal)
 
 
-class Bench:
-    """One kernel's buffers on a device; a context manager that frees them."""
+class OnDevice:
+    """A stream, a clock and memory on a device; a context manager that frees them."""
 
-    def __init__(self, device: Any, buffers: Sequence[Buffer], expected_us: float) -> None:
-        """Fill all buffers. `expected_us`: roughly what a launch takes, from the model."""
+    purpose: str  # of the memory
+
+    def __init__(self, device: Any) -> None:
         self.device = device
-        self._buffers = buffers
         self._stack = ExitStack()
-        self.launches, self.sets = layout(buffers, device.attribute("l2_bytes"), expected_us)
         try:
             self._stream = self._stack.enter_context(closing(device.stream())).handle
             self._events = [self._stack.enter_context(closing(device.event())) for _ in range(2)]
-            self._addresses = [
-                [self._allocate(buffer) for _ in range(count)]
-                for buffer, count in zip(buffers, self.sets, strict=True)
-            ]
+            self._fill()
         except BaseException:
             self._stack.close()
             raise
@@ -95,6 +91,51 @@ class Bench:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _fill(self) -> None:
+        """Take what is measured to the device."""
+        raise NotImplementedError
+
+    def memory(self, nbytes: int) -> int:
+        """Device memory until the end."""
+        address: int = self.device.allocate(nbytes, self.purpose)
+        self._stack.callback(self.device.free, address)
+        return address
+
+    def filled(self, buffer: Buffer, deviation: float = 1.0) -> int:
+        """Memory of a buffer, zeros where it is stored to."""
+        address = self.memory(buffer.nbytes)
+        if buffer.role == "stored":
+            self.device.fill(address, 0, buffer.nbytes, self._stream)
+        else:
+            fill(self.device, address, buffer, deviation)
+        return address
+
+    def replay_ms(self, graph: Any, count: int) -> float:
+        """Milliseconds of so many launches of a graph."""
+        begin, end = self._events
+        begin.record(self._stream)
+        for _ in range(count):
+            graph.launch(self._stream)
+        end.record(self._stream)
+        elapsed_ms: float = self.device.elapsed_ms(begin, end)
+        return elapsed_ms
+
+
+class Bench(OnDevice):
+    """One kernel's buffers on a device."""
+
+    purpose = "a buffer of a kernel that is measured"
+
+    def __init__(self, device: Any, buffers: Sequence[Buffer], expected_us: float) -> None:
+        """Fill all buffers. `expected_us`: roughly what a launch takes, from the model."""
+        self._buffers = buffers
+        self.launches, self.sets = layout(buffers, device.attribute("l2_bytes"), expected_us)
+        super().__init__(device)
+
+    def _fill(self) -> None:
+        rows = zip(self._buffers, self.sets, strict=True)
+        self._addresses = [[self.filled(buffer) for _ in range(count)] for buffer, count in rows]
 
     def measure(self, programs: Sequence[Program]) -> Rows:
         """Time all programs by successive halving; the winner gives the first program's numbers.
@@ -124,22 +165,6 @@ class Bench:
             samples = [self._sampler(candidate) for candidate in loaded]
             times_us = halve(samples)
         return list(zip(times_us, refused, strict=True))
-
-    # Buffers.
-
-    def _allocate(self, buffer: Buffer) -> int:
-        address = self.memory(buffer.nbytes)
-        if buffer.role == "stored":
-            self.device.fill(address, 0, buffer.nbytes, self._stream)
-        else:
-            fill(self.device, address, buffer)
-        return address
-
-    def memory(self, nbytes: int) -> int:
-        """Device memory until the bench is closed."""
-        address: int = self.device.allocate(nbytes, "a buffer of a kernel that is measured")
-        self._stack.callback(self.device.free, address)
-        return address
 
     def addresses(self, number: int) -> list[int]:
         """Those of the parameters in the launch of this number."""
@@ -182,20 +207,10 @@ class Bench:
         if candidate is None:
             return lambda: math.inf
         graph = candidate.graph()
-        first_ms = self._replay(graph, 1)
-        first_ms = min(first_ms, self._replay(graph, 1))  # the first has met cold instructions
+        first_ms = self.replay_ms(graph, 1)
+        first_ms = min(first_ms, self.replay_ms(graph, 1))  # the first has met cold instructions
         replays = max(1, min(REPLAYS_LIMIT, math.ceil(SAMPLE_MS / max(first_ms, 1e-3))))
-        return lambda: self._replay(graph, replays) / replays / self.launches * 1e3
-
-    def _replay(self, graph: Any, count: int) -> float:
-        """Milliseconds of so many launches of a graph."""
-        begin, end = self._events
-        begin.record(self._stream)
-        for _ in range(count):
-            graph.launch(self._stream)
-        end.record(self._stream)
-        elapsed_ms: float = self.device.elapsed_ms(begin, end)
-        return elapsed_ms
+        return lambda: self.replay_ms(graph, replays) / replays / self.launches * 1e3
 
 
 def _loaded(bench: Bench, program: Program) -> Loaded:

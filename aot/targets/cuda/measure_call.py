@@ -12,12 +12,11 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import Any, Self
+from typing import Any
 
 from aotc.aot.measure.call import CallMeasurement
 from aotc.aot.measure.device_lock import device_turn
-from aotc.aot.measure.program import Program
-from aotc.aot.targets.cuda.measure import LoadedProgram, device_of, fill, ordinals_of
+from aotc.aot.targets.cuda.measure import LoadedProgram, OnDevice, device_of, ordinals_of
 
 SAMPLE_MS = 3.0  # one sample replays the graph until it is this long
 REPLAYS_LIMIT = 400
@@ -43,51 +42,32 @@ def measure_call(data: bytes) -> Found:
         return bench.measure()
 
 
-class CallBench:
-    """A call's memory and candidates on a device; a context manager that frees them.
+class CallBench(OnDevice):
+    """A call's memory and candidates on a device.
 
     addresses: those of a launch's pointers, by its number; launches: of the call.
     """
 
+    purpose = "the memory of a call that is measured"
+
     def __init__(self, device: Any, task: CallMeasurement) -> None:
         """Fill all memory and load all candidates."""
-        self.device = device
         self.launches = len(task.launches)
         self._task = task
         counts = {kernel.group: len(kernel.programs) for kernel in task.kernels}
         self._counts = [counts[group] for group in range(len(counts))]  # of each group's candidates
-        self._stack = ExitStack()
-        try:
-            self._stream = self._stack.enter_context(closing(device.stream())).handle
-            self._events = [self._stack.enter_context(closing(device.event())) for _ in range(2)]
-            self._blocks = [self._block(row.nbytes) for row in task.blocks]
-            for address, row in zip(self._blocks, task.blocks, strict=True):
-                if row.role == "stored":
-                    device.fill(address, 0, row.nbytes, self._stream)
-                else:
-                    deviation = WEIGHT_DEVIATION if row.role == "weight" else 1.0
-                    fill(device, address, row, deviation)
-            self._programs = [
-                [self._loaded(program) for program in kernel.programs] for kernel in task.kernels
-            ]
-            device.synchronize()
-        except BaseException:
-            self._stack.close()
-            raise
+        super().__init__(device)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _block(self, nbytes: int) -> int:
-        address: int = self.device.allocate(nbytes, "the memory of a call that is measured")
-        self._stack.callback(self.device.free, address)
-        return address
-
-    def _loaded(self, program: Program) -> LoadedProgram:
-        return self._stack.enter_context(LoadedProgram(self, program))
+    def _fill(self) -> None:
+        self._blocks = [
+            self.filled(row, WEIGHT_DEVIATION if row.role == "weight" else 1.0)
+            for row in self._task.blocks
+        ]
+        self._programs = [
+            [self._stack.enter_context(LoadedProgram(self, each)) for each in kernel.programs]
+            for kernel in self._task.kernels
+        ]
+        self.device.synchronize()
 
     def addresses(self, number: int) -> list[int]:
         """See the class."""
@@ -141,16 +121,7 @@ class CallBench:
         return graph
 
     def _sampler(self, graph: Any) -> Callable[[], float]:
-        self._replay_ms(graph, 1)  # this one meets cold instructions
-        replays = math.ceil(SAMPLE_MS / max(self._replay_ms(graph, 1), 1e-3))
+        self.replay_ms(graph, 1)  # this one meets cold instructions
+        replays = math.ceil(SAMPLE_MS / max(self.replay_ms(graph, 1), 1e-3))
         replays = max(1, min(REPLAYS_LIMIT, replays))
-        return lambda: self._replay_ms(graph, replays) / replays * 1e3
-
-    def _replay_ms(self, graph: Any, count: int) -> float:
-        begin, end = self._events
-        begin.record(self._stream)
-        for _ in range(count):
-            graph.launch(self._stream)
-        end.record(self._stream)
-        elapsed_ms: float = self.device.elapsed_ms(begin, end)
-        return elapsed_ms
+        return lambda: self.replay_ms(graph, replays) / replays * 1e3

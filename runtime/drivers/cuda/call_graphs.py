@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
-from ...errors import DriverFault
 from .context import adopt
-from .errors import AddressMissing, DeviceClosed
+from .errors import AddressMissing, DeviceClosed, DeviceMemoryFull
 from .graph import Execution
 from .run_order import RunOrder
+from .streams import LEGACY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .device import Device
     from .staging import Staging
 
-LEGACY_STREAM = 0
 # Graphs of one session for addresses that come back, and the nodes that all of them have.
 GRAPHS_LIMIT, GRAPH_NODES_LIMIT = 32, 2048
 SEEN_LIMIT = 64  # sets of addresses that are remembered to know one that comes back
@@ -49,8 +48,8 @@ class CallGraphs:
     """
 
     __slots__ = ("_blueprint", "_by_addresses", "_calls", "_code", "_current", "_executions",
-                 "_has_own_order", "_is_issued", "_limit", "_seen", "_table", "addresses",
-                 "execution", "order")  # fmt: skip
+                 "_graphs", "_has_own_order", "_is_issued", "_limit", "_seen", "_table",
+                 "addresses", "execution", "order")  # fmt: skip
 
     def __init__(
         self,
@@ -70,6 +69,7 @@ class CallGraphs:
         executions.append(self.execution)
         self._is_issued, self._has_own_order = False, order is None
         self._current: _Graph | None = None
+        self._graphs: list[_Graph] = []
         self._by_addresses: dict[bytes, _Graph] = {}
         self._seen: dict[bytes, None] = {}  # addresses of calls that no graph was made for
         self._calls = 0
@@ -83,7 +83,9 @@ class CallGraphs:
     def _made(self, execution: Execution) -> _Graph:
         if not execution.pointer:  # else what follows has failed before
             self._blueprint.instantiate(execution, self._table)
-        return _Graph(execution, self._patcher(execution))
+        found = _Graph(execution, self._patcher(execution))
+        self._graphs.append(found)
+        return found
 
     def patched(self, addresses: memoryview) -> bytes | None:
         """The session's addresses, which the graph of `execution` has now; None where `issue` is to
@@ -121,18 +123,18 @@ class CallGraphs:
         if self.order is None:  # runs are noted from this one on, which has the graph of all before
             self.order = RunOrder(self._code.gpu)
             return self._current
-        if len(known) < self._limit:
+        if len(self._graphs) < self._limit:
             execution = Execution(self._code.gpu)
             try:
                 made = self._made(execution)
-            except DriverFault:  # for want of memory: the graphs that there are serve as well
+            except DeviceMemoryFull:  # the graphs that there are serve as well
                 execution.close()
-                self._limit = max(len(known), 1)
+                self._limit = len(self._graphs)
                 return self._current
             del seen[wanted]
             self._executions.append(execution)
             return made
-        oldest = min(known.values(), key=lambda graph: graph.used)
+        oldest = min(self._graphs, key=lambda graph: graph.used)
         # One that comes back is kept; of more than there may be, all but one stay as they are.
         is_gone = self._calls - oldest.used > STALE_ROUNDS * self._limit
         return oldest if is_gone else self._current
@@ -224,7 +226,7 @@ def caller(
     known: Any = None  # the addresses that the graph holds, as bytes
     last_stream = -1
 
-    def run(stream: int = LEGACY_STREAM) -> None:
+    def run(stream: int = LEGACY) -> None:
         nonlocal execution, graph, known, last_stream
         if device.lost is not None or graph.is_closed:
             refuse(device)

@@ -15,12 +15,11 @@ from functools import partial
 
 from ...bundle.plan_parts import name_of_rank
 from .arena import Shared
-from .call_graphs import LEGACY_STREAM
 from .device import Device
 from .errors import CallEndedHalfWay, PeerUnreachable, RankSilent, StateInParts
 from .libcuda import PEER_ACCESS_ENABLED
 from .session import CudaSession
-from .streams import put_off
+from .streams import LEGACY, put_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class GroupSession(CudaSession):
                     device.call("cuStreamWaitEvent", stream, end.handle, 0)
             group.after_run(device, stream)
 
-        def run(stream: int = LEGACY_STREAM) -> None:
+        def run(stream: int = LEGACY) -> None:
             with code.launching:
                 group.before_run(device, stream)
                 if staging.is_used:

@@ -21,11 +21,11 @@ import ctypes
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
 from .arena import DeviceChecks, DeviceStates
-from .call_graphs import LEGACY_STREAM, CallGraphs, caller
+from .call_graphs import CallGraphs, caller
 from .graph import Execution, LaunchGraph
 from .handles import Arguments, parameters
 from .staging import Staging
-from .streams import put_off
+from .streams import LEGACY, put_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class CudaSession:
             made: Any = code.natives.step(native, self._fixed_address, workspace)
         else:
             made = code.fallback.step(step, self._fixed_address, ("cuda", code.device))
-        return lambda stream=LEGACY_STREAM: made(self._address_of, stream)
+        return lambda stream=LEGACY: made(self._address_of, stream)
 
     def _fixed_address(self, space: str, value: int | str) -> int | None:
         """The address of memory that stays, None for memory of one call."""
@@ -338,7 +338,7 @@ def in_turn(runs: Sequence[Callable[..., None]]) -> Callable[..., None]:
     """A run that is several on one stream, one after the other."""
     parts = tuple(runs)
 
-    def run(stream: int = LEGACY_STREAM) -> None:
+    def run(stream: int = LEGACY) -> None:
         for part in parts:
             part(stream)
 
