@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
 # Graphs of one session for addresses that come back, and the nodes that all of them have.
 GRAPHS_LIMIT, GRAPH_NODES_LIMIT = 32, 2048
-SEEN_LIMIT = 64  # sets of addresses that are remembered to know one that comes back
-STALE_ROUNDS = 8  # rounds of all graphs in which one that is not used is for addresses of the past
+SEEN_LIMIT = 64  # sets of addresses that are remembered
+STALE_ROUNDS = 8  # of all graphs, after which one that was not used serves others
 
 
 class _Graph:
-    """One graph of a session's launches. patch: brings the session's addresses into the nodes that
-    use them; used: the number of the last call that it was for."""
+    """patch: brings the session's addresses into the nodes; used: the number of its last call."""
 
     __slots__ = ("execution", "patch", "used")
 
@@ -39,9 +38,8 @@ class _Graph:
 class CallGraphs:
     """The graphs of a session's launches, the first of which may be made at the second run.
 
-    One serves all addresses, and is patched where they change. A caller whose addresses come back,
-    as those of the layers of a model that share a program do at each step of training, gets
-    another one for each set that it has brought before, and patches none.
+    One serves all addresses, and is patched where they change. Addresses that come back, as those
+    of layers that share a program do at each step of training, get graphs of their own.
 
     execution: that of the graph of the last call; order: of the runs, where there are other graphs
     over the same memory; addresses: of inputs and outputs, as a call has them.
@@ -61,8 +59,8 @@ class CallGraphs:
         order: RunOrder | None,
         has_several: bool,
     ) -> None:
-        """executions: gets those that are made, which the session closes; order: of the graphs of
-        several sessions, where they share memory."""
+        """executions: gets those that are made, which the session closes; order: of several
+        sessions that share memory."""
         self._code, self._blueprint, self._table = code, blueprint, table
         self.addresses, self._executions, self.order = addresses, executions, order
         self.execution = Execution(code.gpu)
@@ -135,12 +133,12 @@ class CallGraphs:
             self._executions.append(execution)
             return made
         oldest = min(self._graphs, key=lambda graph: graph.used)
-        # One that comes back is kept; of more than there may be, all but one stay as they are.
+        # Of more sets than graphs, all graphs but one stay as they are.
         is_gone = self._calls - oldest.used > STALE_ROUNDS * self._limit
         return oldest if is_gone else self._current
 
     def close(self) -> None:
-        """Give back what orders its own graphs, once all runs have ended."""
+        """Give its own order back, once all runs have ended."""
         if self.order is not None and self._has_own_order:
             self.order.close()
 
@@ -151,19 +149,16 @@ class CallGraphs:
         def address_of(space: str, number: int) -> int:
             index = code.address_index(space, number)
             assert index is not None  # it is of what a call brings
-            return int(addresses[index])
+            address = int(addresses[index])
+            _check_address(address, index, code.sizes)
+            return address
 
-        for argument in self._blueprint.patches:
-            index = code.address_index(*argument)
-            assert index is not None
-            _check_address(addresses[index], index, code.sizes)
         self._blueprint.issue(list(self._table), address_of, stream)
         self._is_issued = True
         return 0
 
     def _patcher(self, execution: Execution) -> Callable[[], None]:
-        """A function that brings the session's addresses into the nodes of a graph that use them;
-        the context has to be current."""
+        """See `_Graph.patch`; the context has to be current."""
         device, blueprint = self._code.gpu, self._blueprint
         set_node = device.functions["cuGraphExecKernelNodeSetParams_v2"]
         addresses, sizes = self.addresses, self._code.sizes
@@ -213,9 +208,7 @@ def caller(
     verify: Callable[[], None] | None,
 ) -> Callable[..., None]:
     """The function that runs a graph; a closure over ready-made arguments, for its speed.
-
-    verify: what looks at the data of earlier calls first.
-    """
+    verify: looks at the data of earlier calls first."""
     get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
     context = device.context
     view = memoryview(graphs.addresses).cast("B")

@@ -16,10 +16,9 @@ LASTING = (LEGACY, LEGACY_NAME)  # two names of the stream that nobody can destr
 class RunOrder:
     """Has a run of one graph wait for the last run of another over the same memory.
 
-    A graph waits for its own last launch by itself, and on one stream all follow each other; for a
-    run of another graph on another stream it waits by an event. An event at each call would cost
-    more than the call's own work, so the legacy stream, which nobody can destroy, gets one only
-    when a call on another stream asks.
+    A graph waits for its own last launch by itself, and on one stream all follow each other; else
+    it waits by an event, which costs more than the call's own work: the legacy stream, which nobody
+    can destroy, gets one only when a call on another stream asks.
     """
 
     __slots__ = ("_device", "_done", "_last", "_stream")
