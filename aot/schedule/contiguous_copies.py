@@ -49,7 +49,7 @@ from aotc.aot.schedule.domain import (
 )
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
-from aotc.aot.schedule.trace import Access, Tracer, accesses
+from aotc.aot.schedule.trace import STORED, Access, Tracer, accesses
 from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
 
 _MOVES = frozenset({"view", "pad", "window"})
@@ -74,11 +74,14 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
 
     users, outputs = graph.users(), frozenset(graph.outputs)
 
+    behind: set[Node] = set()  # what products read in place of copies of it
+
     def copied(given: Node, node: Node) -> Node:
         if node.kind == "concat" and len(node.inputs) > MOST_PARTS:
             node = _by_parts(node, copies)
         if node.kind not in MATMULS:
             return node
+        node = _without_copies(node, behind) if traits.is_gpu else node
         node = _with_columns(_with_copy(node, copies), copies, traits)
         node = node if traits.is_gpu else _with_positions(node, copies)
         node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
@@ -90,11 +93,37 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         return node
 
     found = graph.rebuilt(copied)
-    made = frozenset(copies.values())
+    made = behind.union(copies.values())
     products = (node for node in found.nodes() if node.op == "matmul_tf32")
     rounded = (each for node in products for each in _rounded(node, made))
     asked = (node for node in found.nodes() if build.is_stored(node))
     return found, frozenset([*made, *rounded, *asked])
+
+
+def _without_copies(root_op: Node, behind: set[Node]) -> Node:
+    """The matmul on what its operands are copies of, where that lies as well in memory: rows at a
+    pitch, of which either axis of the product goes along. What is computed is added to `behind`."""
+    for position, operand in enumerate(root_op.inputs[:2]):
+        *views, copy = _on_the_way(operand)
+        if root_op.kind != "matmul" or not build.is_stored(copy):
+            continue
+        moved = copy.inputs[0]
+        for view in reversed(views):
+            moved = view.on((moved,))
+        inputs = (*root_op.inputs[:position], moved, *root_op.inputs[position + 1 :])
+        changed = root_op.on(inputs)
+        domain = matmul_domain(changed)
+        need = operand_accesses(changed, domain, batch_index(changed, domain))[position]
+        memory, _ = _behind_views(need)
+        offset = ix.linear(memory.index, memory.node.shape)
+        along = domain.lanes if position else domain.rows
+        strides = {offset.stride(symbol) for symbol in (along, domain.reduced) if symbol}
+        is_memory = memory.node.kind not in ("pad", "window", "concat", "take", "gather", "view")
+        if is_memory and None not in strides and 1 in strides:
+            root_op = changed
+            if memory.node.op not in STORED:
+                behind.add(memory.node)
+    return root_op
 
 
 def _rounded(root_op: Node, copies: AbstractSet[Node]) -> Iterator[Node]:
@@ -211,7 +240,7 @@ def _with_rows(root_op: Node, copies: dict[Node, Node]) -> Node:
     need, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     if _behind_views(need)[0].node.kind not in ("pointwise", "concat"):
         return root_op
-    tracer = Tracer(lambda node: node.kind not in _COMPUTED)
+    tracer = Tracer(lambda node: node.kind not in _COMPUTED or build.is_stored(node))
     tracer.visit(need.node, need.index)
     large = (each for each in tracer.accesses if typical(each.node.type.numel) >= LARGE)
     if not any(_lies_apart(each, domain.rows, domain.reduced) for each in large):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from heapq import heappop, heappush
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
-from aotc.aot.errors import InternalError, UnsupportedError
+from aotc.aot.errors import UnsupportedError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.rounding import is_rounded, shared
@@ -21,6 +21,7 @@ from aotc.aot.schedule.few_rows import with_columns_read
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule, label
 from aotc.aot.schedule.grow import element_index, row_symbols
 from aotc.aot.schedule.materialize import Kernel, compared, kernels
+from aotc.aot.schedule.order import ordered
 from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import (
     LEAVES,
@@ -74,8 +75,13 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)
     known: Domains = {}
+
     groups = [_group(kernel, roots, movable, several, traits, known) for kernel in found]
-    return Schedule(graph, states_last(_ordered(groups), graph), stored)
+    for number, kernel in _with_unread(found, groups, stored):
+        roots.difference_update(found[number].roots)
+        roots.update(kernel.roots)
+        groups[number] = _group(kernel, roots, movable, several, traits, known)
+    return Schedule(graph, states_last(ordered(groups, frozenset(stored)), graph), stored)
 
 
 def _with_copies(graph: Graph) -> Graph:
@@ -113,6 +119,19 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
         stored.append(base if is_free and is_value and is_wanted else output)
         found.add(stored[-1])
     return tuple(stored)
+
+
+def _with_unread(
+    found: Sequence[Kernel], groups: Sequence[Group], stored: Collection[Node]
+) -> Iterator[tuple[int, Kernel]]:
+    """Pointwise kernels that store what nobody reads, by their numbers, without that: values that
+    both sides of a comparison come from (`compared`), where both read what is computed of them."""
+    read = {node for group in groups for node in group.reads}.union(stored)
+    for number, kernel in enumerate(found):
+        wanted = [node for node in kernel.roots if node in read]
+        is_plain = kernel.cluster is None and kernel.elements is None
+        if is_plain and 0 < len(wanted) < len(kernel.roots):
+            yield number, replace(kernel, roots=wanted)
 
 
 def _group(
@@ -259,31 +278,6 @@ def _traced(
     for need in (need for root in placed for need in root.needs):
         tracer.visit(need.node, need.index)
     return tracer
-
-
-def _ordered(groups: list[Group]) -> tuple[Group, ...]:
-    """Topological order; among those that are ready, the one made first by the graph's order."""
-    readers: dict[Node, list[int]] = {}  # numbers of the groups that wait for a node
-    missing: list[int] = []  # nodes that each group waits for
-    for number, group in enumerate(groups):
-        reads = {node for node in group.reads if node.op not in STORED}
-        missing.append(len(reads))
-        for node in reads:
-            readers.setdefault(node, []).append(number)
-    ready = [number for number, count in enumerate(missing) if not count]  # sorted, so a heap
-    found: list[Group] = []
-    while ready:
-        found.append(groups[heappop(ready)])
-        for root in found[-1].roots:
-            for number in readers.pop(root.node, ()):
-                missing[number] -= 1
-                if not missing[number]:
-                    heappush(ready, number)
-    if len(found) < len(groups):
-        left = (group.label for group, count in zip(groups, missing, strict=True) if count)
-        detail = f"kernels wait for each other: {', '.join(left)}"
-        raise InternalError(stage="schedule", detail=detail)
-    return tuple(found)
 
 
 class EmptyTensorUnsupported(UnsupportedError):

@@ -4,11 +4,13 @@
         [--fallback inductor] [--unchecked] [--tune quick] [--kernels 30] [--out FOLDER]
 
 A step is forward under bf16 autocast, backward and AdamW (fused, by torch, for all). Each contender
-has its own copy of the model with the same weights; blocks of steps are timed in turns by events,
-and the medians compared. Written are ratios (eager's and Inductor's time by ours), peak memory of
-torch's allocator and of the device over a step, the losses, and the seconds to the first step, as
-JSON and markdown. A contender that fails is a row with its error. `--kernels` also prints which
-kernels take a step's time, by torch's profiler.
+has a process of its own, as a training run has, with the same weights and batch: in one process
+they would take each other's places in torch's allocator. Blocks of steps are timed in turns by
+events, after one step that is not timed, and the medians compared. Written are ratios (eager's and
+Inductor's time by ours), peak memory of torch's allocator over a step and what the device holds
+beside it (code, libraries, our sessions), the losses, and the seconds to the first step, as JSON
+and markdown. A contender that fails is a row with its error. `--kernels` also prints which kernels
+take a step's time, by torch's profiler.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +228,7 @@ class Contender:
 
 def timed_ms(contender: Contender, batch: tuple[Tensor, Tensor]) -> float:
     """Milliseconds of one step, of a block by events."""
+    contender.step(batch)
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     first.record()
     for _ in range(BLOCK):
@@ -248,6 +253,12 @@ def first_steps(contender: Contender, batch: tuple[Tensor, Tensor]) -> dict[str,
     return {"losses": losses, "first step s": ready_s, "peak MiB of a step": peak / 2**20}
 
 
+def outside_bytes() -> int:
+    """Memory of the device that torch's allocator does not have: code, libraries, our sessions."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
+
+
 def kernel_times(contender: Contender, batch: tuple[Tensor, Tensor], rows: int) -> str:
     """Which kernels take a step's time on the device, as lines of text: the mean of BLOCK steps."""
     from torch.profiler import ProfilerActivity, profile
@@ -266,40 +277,61 @@ def kernel_times(contender: Contender, batch: tuple[Tensor, Tensor], rows: int) 
     return "\n".join(lines)
 
 
-def used_bytes() -> int:
-    """Memory of the device that is in use, by whomever, without what torch keeps for later."""
-    gc.collect()
-    torch.cuda.empty_cache()
-    free, total = torch.cuda.mem_get_info()
-    return total - free
+class Process:
+    """What a contender's process does; each model replaces the one before."""
+
+    contender: Contender
+    batch: tuple[Tensor, Tensor]
+
+    @classmethod
+    def begin(cls, name: str, model: str, size: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Make a contender and take its first steps: what `first_steps` gives, and its memory."""
+        cls.contender = cls.batch = None  # type: ignore[assignment]  # before memory is read
+        torch._dynamo.reset()
+        case = cases(size)[model]
+        torch.manual_seed(0)
+        start, cls.batch = case.build().to("cuda").train(), case.batch()
+        gc.collect()
+        torch.cuda.empty_cache()
+        before = outside_bytes()
+        cls.contender = Contender(name, case, start, options)
+        found = first_steps(cls.contender, cls.batch)
+        return found | {"beside MiB": (outside_bytes() - before) / 2**20}
+
+    @classmethod
+    def kernels(cls, rows: int) -> str:
+        """See `kernel_times`."""
+        return kernel_times(cls.contender, cls.batch, rows)
+
+    @classmethod
+    def timed_ms(cls) -> float:
+        """See `timed_ms`."""
+        return timed_ms(cls.contender, cls.batch)
 
 
-def measure(case: Case, seconds: float, options: dict[str, Any], kernels: int) -> dict[str, Any]:
+def measure(
+    pools: dict[str, ProcessPoolExecutor], model: str, size: str, options: dict[str, Any],
+    seconds: float, kernels: int,
+) -> dict[str, Any]:  # fmt: skip
     """One model: figures of each contender, and the ratios of the medians; `kernels` of each are
     printed."""
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    start, batch = case.build().to("cuda").train(), case.batch()
     rows: dict[str, Any] = {}
-    ready: dict[str, Contender] = {}
-    for name in CONTENDERS:
-        before = used_bytes()
+    ready: dict[str, ProcessPoolExecutor] = {}
+    for name, pool in pools.items():
         try:
-            made = Contender(name, case, start, options)
-            rows[name] = first_steps(made, batch)
-            rows[name]["held MiB"] = (used_bytes() - before) / 2**20
-            ready[name] = made
+            rows[name] = pool.submit(Process.begin, name, model, size, options).result()
+            ready[name] = pool
         except Exception as error:  # one contender's failure is a figure too
             rows[name] = {"error": f"{type(error).__name__}: {error}"[:600]}
         print(f"  {name}: {rows[name]}", flush=True)
-    for name, contender in ready.items():
+    for name, pool in ready.items():
         if kernels:
-            print(f"  {name}:\n{kernel_times(contender, batch, kernels)}", flush=True)
+            print(f"  {name}:\n{pool.submit(Process.kernels, kernels).result()}", flush=True)
     samples: dict[str, list[float]] = {name: [] for name in ready}
     ends_s = time.perf_counter() + seconds
     while time.perf_counter() < ends_s or min(map(len, samples.values()), default=3) < 3:
-        for name, contender in ready.items():
-            samples[name].append(timed_ms(contender, batch))
+        for name, pool in ready.items():
+            samples[name].append(pool.submit(Process.timed_ms).result())
     for name, taken in samples.items():
         rows[name] |= {"median ms": statistics.median(taken), "least ms": min(taken)}
     return rows | {"ratios": ratios(rows)}
@@ -316,14 +348,15 @@ def page(found: dict[str, Any]) -> str:
     """The figures as a table of markdown."""
     lines = [
         "| model | eager ms | Inductor ms | aotc ms | Inductor / aotc | peak MiB of a step: "
-        "eager, Inductor, aotc | held MiB: eager, Inductor, aotc | first step s: Inductor, aotc |",
+        "eager, Inductor, aotc | memory beside torch's, MiB: eager, Inductor, aotc | "
+        "first step s: Inductor, aotc |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, rows in found["models"].items():
         times = [_cell(rows[each], "median ms", 2) for each in CONTENDERS]
         ratio = rows["ratios"].get("inductor")
         cells = [name, *times, "–" if ratio is None else f"{ratio:.2f}"]
-        for key in ("peak MiB of a step", "held MiB"):
+        for key in ("peak MiB of a step", "beside MiB"):
             cells.append(", ".join(_cell(rows[each], key, 0) for each in CONTENDERS))
         cells.append(", ".join(_cell(rows[each], "first step s", 1) for each in CONTENDERS[1:]))
         lines.append(f"| {' | '.join(cells)} |")
@@ -355,13 +388,16 @@ def main(given: Sequence[str] | None = None) -> None:
     found: dict[str, Any] = {"facts": facts(), "size": chosen.size, "options": options}
     found["models"] = {}
     chosen.out.mkdir(parents=True, exist_ok=True)
+    pools = {each: ProcessPoolExecutor(1, get_context("spawn")) for each in CONTENDERS}
     for name in names:
         print(name, flush=True)
-        found["models"][name] = measure(known[name], chosen.seconds, options, chosen.kernels)
+        found["models"][name] = measure(
+            pools, name, chosen.size, options, chosen.seconds, chosen.kernels
+        )
         (chosen.out / "training.json").write_text(json.dumps(found, indent=1) + "\n")
         (chosen.out / "training.md").write_text(page(found))
-        gc.collect()
-        torch.cuda.empty_cache()
+    for pool in pools.values():
+        pool.shutdown()
     print(page(found))
 
 

@@ -4,6 +4,7 @@ import ctypes
 import struct
 
 import pytest
+from fake_cuda import FakeCuda, install
 from fake_program import Host
 
 from aotc.runtime.bundle.plan import Buffer, Image, Kernel, Launch, LaunchPlan, Map, Plan
@@ -12,6 +13,7 @@ from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import CudaError
 from aotc.runtime.drivers.cuda.handles import TensorMap
 
+ENCODE = "cuTensorMapEncodeTiled"
 ROWS, COLUMNS = 4, 16  # of bf16
 NBYTES = ROWS * COLUMNS * 2
 IMAGE = (
@@ -91,4 +93,47 @@ def test_a_map_begins_at_its_first_element(fake_cuda):
     found.aim(256)
     (address,) = struct.unpack("<Q", ctypes.string_at(found.address, 8))
     assert address == 256 + 8 * 4
+    device.close()
+
+
+class CheckedMaps(FakeCuda):
+    """A driver whose maps have a sum over the address behind it."""
+
+    def _cuTensorMapEncodeTiled(self, to, kind, rank, address, *rest):
+        super()._cuTensorMapEncodeTiled(to, kind, rank, address, *rest)
+        ctypes.c_uint64.from_address(to + 120).value = address // 16 % 251
+
+
+@pytest.mark.parametrize(("kind", "by_driver"), [(FakeCuda, 2), (CheckedMaps, 6)])
+def test_maps_of_further_addresses_are_as_the_driver_writes_them(monkeypatch, kind, by_driver):
+    fake = kind()
+    install(monkeypatch, fake)
+    device = Device()
+    found = TensorMap(device, ROW)
+    maps = []
+    for address in (4096, 256, 1 << 40, 16, 256, 512):
+        found.aim(address)
+        maps.append((address, ctypes.string_at(found.address, 128)))
+    assert fake.calls[ENCODE] == by_driver
+    for address, data in maps:
+        fresh = TensorMap(device, ROW)
+        fresh.aim(address)
+        assert ctypes.string_at(fresh.address, 128) == data
+    with pytest.raises(CudaError, match="CUDA_ERROR_INVALID_VALUE"):
+        found.aim(8)
+    found.aim(4096)
+    assert ctypes.string_at(found.address, 128) == maps[0][1]
+    device.close()
+
+
+def test_a_map_of_another_shape_is_the_drivers(fake_cuda):
+    device = Device()
+    found = TensorMap(device, ROW)
+    for address in (256, 512, 1024):
+        found.aim(address)
+    found.describe((2, COLUMNS), (COLUMNS, 1))
+    found.aim(2048)
+    address, rank, _, rows = struct.unpack_from("<4Q", ctypes.string_at(found.address, 128))
+    assert (address, rank, rows) == (2048, 2, 2)
+    assert fake_cuda.calls[ENCODE] == 3
     device.close()

@@ -473,7 +473,8 @@ class _Grid:
         found = build.stored(build.pad(flat, (0, 0, 0), (0, 0, more), 0))
         for blocks, pitch in zip(self.blocks, self.pitches, strict=True):
             attrs = {"axes": (2,), "sizes": (blocks,), "strides": (1,), "dilations": (pitch,)}
-            found = make("window", (found,), attrs)
+            if blocks != 1:  # else there is one place for each row, and axes of one element below
+                found = make("window", (found,), attrs)
         # [phases, C, T, *blocks] → [*(block, phase), C, T]
         found = build.reshape(found, (*steps, channels, self.length, *self.blocks))
         order = tuple(part for axis in range(count) for part in (count + 2 + axis, axis))

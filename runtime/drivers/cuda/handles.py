@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .context import DeviceContext
 
 MAP_BYTES = 128
-MAP_ALIGNMENT_BYTES = 64
+MAP_ALIGNMENT_BYTES, ADDRESS_ALIGNMENT_BYTES, WORD_BYTES = 64, 16, 8
 KINDS = {"f16": 6, "f32": 7, "bf16": 9}  # CUtensorMapDataType
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes → CUtensorMapSwizzle
 NO_INTERLEAVE, PROMOTION_OF_128_BYTES, ZEROS_OUTSIDE = 0, 2, 0
@@ -25,12 +25,15 @@ NO_INTERLEAVE, PROMOTION_OF_128_BYTES, ZEROS_OUTSIDE = 0, 2, 0
 class TensorMap:
     """One CUtensorMap in host memory, which `aim` writes for the memory at an address.
 
+    The driver writes the first two of a shape. Where these have their address in the first word and
+    are equal behind it, `aim` writes that word. (CUDA does not say how a map is laid out.)
+
     address: of its 128 bytes; parameters: itself, then its shape and strides in elements, as
     Triton's kernels take them.
     """
 
-    __slots__ = ("_device", "_fixed", "_memory", "_row", "_start_bytes", "address",
-                 "parameters")  # fmt: skip
+    __slots__ = ("_device", "_fixed", "_has_address_first", "_last", "_memory", "_row",
+                 "_start_bytes", "_word", "address", "parameters")  # fmt: skip
 
     def __init__(self, device: DeviceContext, row: Map, is_described: bool = True) -> None:
         """is_described: the row has shape and strides, which `describe` gives elsewhere."""
@@ -38,6 +41,7 @@ class TensorMap:
         self._memory = _MEMORY()
         base = ctypes.addressof(self._memory)
         self.address = base + -base % MAP_ALIGNMENT_BYTES
+        self._word = ctypes.c_uint64.from_address(self.address)
         self._row = row
         self._start_bytes = row.start * MAP_ITEMSIZES[row.dtype]
         if is_described:
@@ -47,17 +51,29 @@ class TensorMap:
         """Have later maps be of these shape and strides, in elements."""
         self.parameters: tuple[Any, ...] = (self, *shape, *strides)
         self._fixed = _encoding(self._row, shape, strides)
+        self._last, self._has_address_first = 0, False
 
     def aim(self, address: int) -> None:
         """Write the map of the memory at a device address; raises `CudaError`."""
+        place = address + self._start_bytes
+        if self._has_address_first and not place % ADDRESS_ALIGNMENT_BYTES:
+            self._word.value = place
+            return
         with self._device.current():  # the driver asks for a context, whatever the memory
             self.write(address)
 
     def write(self, address: int) -> None:
-        """The same, where the context is current already."""
+        """The same by the driver, where the context is current already."""
         before, behind = self._fixed
-        place = address + self._start_bytes
+        place, last = address + self._start_bytes, self._last
+        rest, is_second = self._rest(), last not in (0, place) and self._word.value == last
         self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
+        self._last = place
+        self._has_address_first = is_second and self._word.value == place and self._rest() == rest
+
+    def _rest(self) -> bytes:
+        """What is behind the first word."""
+        return ctypes.string_at(self.address + WORD_BYTES, MAP_BYTES - WORD_BYTES)
 
 
 _MEMORY = ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES)
