@@ -110,6 +110,15 @@ def pad(data: Node, low: Sequence[Extent], high: Sequence[Extent], value: Scalar
     return make("pad", (data,), {"low": tuple(low), "high": tuple(high), "value": value})
 
 
+def bordered(data: Node, axis: int, low: Extent, high: Extent) -> Node:
+    """The axis with zeros before and behind, or with so many elements fewer where negative."""
+    extent = data.shape[axis]
+    data = slice_axis(data, axis, max(0, -low), extent - max(0, -high))
+    zeros = [0] * data.type.rank
+    before, behind = ([*zeros[:axis], max(0, width), *zeros[axis + 1 :]] for width in (low, high))
+    return pad(data, before, behind, 0)
+
+
 def stored(data: Node) -> Node:
     """`data` laid out in memory once, where many read it."""
     return make("copy", (data,), {"tag": STORED_TAG})

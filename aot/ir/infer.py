@@ -324,6 +324,19 @@ def convolution(types: Types, attrs: AttrMap) -> TensorType:
     return TensorType(dtype, (data.shape[0], weight.shape[0], *positions))
 
 
+def convolution_weights(types: Types, attrs: AttrMap) -> TensorType:
+    """`[N, C, *spatial]`, `[N, Co, *positions]` → `[Co, C / groups, *kernel]`, 1 to 3 dims."""
+    data, gradient = types
+    groups, kernel = attrs["groups"], attrs["kernel"]
+    require(data.shape[0] == gradient.shape[0], "batches differ")
+    require(data.shape[1] % groups == 0, f"{data.shape[1]} does not divide by {groups}")
+    require(gradient.shape[1] % groups == 0, f"{gradient.shape[1]} does not divide by {groups}")
+    rows = [attrs[name] for name in ("stride", "padding", "dilation", "kernel")]
+    require(all(len(row) == data.rank - 2 for row in rows), "one entry a spatial dim")
+    shape = (gradient.shape[1], data.shape[1] // groups, *kernel)
+    return TensorType(_same_dtype(types), shape)
+
+
 def attention(types: Types, attrs: AttrMap) -> TensorType:
     """q `[B, Hq, T, D]`, k `[B, H, S, D]`, v `[B, H, S, E]`, mask or none → `[B, Hq, T, E]`.
 

@@ -308,6 +308,14 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
         infer.convolution,
         ("stride", "padding", "dilation", "groups"),
     ),
+    # The gradient of the weights, of the data and the result's gradient.
+    OpDef(
+        "convolution_weights",
+        "convolution",
+        2,
+        infer.convolution_weights,
+        ("stride", "padding", "dilation", "groups", "kernel"),
+    ),
     # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset; a row that sees
     # none is zeros if `is_safe`, else not a number.
     OpDef("attention", "attention", None, infer.attention, _ATTENTION),

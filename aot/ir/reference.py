@@ -256,6 +256,37 @@ def convolution(
     return numpy.concatenate(parts, axis=1)
 
 
+def convolution_weights(
+    data: Array,
+    gradient: Array,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    kernel: tuple[int, ...],
+) -> Array:
+    """dW[o, c, k] = Σ of gradient[o, p] · data[c, p · stride + k · dilation], all samples and p."""
+    margins = (0, 0, *padding)
+    padded, rank = _wide(pad(data, margins, margins, 0)), len(kernel)
+    parts = []
+    grouped = zip(
+        numpy.split(padded, groups, 1), numpy.split(_wide(gradient), groups, 1), strict=True
+    )
+    for seen, own in grouped:
+        part = numpy.zeros((own.shape[1], seen.shape[1], *kernel), own.dtype)
+        for place in numpy.ndindex(*kernel):
+            rows = zip(place, dilation, stride, own.shape[2:], strict=True)
+            steps = [
+                slice(at * gap, at * gap + (count - 1) * step + 1, step)
+                for at, gap, step, count in rows
+            ]
+            axes = (0, *range(2, 2 + rank))
+            window = seen[(slice(None), slice(None), *steps)]
+            part[(..., *place)] = numpy.tensordot(own, window, axes=(axes, axes))
+        parts.append(part)
+    return numpy.concatenate(parts)
+
+
 def attention(*operands: Array, is_safe: bool, **how: Any) -> Array:
     """softmax(q·kᵀ·scale + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
     query, key, value, *mask = operands
@@ -453,7 +484,8 @@ def sum_runs(rows: Array, starts: Array, source: Array) -> Array:
 
 _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
-        attention, attention_backward, attention_log_sum_exp, convolution, count_digits,
+        attention, attention_backward, attention_log_sum_exp, convolution, convolution_weights,
+        count_digits,
         count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh, grouped_matmul,
         iota, matmul, matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32,
         scalar, scan, scatter_rows, select_rows, sigmoid, sign, sum_digits, sum_runs, take, window,

@@ -36,6 +36,7 @@ from aotc.aot.rewrites import (
     tables,
     tf32,
     views,
+    weight_gradients,
     weights,
 )
 from aotc.aot.rewrites.apply_user_rewrites import UserRewriteLog
@@ -121,6 +122,8 @@ STAGES: tuple[Stage, ...] = (
     Stage(MEMORY, function=fourier.expand_unserved, wants=_gpus),
     Stage(MEMORY, function=fourier.expand_on_cpu, wants=_cpus),
     Stage("tf32", function=tf32.round_data, wants=_rounders),
+    Stage(MEMORY, function=weight_gradients.products_of_windows, wants=_gpus),
+    Stage(MEMORY, function=weight_gradients.products_on_grid, wants=_cpus),
     Stage(MEMORY, function=weights.widen_products, wants=_gpus),
     Stage(MEMORY, function=lookups.look_up_on_gpu, wants=_gpus),
     Stage(MEMORY, function=lookups.look_up_on_cpu, wants=_cpus),

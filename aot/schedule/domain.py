@@ -294,19 +294,25 @@ def contiguous_run(root_op: Node, domain: Domain, boundary: Boundary) -> Extent:
     left, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     tracer = Tracer(boundary)
     tracer.visit(left.node, left.index)
-    depth = domain.reduced.extent
     offsets = [ix.linear(need.index, need.node.shape) for need in tracer.accesses]
-    broken = [offset for offset in offsets if offset.stride(domain.reduced) is None]
+    return run_along(offsets, domain.reduced)
+
+
+def run_along(offsets: Sequence[Index], symbol: Symbol) -> Extent:
+    """Elements that follow each other at all offsets as the symbol grows: all of them, a run, or 0;
+    an offset that is linear in it counts as one, whatever its stride."""
+    extent = symbol.extent
+    broken = [offset for offset in offsets if offset.stride(symbol) is None]
     if not broken:
-        return depth
-    lengths = set().union(*(breaks(offset, domain.reduced) for offset in broken))
+        return extent
+    lengths = set().union(*(breaks(offset, symbol) for offset in broken))
     if not is_static(lengths):
         return 0
     run = min(lengths)
-    if run < SMALLEST_RUN or not divides(run, depth):
+    if run < SMALLEST_RUN or not divides(run, extent):
         return 0
     inner = Symbol("c", run)
-    step = {domain.reduced: ix.symbol("kernel_offset", depth // run) * run + ix.of(inner)}
+    step = {symbol: ix.symbol("kernel_offset", extent // run) * run + ix.of(inner)}
     strides = {offset.substitute(step).stride(inner) for offset in broken}
     return run if strides <= {0, 1} else 0
 

@@ -100,6 +100,28 @@ def test_convolution_against_torch(shape, filters, stride, padding, dilation, gr
     numpy.testing.assert_allclose(evaluate(node, [data, weight]), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("shape", "filters", "stride", "padding", "dilation", "groups"), CONVOLUTIONS
+)
+def test_gradients_of_weights_against_torch(shape, filters, stride, padding, dilation, groups):
+    generator = numpy.random.default_rng(0)
+    data = torch.from_numpy(generator.standard_normal(shape).astype(numpy.float32))
+    weight = torch.zeros(filters, requires_grad=True)
+    function = getattr(torch.nn.functional, f"conv{len(stride)}d")
+    result = function(data, weight, None, stride, padding, dilation, groups)
+    gradient = torch.from_numpy(generator.standard_normal(result.shape).astype(numpy.float32))
+    result.backward(gradient)
+    attrs = {
+        "stride": stride, "padding": padding, "dilation": dilation, "groups": groups,
+        "kernel": filters[2:],
+    }  # fmt: skip
+    arrays = [data.numpy(), gradient.numpy()]
+    node = make(
+        "convolution_weights", (leaf("x", arrays[0], "f32"), leaf("g", arrays[1], "f32")), attrs
+    )
+    numpy.testing.assert_allclose(evaluate(node, arrays), weight.grad, rtol=1e-5, atol=1e-5)
+
+
 def test_bfloat16_rounds_as_torch_does():
     generator = numpy.random.default_rng(0)
     values = (generator.standard_normal(10_000) * 10 ** generator.uniform(-30, 30, 10_000)).astype(

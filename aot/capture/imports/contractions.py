@@ -184,7 +184,7 @@ def _transposed(
     rows = zip(weight.shape[2:], padding, dilation, strict=True)
     low = [(size - 1) * gap - margin for size, margin, gap in rows]
     for axis, (before, more) in enumerate(zip(low, extra, strict=True), 2):
-        data = bordered(data, axis, before, before + more)
+        data = build.bordered(data, axis, before, before + more)
     inputs, outputs = weight.shape[:2]
     kernel = weight.shape[2:]
     split = build.reshape(weight, (groups, inputs // groups, outputs, *kernel))
@@ -235,7 +235,7 @@ def _by_phases(
         parts = [joined(axis + 1, (*chosen, span)) for span in spans[axis] if span.offsets]
         found = build.concat(parts, 2 + rank + axis) if len(parts) > 1 else parts[0]
         empty = sum(span.count for span in spans[axis] if not span.offsets)
-        return bordered(found, 2 + rank + axis, 0, empty)
+        return build.bordered(found, 2 + rank + axis, 0, empty)
 
     apart = joined(0, ())
     pairs = [place for axis in range(rank) for place in (1 + axis, 2 + rank + axis)]
@@ -246,7 +246,7 @@ def _by_phases(
     for axis in range(rank):
         size, margin = kernel[axis], padding[axis]
         wanted = (data.shape[2 + axis] - 1) * stride[axis] - 2 * margin + size + extra[axis]
-        whole = bordered(whole, 1 + axis, -margin, wanted - (full[axis] - margin))
+        whole = build.bordered(whole, 1 + axis, -margin, wanted - (full[axis] - margin))
     return build.permute(whole, (0, 1 + rank, *range(1, 1 + rank)))
 
 
@@ -266,7 +266,7 @@ def _of_phases(
     attrs["padding"] = tuple(each.offsets - 1 for each in chosen)
     found = make("convolution", (data, filters), attrs)
     for axis, offsets in enumerate(longest):
-        found = bordered(found, 2 + axis, 0, offsets - chosen[axis].offsets)
+        found = build.bordered(found, 2 + axis, 0, offsets - chosen[axis].offsets)
     last = build.permute(found, (0, *range(2, 2 + rank), 1))
     counts = tuple(each.count for each in chosen)
     return build.reshape(last, (*last.shape[:-1], groups, *counts, weight.shape[1]))
@@ -294,19 +294,7 @@ def _phase_filters(
     return make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
 
 
-def bordered(data: Node, axis: int, low: Extent, high: Extent) -> Node:
-    """The axis with zeros before and behind, or with so many elements fewer where negative."""
-    extent = data.shape[axis]
-    data = build.slice_axis(data, axis, max(0, -low), extent - max(0, -high))
-    zeros = [0] * data.type.rank
-    before, behind = ([*zeros[:axis], max(0, width), *zeros[axis + 1 :]] for width in (low, high))
-    return build.pad(data, before, behind, 0)
-
-
 # -- gradients of convolutions ---------------------------------------------------------------------
-
-
-ROWS_MULTIPLE = 64  # rows of the grid: what a step of the product's loop takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,24 +361,14 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
     """
     if weight.shape[1] == 1:
         return _of_channels_apart(gradient, data, weight, spacing)
-    grid = _Grid(gradient, data, weight.shape[2:], spacing)
-    windows, rows = grid.windows(data), grid.rows(gradient)
-    kernel, groups = weight.shape[2:], spacing.groups
-    outer, inner = weight.shape[0] // groups, weight.shape[1]
-    # [*kernel, C, T] and [T, O], channels split into groups
-    count = len(kernel)
-    windows = build.reshape(windows, (*kernel, groups, inner, grid.length))
-    windows = build.permute(windows, (count, *range(count), count + 1, count + 2))
-    rows = build.reshape(rows, (grid.length, groups, outer))
-    depth = math.prod(kernel) * inner
-    left = build.reshape(windows, (groups, depth, grid.length))
-    right = build.permute(rows, (1, 0, 2))
-    if groups == 1:
-        left = build.reshape(left, (depth, grid.length))
-        right = build.reshape(right, (grid.length, outer))
-    product = build.reshape(make("matmul", (left, right)), (groups, *kernel, inner, outer))
-    order = (0, count + 2, count + 1, *range(1, count + 1))
-    return build.reshape(build.permute(product, order), weight.shape)
+    attrs = {
+        "stride": spacing.stride,
+        "padding": spacing.padding,
+        "dilation": spacing.dilation,
+        "groups": spacing.groups,
+        "kernel": weight.shape[2:],
+    }
+    return make("convolution_weights", (data, gradient), attrs)
 
 
 def _of_channels_apart(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> Node:
@@ -401,7 +379,7 @@ def _of_channels_apart(gradient: Node, data: Node, weight: Node, spacing: Spacin
     rows = (spacing.stride, spacing.padding, spacing.dilation)
     for axis, (step, margin, gap) in enumerate(zip(*rows, strict=True)):
         reach = (positions[axis] - 1) * step + gap * (kernel[axis] - 1) + 1
-        data = bordered(data, axis + 2, margin, reach - margin - data.shape[axis + 2])
+        data = build.bordered(data, axis + 2, margin, reach - margin - data.shape[axis + 2])
     attrs = {
         "axes": tuple(range(2, count + 2)),
         "sizes": kernel,
@@ -418,88 +396,6 @@ def _of_channels_apart(gradient: Node, data: Node, weight: Node, spacing: Spacin
     axes = (0, *range(3, last))
     total = build.drop(build.reduce("sum", total, axes), axes)
     return build.reshape(total, weight.shape)
-
-
-class _Grid:
-    """The positions of a convolution in the order of memory, and those that kernel offsets reach.
-
-    An axis has `extents` places, `stride` elements of the data each. `pitches`: rows from a place
-    to the next one along an axis. `reaches`: elements from the first kernel offset to the last.
-    """
-
-    def __init__(
-        self, gradient: Node, data: Node, kernel: Sequence[Extent], spacing: Spacing
-    ) -> None:
-        self.spacing, self.kernel = spacing, tuple(kernel)
-        rows = zip(kernel, spacing.dilation, strict=True)
-        self.reaches = [(size - 1) * gap for size, gap in rows]
-        over = [reach // step for reach, step in zip(self.reaches, spacing.stride, strict=True)]
-        self.blocks = [places + 1 for places in over]
-        self.positions = gradient.shape[2:]
-        self.extents = [own + more for own, more in zip(self.positions, over, strict=True)]
-        count = len(self.extents)
-        self.pitches = [math.prod(self.extents[axis + 1 :]) for axis in range(count)]
-        self.tail = sum(a * b for a, b in zip(over, self.pitches, strict=True))
-        self.samples = data.shape[0]
-        self.filled = length = self.samples * math.prod(self.extents)
-        is_fixed = isinstance(length, int)
-        self.length = -(-length // ROWS_MULTIPLE) * ROWS_MULTIPLE if is_fixed else length
-
-    def rows(self, gradient: Node) -> Node:
-        """The gradient [N, O, *positions] as [T, O], a copy."""
-        count, channels = len(self.extents), gradient.shape[1]
-        high = [own - seen for own, seen in zip(self.extents, gradient.shape[2:], strict=True)]
-        laid = build.pad(gradient, (0,) * (count + 2), (0, 0, *high), 0)
-        flat = build.permute(laid, (0, *range(2, count + 2), 1))
-        flat = build.reshape(flat, (self.filled, channels))
-        return build.stored(build.pad(flat, (0, 0), (self.length - self.filled, 0), 0))
-
-    def windows(self, data: Node) -> Node:
-        """What each kernel offset sees: [*kernel, C, T], a view of a copy of the data.
-
-        Rows that are not positions see 0: 0 times what is not finite is not 0.
-        """
-        steps, count, channels = self.spacing.stride, len(self.extents), data.shape[1]
-        for axis, (margin, step) in enumerate(zip(self.spacing.padding, steps, strict=True)):
-            high = self.extents[axis] * step - margin - data.shape[axis + 2]
-            data = bordered(data, axis + 2, margin, high)
-        pairs = [part for pair in zip(self.extents, steps, strict=True) for part in pair]
-        apart = build.reshape(data, (data.shape[0], channels, *pairs))
-        phases = [3 + 2 * axis for axis in range(count)]
-        order = (*phases, 1, 0, *(axis - 1 for axis in phases))
-        rows = build.permute(apart, order)
-        flat = build.reshape(rows, (math.prod(steps), channels, self.filled))
-        more = self.length - self.filled + self.tail
-        found = build.stored(build.pad(flat, (0, 0, 0), (0, 0, more), 0))
-        for blocks, pitch in zip(self.blocks, self.pitches, strict=True):
-            attrs = {"axes": (2,), "sizes": (blocks,), "strides": (1,), "dilations": (pitch,)}
-            if blocks != 1:  # else there is one place for each row, and axes of one element below
-                found = make("window", (found,), attrs)
-        # [phases, C, T, *blocks] → [*(block, phase), C, T]
-        found = build.reshape(found, (*steps, channels, self.length, *self.blocks))
-        order = tuple(part for axis in range(count) for part in (count + 2 + axis, axis))
-        found = build.permute(found, (*order, count, count + 1))
-        dense = [blocks * step for blocks, step in zip(self.blocks, steps, strict=True)]
-        found = build.reshape(found, (*dense, channels, self.length))
-        for axis, (reach, gap) in enumerate(zip(self.reaches, self.spacing.dilation, strict=True)):
-            found = build.slice_axis(found, axis, 0, reach + 1, gap)
-        is_position = self._is_position()
-        return found if is_position is None else build.where(is_position, found, 0)
-
-    def _is_position(self) -> Node | None:
-        """Whether each of the T rows is a position; None where all are."""
-        count = len(self.extents)
-        found: Node | None = None
-        for axis, (extent, own) in enumerate(zip(self.extents, self.positions, strict=True)):
-            if extent != own:
-                inside = build.counter(count, axis, extent) < own
-                found = inside if found is None else found & inside
-        if found is None:
-            return None
-        found = build.expand(found, (self.samples, *self.extents))
-        found = build.reshape(found, (self.filled,))
-        found = build.pad(found, (0,), (self.length - self.filled,), False)
-        return build.align(found, count + 2)
 
 
 ROWS: Rows = {

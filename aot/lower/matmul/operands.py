@@ -12,10 +12,10 @@ from aotc.aot.ir.size import Extent, content, proves_at_most
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.emit import Body
 from aotc.aot.lower.tiles import power_above
-from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
+from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses, run_along
 from aotc.aot.schedule.group import Group, Root, WrittenRows
 from aotc.aot.schedule.grow import COLUMN_GROUPS
-from aotc.aot.schedule.trace import Access, accesses
+from aotc.aot.schedule.trace import Access, Tracer, accesses
 from aotc.aot.traits import DESCRIPTOR_BYTES
 
 SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
@@ -83,7 +83,8 @@ class Operand:
     """A matrix [outer, k]: what it accesses at its symbols, and its strides if it is plain memory.
 
     `strides` are those of (batch, outer, k) in elements of the stored node `memory`, which begins
-    at `start`; None where loads compute something, or gather.
+    at `start`; None where loads compute something, or gather. `is_across`: whether what they read
+    lies together along `outer`, in runs at least.
     """
 
     need: Access
@@ -91,11 +92,12 @@ class Operand:
     memory: Node | None = None
     strides: tuple[Extent, Extent, Extent] | None = None
     start: Extent = 0
+    is_across: bool = False
 
     @property
     def is_along_depth(self) -> bool:
         """Whether k is the contiguous axis."""
-        return self.strides is None or self.strides[2] == 1
+        return not self.is_across if self.strides is None else self.strides[2] == 1
 
     def has_descriptor(self, itemsize_bytes: int) -> bool:
         """Whether tensor descriptors can address it."""
@@ -252,18 +254,32 @@ def _operand(
     need: Access, outer: Symbol, symbols: tuple[Symbol, Symbol], reads: frozenset[Node]
 ) -> Operand:
     behind = need
+    gathered = Operand(need, outer, is_across=_is_across(need, outer, symbols[1], reads))
     while behind.node not in reads:
         if behind.node.kind != "view":
-            return Operand(need, outer)
+            return gathered
         (behind,) = accesses(behind.node, behind.index)
     offset = ix.linear(behind.index, behind.node.shape)
     batch, depth = symbols
     strides = tuple(offset.stride(symbol) for symbol in (batch, outer, depth))
     if any(stride is None or not proves_at_most(0, stride) for stride in strides):
-        return Operand(need, outer)
+        return gathered
     if set(offset.symbols()) - {batch, outer, depth}:
-        return Operand(need, outer)
+        return gathered
     of_batch, of_outer, of_depth = (stride or 0 for stride in strides)
     if outer.extent == 1 and of_depth == 1:
         of_outer = -(-depth.extent // ROW_MULTIPLE) * ROW_MULTIPLE  # never used, but legal
     return Operand(need, outer, behind.node, (of_batch, of_outer, of_depth), offset.constant)
+
+
+def _is_across(need: Access, outer: Symbol, depth: Symbol, reads: frozenset[Node]) -> bool:
+    """Whether loads of an operand read elements that lie together along `outer`."""
+    tracer = Tracer(lambda node: node in reads)
+    tracer.visit(need.node, need.index)
+    offsets = [ix.linear(each.index, each.node.shape) for each in tracer.accesses]
+    moving = [offset for offset in offsets if outer in offset.symbols()]
+    run = run_along(moving, outer) if moving else 0
+    if run == 0 or any(offset.stride(depth) == 1 for offset in moving):
+        return False
+    inner = Symbol("c", run)
+    return all(each.substitute({outer: ix.of(inner)}).stride(inner) == 1 for each in moving)

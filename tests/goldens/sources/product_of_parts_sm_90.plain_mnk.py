@@ -20,14 +20,14 @@ def kernel(
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
     xa = tl.minimum(x, 39)
-    yb = tl.minimum(y, 49)
+    y_mask = y < 50
     for start in range(0, 104, BK):
         ka = start + tl.arange(0, BK)[None, :]
         ka_mask = ka < 104
         a = tl.load(in0 + xa*136 + ka + 32, mask=ka_mask, other=0.0)
         kb = start + tl.arange(0, BK)[:, None]
         kb_mask = kb < 104
-        v0 = tl.load(in1 + kb*50 + yb, mask=kb_mask).to(tl.float32)
+        v0 = tl.load(in1 + kb*50 + y, mask=y_mask & kb_mask).to(tl.float32)
         v1 = tl.exp(v0)
         b = tl.where(kb_mask, v1, 0.0).to(tl.bfloat16)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)

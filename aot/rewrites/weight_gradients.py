@@ -1,0 +1,187 @@
+"""Gradients of the weights of convolutions as products.
+
+Both forms are products over positions: [O, positions] of the gradient by what each offset of the
+kernel sees at a position. They differ in how the data lie that the product reads.
+
+On a processor what an offset sees is the data from another element on, positions side by side. So
+the gradient is laid on the grid of all places of the padded data, with zeros where a place is no
+position, and an offset's row of the left operand begins that many elements later.
+
+On a GPU channels lie side by side, which tiles copy 16 bytes at a time from wherever an offset
+begins. Positions are those of the gradient, which is read as it lies; the data are copied only
+where padding is to be zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.size import Extent
+
+ROWS_MULTIPLE = 64  # rows of the grid: what a step of the product's loop takes
+
+
+def products_on_grid(graph: Graph) -> tuple[Graph, int]:
+    """`graph` without `convolution_weights`, for processors, and how many there were."""
+    return _rewritten(graph, _on_grid)
+
+
+def products_of_windows(graph: Graph) -> tuple[Graph, int]:
+    """`graph` without `convolution_weights`, for GPUs, and how many there were."""
+    return _rewritten(graph, _of_windows)
+
+
+def _rewritten(graph: Graph, product_of: Callable[[Node], Node]) -> tuple[Graph, int]:
+    count = sum(node.op == "convolution_weights" for node in graph.nodes())
+    if not count:
+        return graph, 0
+
+    def rewritten(_: Node, node: Node) -> Node:
+        return product_of(node) if node.op == "convolution_weights" else node
+
+    return graph.rebuilt(rewritten), count
+
+
+def _of_windows(root: Node) -> Node:
+    """dW = gradient [O, T] · windows [T, (*kernel, C)], for each group"""
+    data, gradient = root.inputs
+    kernel, groups = root.attr("kernel"), root.attr("groups")
+    count, positions = len(kernel), gradient.shape[2:]
+    outer, inner = root.shape[0] // groups, root.shape[1]
+    rows = [root.attr(name) for name in ("stride", "padding", "dilation")]
+    for axis, (step, margin, gap) in enumerate(zip(*rows, strict=True)):
+        reach = (positions[axis] - 1) * step + gap * (kernel[axis] - 1) + 1
+        size = data.shape[axis + 2]
+        data = build.bordered(data, axis + 2, margin, reach - margin - size)
+    channels_last = (0, *range(2, count + 2), 1)
+    seen = build.stored(build.permute(data, channels_last))
+    length = seen.shape[0] * math.prod(positions)
+    if (*seen.shape[1:-1], *kernel) != (*positions, *[1] * count):
+        attrs = {
+            "axes": tuple(range(1, count + 1)),
+            "sizes": kernel,
+            "strides": root.attr("stride"),
+            "dilations": root.attr("dilation"),
+        }
+        seen = make("window", (seen,), attrs)  # [N, *positions, C, *kernel]
+        order = (*range(count + 1), *range(count + 2, 2 * count + 2), count + 1)
+        seen = build.permute(seen, order)
+    depth = math.prod(kernel) * inner
+    right = build.reshape(seen, (length, *kernel, groups, inner))
+    right = build.permute(right, (1 + count, 0, *range(1, count + 1), 2 + count))
+    left = build.stored(build.permute(gradient, channels_last))
+    left = build.permute(build.reshape(left, (length, groups, outer)), (1, 2, 0))
+    each = () if groups == 1 else (groups,)
+    left = build.reshape(left, (*each, outer, length))
+    right = build.reshape(right, (*each, length, depth))
+    product = build.reshape(make("matmul", (left, right)), (root.shape[0], *kernel, inner))
+    return build.permute(product, (0, count + 1, *range(1, count + 1)))
+
+
+def _on_grid(root: Node) -> Node:
+    """dW = windows [(*kernel, C), T] · gradient [T, O], for each group, T the places of a grid"""
+    data, gradient = root.inputs
+    grid = _Grid(root)
+    windows, rows = grid.windows(data), grid.rows(gradient)
+    kernel, groups = root.attr("kernel"), root.attr("groups")
+    outer, inner = root.shape[0] // groups, root.shape[1]
+    # [*kernel, C, T] and [T, O], channels split into groups
+    count = len(kernel)
+    windows = build.reshape(windows, (*kernel, groups, inner, grid.length))
+    windows = build.permute(windows, (count, *range(count), count + 1, count + 2))
+    rows = build.reshape(rows, (grid.length, groups, outer))
+    depth = math.prod(kernel) * inner
+    left = build.reshape(windows, (groups, depth, grid.length))
+    right = build.permute(rows, (1, 0, 2))
+    if groups == 1:
+        left = build.reshape(left, (depth, grid.length))
+        right = build.reshape(right, (grid.length, outer))
+    product = build.reshape(make("matmul", (left, right)), (groups, *kernel, inner, outer))
+    order = (0, count + 2, count + 1, *range(1, count + 1))
+    return build.reshape(build.permute(product, order), root.shape)
+
+
+class _Grid:
+    """The positions of a convolution in the order of memory, and those that kernel offsets reach.
+
+    An axis has `extents` places, `stride` elements of the data each. `pitches`: rows from a place
+    to the next one along an axis. `reaches`: elements from the first kernel offset to the last.
+    """
+
+    def __init__(self, root: Node) -> None:
+        data, gradient = root.inputs
+        self.steps: Sequence[int] = root.attr("stride")
+        self.margins: Sequence[int] = root.attr("padding")
+        self.gaps: Sequence[int] = root.attr("dilation")
+        rows = zip(root.attr("kernel"), self.gaps, strict=True)
+        self.reaches: list[Extent] = [(size - 1) * gap for size, gap in rows]
+        over = [reach // step for reach, step in zip(self.reaches, self.steps, strict=True)]
+        self.blocks = [places + 1 for places in over]
+        self.positions = gradient.shape[2:]
+        self.extents = [own + more for own, more in zip(self.positions, over, strict=True)]
+        count = len(self.extents)
+        self.pitches = [math.prod(self.extents[axis + 1 :]) for axis in range(count)]
+        self.tail = sum(a * b for a, b in zip(over, self.pitches, strict=True))
+        self.samples = data.shape[0]
+        self.filled = length = self.samples * math.prod(self.extents)
+        is_fixed = isinstance(length, int)
+        self.length = -(-length // ROWS_MULTIPLE) * ROWS_MULTIPLE if is_fixed else length
+
+    def rows(self, gradient: Node) -> Node:
+        """The gradient [N, O, *positions] as [T, O], a copy."""
+        count, channels = len(self.extents), gradient.shape[1]
+        high = [own - seen for own, seen in zip(self.extents, gradient.shape[2:], strict=True)]
+        laid = build.pad(gradient, (0,) * (count + 2), (0, 0, *high), 0)
+        flat = build.permute(laid, (0, *range(2, count + 2), 1))
+        flat = build.reshape(flat, (self.filled, channels))
+        return build.stored(build.pad(flat, (0, 0), (self.length - self.filled, 0), 0))
+
+    def windows(self, data: Node) -> Node:
+        """What each kernel offset sees: [*kernel, C, T], a view of a copy of the data.
+
+        Rows that are not positions see 0: 0 times what is not finite is not 0.
+        """
+        steps, count, channels = self.steps, len(self.extents), data.shape[1]
+        for axis, (margin, step) in enumerate(zip(self.margins, steps, strict=True)):
+            high = self.extents[axis] * step - margin - data.shape[axis + 2]
+            data = build.bordered(data, axis + 2, margin, high)
+        pairs = [part for pair in zip(self.extents, steps, strict=True) for part in pair]
+        apart = build.reshape(data, (data.shape[0], channels, *pairs))
+        phases = [3 + 2 * axis for axis in range(count)]
+        order = (*phases, 1, 0, *(axis - 1 for axis in phases))
+        rows = build.permute(apart, order)
+        flat = build.reshape(rows, (math.prod(steps), channels, self.filled))
+        more = self.length - self.filled + self.tail
+        found = build.stored(build.pad(flat, (0, 0, 0), (0, 0, more), 0))
+        for blocks, pitch in zip(self.blocks, self.pitches, strict=True):
+            attrs = {"axes": (2,), "sizes": (blocks,), "strides": (1,), "dilations": (pitch,)}
+            if blocks != 1:  # else there is one place for each row, and axes of one element below
+                found = make("window", (found,), attrs)
+        # [phases, C, T, *blocks] → [*(block, phase), C, T]
+        found = build.reshape(found, (*steps, channels, self.length, *self.blocks))
+        order = tuple(part for axis in range(count) for part in (count + 2 + axis, axis))
+        found = build.permute(found, (*order, count, count + 1))
+        dense = [blocks * step for blocks, step in zip(self.blocks, steps, strict=True)]
+        found = build.reshape(found, (*dense, channels, self.length))
+        for axis, (reach, gap) in enumerate(zip(self.reaches, self.gaps, strict=True)):
+            found = build.slice_axis(found, axis, 0, reach + 1, gap)
+        is_position = self._is_position()
+        return found if is_position is None else build.where(is_position, found, 0)
+
+    def _is_position(self) -> Node | None:
+        """Whether each of the T rows is a position; None where all are."""
+        count = len(self.extents)
+        found: Node | None = None
+        for axis, (extent, own) in enumerate(zip(self.extents, self.positions, strict=True)):
+            if extent != own:
+                inside = build.counter(count, axis, extent) < own
+                found = inside if found is None else found & inside
+        if found is None:
+            return None
+        found = build.expand(found, (self.samples, *self.extents))
+        found = build.reshape(found, (self.filled,))
+        found = build.pad(found, (0,), (self.length - self.filled,), False)
+        return build.align(found, count + 2)

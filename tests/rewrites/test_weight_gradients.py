@@ -1,0 +1,71 @@
+"""Gradients of the weights of convolutions: both forms of the product beside the op itself."""
+
+import numpy
+import pytest
+
+from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.reference import evaluate, interpret
+from aotc.aot.rewrites.weight_gradients import products_of_windows, products_on_grid
+
+FORMS = {"grid": products_on_grid, "windows": products_of_windows}
+
+
+def _input(name, shape, dtype="f32"):
+    return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
+
+
+def drawn(seed):
+    """A convolution of random rank, sizes, steps, margins and groups: its op and its inputs."""
+    generator = numpy.random.default_rng(seed)
+
+    def numbers(low, high):
+        return tuple(int(each) for each in generator.integers(low, high, rank))
+
+    rank = int(generator.integers(1, 4))
+    groups = int(generator.choice([1, 1, 2, 3]))
+    samples, inner, outer = (int(each) for each in generator.integers(1, 5, 3))
+    kernel, stride, gaps = numbers(1, 4), numbers(1, 4), numbers(1, 3)
+    margins, positions = numbers(0, 4), numbers(1, 5)
+    spatial = []
+    for size, step, gap, margin, count in zip(
+        kernel, stride, gaps, margins, positions, strict=True
+    ):
+        least = (count - 1) * step + gap * (size - 1) + 1 - 2 * margin
+        # Elements behind the last window that the stride leaves unread.
+        spatial.append(max(1, least + int(generator.integers(0, step))))
+    positions = [
+        (size + 2 * margin - gap * (width - 1) - 1) // step + 1
+        for size, margin, gap, width, step in zip(
+            spatial, margins, gaps, kernel, stride, strict=True
+        )
+    ]
+    data, gradient = (samples, groups * inner, *spatial), (samples, groups * outer, *positions)
+    attrs = {
+        "stride": stride, "padding": margins, "dilation": gaps, "groups": groups, "kernel": kernel,
+    }  # fmt: skip
+    operands = (_input("data", data), _input("gradient", gradient))
+    node = make("convolution_weights", operands, attrs)
+    arrays = [generator.standard_normal(shape, "f4") for shape in (data, gradient)]
+    return node, operands, arrays
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(40))
+def test_the_product_is_the_gradient(form, seed):
+    node, operands, arrays = drawn(seed)
+    graph, count = FORMS[form](Graph(operands, (node,), ("data", "gradient"), ("w",), {}))
+    assert count == 1
+    (found,) = interpret(graph, arrays)
+    numpy.testing.assert_allclose(found, evaluate(node, arrays), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_what_is_not_finite_reaches_the_offsets_that_see_it_alone(form, seed):
+    node, operands, arrays = drawn(seed)
+    generator = numpy.random.default_rng(seed)
+    arrays[0][tuple(generator.integers(0, arrays[0].shape))] = numpy.inf
+    graph, _ = FORMS[form](Graph(operands, (node,), ("data", "gradient"), ("w",), {}))
+    (found,) = interpret(graph, arrays)
+    expected = evaluate(node, arrays)
+    numpy.testing.assert_array_equal(numpy.isfinite(found), numpy.isfinite(expected))
