@@ -5,11 +5,12 @@ kernel sees at a position. They differ in how the data lie that the product read
 
 On a processor what an offset sees is the data from another element on, positions side by side. So
 the gradient is laid on the grid of all places of the padded data, with zeros where a place is no
-position, and an offset's row of the left operand begins that many elements later.
+position, and an offset's row of the left operand begins that many elements later. Where too many
+places are none, as of images of 7 × 7, what each offset sees is copied.
 
 On a GPU channels lie side by side, which tiles copy 16 bytes at a time from wherever an offset
 begins. Positions are those of the gradient, which is read as it lies; the data are copied only
-where padding is to be zeros.
+where padding is to be zeros, or channels more than there are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Extent
 
+FEW_CHANNELS, VECTOR = 4, 8  # elements that one load reads, at least and at best
 ROWS_MULTIPLE = 64  # rows of the grid: what a step of the product's loop takes
 
 
@@ -45,60 +47,96 @@ def _rewritten(graph: Graph, product_of: Callable[[Node], Node]) -> tuple[Graph,
     return graph.rebuilt(rewritten), count
 
 
+def _bordered(root: Node) -> Node:
+    """The data with as many elements as the windows of all positions reach, of padding too."""
+    data, gradient = root.inputs
+    rows = [root.attr(name) for name in ("stride", "padding", "dilation", "kernel")]
+    for axis, (step, margin, gap, size) in enumerate(zip(*rows, strict=True), 2):
+        reach = (gradient.shape[axis] - 1) * step + gap * (size - 1) + 1
+        data = build.bordered(data, axis, margin, reach - margin - data.shape[axis])
+    return data
+
+
+def _windows(root: Node, data: Node, axes: Sequence[int]) -> Node:
+    """What each position sees, dims of the kernel last."""
+    attrs = {
+        "axes": tuple(axes),
+        "sizes": root.attr("kernel"),
+        "strides": root.attr("stride"),
+        "dilations": root.attr("dilation"),
+    }
+    return make("window", (data,), attrs)
+
+
 def _of_windows(root: Node) -> Node:
     """dW = gradient [O, T] · windows [T, (*kernel, C)], for each group"""
-    data, gradient = root.inputs
+    data, (_, gradient) = _bordered(root), root.inputs
     kernel, groups = root.attr("kernel"), root.attr("groups")
     count, positions = len(kernel), gradient.shape[2:]
     outer, inner = root.shape[0] // groups, root.shape[1]
-    rows = [root.attr(name) for name in ("stride", "padding", "dilation")]
-    for axis, (step, margin, gap) in enumerate(zip(*rows, strict=True)):
-        reach = (positions[axis] - 1) * step + gap * (kernel[axis] - 1) + 1
-        size = data.shape[axis + 2]
-        data = build.bordered(data, axis + 2, margin, reach - margin - size)
+    wide = inner if groups > 1 else _whole_vectors(inner)
+    data = build.bordered(data, 1, 0, wide - inner)
     channels_last = (0, *range(2, count + 2), 1)
     seen = build.stored(build.permute(data, channels_last))
     length = seen.shape[0] * math.prod(positions)
     if (*seen.shape[1:-1], *kernel) != (*positions, *[1] * count):
-        attrs = {
-            "axes": tuple(range(1, count + 1)),
-            "sizes": kernel,
-            "strides": root.attr("stride"),
-            "dilations": root.attr("dilation"),
-        }
-        seen = make("window", (seen,), attrs)  # [N, *positions, C, *kernel]
+        seen = _windows(root, seen, range(1, count + 1))  # [N, *positions, C, *kernel]
         order = (*range(count + 1), *range(count + 2, 2 * count + 2), count + 1)
         seen = build.permute(seen, order)
-    depth = math.prod(kernel) * inner
-    right = build.reshape(seen, (length, *kernel, groups, inner))
+    depth = math.prod(kernel) * wide
+    right = build.reshape(seen, (length, *kernel, groups, wide))
     right = build.permute(right, (1 + count, 0, *range(1, count + 1), 2 + count))
     left = build.stored(build.permute(gradient, channels_last))
     left = build.permute(build.reshape(left, (length, groups, outer)), (1, 2, 0))
     each = () if groups == 1 else (groups,)
     left = build.reshape(left, (*each, outer, length))
     right = build.reshape(right, (*each, length, depth))
-    product = build.reshape(make("matmul", (left, right)), (root.shape[0], *kernel, inner))
+    product = build.reshape(make("matmul", (left, right)), (root.shape[0], *kernel, wide))
+    product = build.slice_axis(product, count + 1, 0, inner)
     return build.permute(product, (0, count + 1, *range(1, count + 1)))
+
+
+def _whole_vectors(channels: Extent) -> Extent:
+    """As many channels as loads of a few bytes find in whole parts of a vector."""
+    if not isinstance(channels, int) or channels <= 2:
+        return channels
+    if channels <= FEW_CHANNELS:
+        return FEW_CHANNELS
+    return -(-channels // VECTOR) * VECTOR
 
 
 def _on_grid(root: Node) -> Node:
     """dW = windows [(*kernel, C), T] · gradient [T, O], for each group, T the places of a grid"""
-    data, gradient = root.inputs
     grid = _Grid(root)
-    windows, rows = grid.windows(data), grid.rows(gradient)
-    kernel, groups = root.attr("kernel"), root.attr("groups")
+    if grid.is_too_wide:
+        data, gradient = root.inputs
+        count = len(grid.extents)
+        seen = _windows(root, _bordered(root), range(2, count + 2))  # [N, C, *positions, *kernel]
+        order = (*range(count + 2, 2 * count + 2), 1, 0, *range(2, count + 2))
+        length = data.shape[0] * math.prod(gradient.shape[2:])
+        shape = (*root.attr("kernel"), data.shape[1], length)
+        windows = build.reshape(build.stored(build.permute(seen, order)), shape)
+        flat = build.permute(gradient, (0, *range(2, count + 2), 1))
+        rows = build.stored(build.reshape(flat, (length, gradient.shape[1])))
+    else:
+        windows, rows = grid.windows(root.inputs[0]), grid.rows(root.inputs[1])
+    return _product(root, windows, rows)
+
+
+def _product(root: Node, windows: Node, rows: Node) -> Node:
+    """The product of [*kernel, C, T] and [T, O]."""
+    kernel, groups, length = root.attr("kernel"), root.attr("groups"), rows.shape[0]
     outer, inner = root.shape[0] // groups, root.shape[1]
-    # [*kernel, C, T] and [T, O], channels split into groups
     count = len(kernel)
-    windows = build.reshape(windows, (*kernel, groups, inner, grid.length))
+    windows = build.reshape(windows, (*kernel, groups, inner, length))
     windows = build.permute(windows, (count, *range(count), count + 1, count + 2))
-    rows = build.reshape(rows, (grid.length, groups, outer))
+    rows = build.reshape(rows, (length, groups, outer))
     depth = math.prod(kernel) * inner
-    left = build.reshape(windows, (groups, depth, grid.length))
+    left = build.reshape(windows, (groups, depth, length))
     right = build.permute(rows, (1, 0, 2))
     if groups == 1:
-        left = build.reshape(left, (depth, grid.length))
-        right = build.reshape(right, (grid.length, outer))
+        left = build.reshape(left, (depth, length))
+        right = build.reshape(right, (length, outer))
     product = build.reshape(make("matmul", (left, right)), (groups, *kernel, inner, outer))
     order = (0, count + 2, count + 1, *range(1, count + 1))
     return build.reshape(build.permute(product, order), root.shape)
@@ -109,6 +147,7 @@ class _Grid:
 
     An axis has `extents` places, `stride` elements of the data each. `pitches`: rows from a place
     to the next one along an axis. `reaches`: elements from the first kernel offset to the last.
+    is_too_wide: so many places are no positions that a copy of all windows costs less.
     """
 
     def __init__(self, root: Node) -> None:
@@ -128,6 +167,8 @@ class _Grid:
         self.samples = data.shape[0]
         self.filled = length = self.samples * math.prod(self.extents)
         is_fixed = isinstance(length, int)
+        own = math.prod(self.positions)
+        self.is_too_wide = is_fixed and length * 5 > self.samples * own * 7
         self.length = -(-length // ROWS_MULTIPLE) * ROWS_MULTIPLE if is_fixed else length
 
     def rows(self, gradient: Node) -> Node:
@@ -155,11 +196,16 @@ class _Grid:
         rows = build.permute(apart, order)
         flat = build.reshape(rows, (math.prod(steps), channels, self.filled))
         more = self.length - self.filled + self.tail
-        found = build.stored(build.pad(flat, (0, 0, 0), (0, 0, more), 0))
+        if isinstance(more, int) and more:  # whole rows of places, which are copied one by one
+            more += -(self.filled + more) % self.extents[-1]
+        found = build.pad(flat, (0, 0, 0), (0, 0, more), 0)
+        if self.blocks != [1] * count or more:
+            found = build.stored(found)
         for blocks, pitch in zip(self.blocks, self.pitches, strict=True):
             attrs = {"axes": (2,), "sizes": (blocks,), "strides": (1,), "dilations": (pitch,)}
             if blocks != 1:  # else there is one place for each row, and axes of one element below
                 found = make("window", (found,), attrs)
+        found = build.slice_axis(found, 2, 0, self.length)
         # [phases, C, T, *blocks] → [*(block, phase), C, T]
         found = build.reshape(found, (*steps, channels, self.length, *self.blocks))
         order = tuple(part for axis in range(count) for part in (count + 2 + axis, axis))

@@ -46,6 +46,7 @@ from aotc.aot.schedule.domain import (
     contiguous_run,
     matmul_domain,
     operand_accesses,
+    run_along,
 )
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
@@ -339,14 +340,17 @@ def _behind_views(need: Access) -> tuple[Access, list[Node]]:
 
 
 def _is_gathered(root_op: Node, domain: Domain) -> bool:
-    """Whether a view of memory has neither a row nor a column of elements that lie together."""
+    """Whether a view of an argument, with zeros around it perhaps and in another type, has neither
+    rows nor columns of elements that lie together."""
     assert domain.reduced is not None
-    _, right = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    need, _ = _behind_views(right)
+    _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    while need.node.kind in ("view", "pad") or need.node.op == "cast":
+        (need,) = accesses(need.node, need.index)
     if need.node.op != "input":
         return False
     offset = ix.linear(need.index, need.node.shape)
-    return not {offset.stride(domain.lanes), offset.stride(domain.reduced)} & {0, 1}
+    along = [symbol for symbol in (domain.lanes, domain.reduced) if run_along([offset], symbol)]
+    return not {offset.stride(symbol) for symbol in along} & {None, 0, 1}
 
 
 def _run(root_op: Node, copy: Node | None) -> Extent:
