@@ -5,8 +5,13 @@ import pytest
 
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.reference import evaluate, interpret
+from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.rewrites.weight_gradients import products_of_windows, products_on_grid
+from aotc.aot.schedule import schedule
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 
+TARGETS = {"cpu": CPU, "gpu": GPUS[90]}
 FORMS = {"grid": products_on_grid, "windows": products_of_windows}
 
 
@@ -69,3 +74,14 @@ def test_what_is_not_finite_reaches_the_offsets_that_see_it_alone(form, seed):
     (found,) = interpret(graph, arrays)
     expected = evaluate(node, arrays)
     numpy.testing.assert_array_equal(numpy.isfinite(found), numpy.isfinite(expected))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(60, 80))
+def test_what_the_schedule_makes_of_it_is_the_gradient(target, seed):
+    node, operands, arrays = drawn(seed)
+    traits = TARGETS[target]
+    graph = Graph(operands, (node,), ("data", "gradient"), ("w",), {})
+    rewritten, _ = rewrite(graph, traits)
+    (found,) = interpret(schedule(rewritten, traits).graph, arrays)
+    numpy.testing.assert_allclose(found, evaluate(node, arrays), rtol=1e-5, atol=1e-5)
