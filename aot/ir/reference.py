@@ -485,8 +485,8 @@ def sum_runs(rows: Array, starts: Array, source: Array) -> Array:
 _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, convolution_weights,
-        count_digits,
-        count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh, grouped_matmul,
+        count_digits, count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh,
+        grouped_matmul,
         iota, matmul, matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32,
         scalar, scan, scatter_rows, select_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
     )},

@@ -22,6 +22,7 @@ from aotc.aot.schedule.group import Domain, Group, Root, Schedule, label
 from aotc.aot.schedule.grow import element_index, row_symbols
 from aotc.aot.schedule.materialize import Kernel, compared, kernels
 from aotc.aot.schedule.order import ordered
+from aotc.aot.schedule.small import with_small_together
 from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import (
     LEAVES,
@@ -71,6 +72,7 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     found = kernels(graph, kept, traits)
     found = with_rows_stored(found, graph, made)
     found = with_columns_read(found, graph, kept, traits)
+    found = with_small_together(found, graph, traits)
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)

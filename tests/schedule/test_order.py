@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy
 import pytest
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.reference import interpret
 from aotc.aot.plan.arena import assign_offsets
 from aotc.aot.plan.buffer_assignment import assign_buffers
 from aotc.aot.schedule import Schedule, schedule
@@ -59,7 +61,7 @@ def test_copies_of_what_is_given_are_made_just_before_they_are_read(target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_is_read_before_it_is_stored(target, seed):
     draw = random.Random(seed)
-    shape = (draw.choice([300, 2048]), draw.choice([256, 640]))
+    shape = (draw.choice([4, 300, 2048]), draw.choice([64, 256, 640]))
     inputs = [operand(f"x{number}", *shape, dtype="f32") for number in range(3)]
     nodes = list(inputs)
     for _ in range(draw.randint(4, 24)):
@@ -115,3 +117,39 @@ def test_a_product_reads_what_a_copy_would_hold_where_rows_lie_at_a_pitch():
         product = make("matmul", (left, build.reshape(slopes, (8 * 14 * 14, 64))))
         found = schedule(graph_of([slopes, given], [product]), GPUS[90])
         assert (len(found.groups) > 1) == is_copied
+
+
+def statistics(number: int, width: int) -> Graph:
+    """Of that many norms what is known after one more batch: how many there were, and a mean that
+    is later squared by a kernel of its own."""
+    seen = [operand(f"n{at}", dtype="i64") for at in range(number)]
+    means = [operand(f"m{at}", width, dtype="f32") for at in range(number)]
+    one, most = build.scalar(1, "i64"), build.align(build.scalar(0.9, "f32"), 1)
+    counts = [make("add", (each, one)) for each in seen]
+    newer = [build.stored(make("mul", (each, most))) for each in means]
+    squares = [make("mul", (each, build.stored(build.slice_axis(each, 0, 0, 1)))) for each in newer]
+    return graph_of([*seen, *means], [*counts, *newer, *squares])
+
+
+@pytest.mark.parametrize("number", [2, 8, 16, 53])
+def test_small_kernels_that_wait_for_nothing_of_each_other_are_launched_together(number):
+    graph = statistics(number, 64)
+    found = schedule(graph, GPUS[90])
+    assert len(found.groups) <= 4 * -(-number // 8)  # four results for each norm
+    random_numbers = numpy.random.default_rng(0)
+    arrays = [
+        numpy.asarray(random_numbers.standard_normal(node.shape), numpy.float32)
+        if node.dtype == "f32"
+        else numpy.asarray(random_numbers.integers(9), numpy.int64)
+        for node in graph.inputs
+    ]
+    expected = interpret(graph, arrays)
+    for own, wanted in zip(interpret(found.graph, arrays), expected, strict=True):
+        numpy.testing.assert_array_equal(own, wanted)
+
+
+def test_large_ones_stay_kernels_of_their_own():
+    large = [
+        group for group in schedule(statistics(8, 8192), GPUS[90]).groups if group.bytes > 9000
+    ]
+    assert len(large) >= 8
