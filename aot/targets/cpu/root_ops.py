@@ -14,14 +14,16 @@ from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, from_f32, select,
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
 from aotc.aot.targets.cpu.splits import splits_of
+from aotc.aot.targets.cpu.tiles import Conjunct
 from aotc.aot.targets.cpu.ttir import Operation, Value, unsupported
 from aotc.aot.targets.cpu.usage import COSTS
 from aotc.aot.targets.cpu.windows import ROWS, Rows, rows_of
 from aotc.aot.targets.cpu.writer import Operand
 
-LANES = 16  # of a processor with registers for two vectors
-LONG = 10  # instructions that wait for each other: from one function on, two vectors are faster
-FEWEST_VECTORS = 8  # of a row: of fewer, the last turn would mostly be without work
+LONG = 10  # instructions that wait for each other: from one function on, more vectors are faster
+SIDE_BY_SIDE = ((4, 32), (2, 8))
+"""Vectors of a long expression in a turn, by the fewest that a row must have: of fewer, much of the
+last turn would be without work."""
 MOST_SUMS = 4  # vectors of sums side by side
 SHORT = 4  # instructions that need no registers beside those of the partial results
 MOST_ACROSS = 8  # vectors of these
@@ -111,7 +113,7 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
         tiles.run(kernel, shape, each, lane_dim=lane, cuts=cuts, whole=joined)
         return
 
-    vectors = vectors_of(kernel, values, lane)
+    vectors = vectors_of(kernel, values, lane, cuts)
     places = splits_of(kernel, values, shape, lane, cuts) if lane is not None else []
     rows = None
     if lane is not None and not kernel.pending and not places:
@@ -293,15 +295,17 @@ def histogram(kernel: Kernel, operation: Operation) -> None:
     kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
 
 
-def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
+def vectors_of(
+    kernel: Kernel, values: list[Value], lane: int | None, cuts: Sequence[Conjunct]
+) -> int:
     """How many vectors of elements a store computes side by side over contiguous memory, along
-    dimension `lane`: two for long expressions of f32, up to four for long sums of products of what
+    dimension `lane`: up to four for long expressions of f32 and for long sums of products of what
     is loaded; else one.
 
     An element of a long expression waits for one instruction after the other, and a processor looks
     only so far ahead: it does not reach the next turn of the loop. Vectors in one turn, instruction
-    by instruction, wait together. That needs the registers of AVX-512, but for sums, which need one
-    for each vector; what all their lanes are multiplied by is read once for these.
+    by instruction, wait together; constants that have no register left are read from memory by the
+    instructions that need them. What all lanes of sums are multiplied by is read once for them.
     """
     shape, width = values[0].type.shape or (), kernel.isa.lanes
     if lane is None or kernel.pending or shape[lane] < 2 * width:
@@ -311,7 +315,9 @@ def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
         return 1
     if 2 * min(walk.loads, walk.factors) >= longest:
         return min(MOST_SUMS, shape[lane] // width)
-    return 2 if width == LANES and shape[lane] >= FEWEST_VECTORS * width else 1
+    ends = [cut.bound.upper.constant for cut in cuts if cut.bound.dim == lane]
+    extent = min([shape[lane], *(end for end in ends if end is not None)])
+    return next((vectors for vectors, least in SIDE_BY_SIDE if extent >= least * width), 1)
 
 
 def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
