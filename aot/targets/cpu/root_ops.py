@@ -333,22 +333,25 @@ def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
 
 
 def longest_from_memory(
-    kernel: Kernel, values: Sequence[Value], lane: int, width: int
+    kernel: Kernel, values: Sequence[Value], lane: int, width: int, *, takes_buffers: bool = False
 ) -> float | None:
     """Instructions on the longest way from memory to one of the values, which read contiguous
-    memory along `lane`; None where they read other memory or have other types."""
-    walk, longest = _walked(kernel, values, lane, width)
+    memory along `lane`; None where they read other memory or have other types. takes_buffers: what
+    stands in scratch counts as memory too."""
+    walk, longest = _walked(kernel, values, lane, width, takes_buffers=takes_buffers)
     return longest if walk.is_fit else None
 
 
-def _walked(kernel: Kernel, values: Sequence[Value], lane: int, width: int) -> tuple[_Walk, float]:
+def _walked(
+    kernel: Kernel, values: Sequence[Value], lane: int, width: int, *, takes_buffers: bool = False
+) -> tuple[_Walk, float]:
     """The walk through the expressions behind values, and the longest way."""
     shape = values[0].type.shape or ()
     with kernel.width(width), kernel.probe() as depth:
         mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", width, natural=True)
         index = [integer(0)] * len(shape)
         index[lane] = Int("i32", mark.base, Linear((), 1))
-        walk = _Walk(kernel)
+        walk = _Walk(kernel, takes_buffers)
         longest = max(walk.length(value, tuple(index)) for value in values)
     return walk, longest
 
@@ -358,6 +361,7 @@ class _Walk:
     """Goes through the expressions behind values; `is_fit` until one has other memory or types."""
 
     kernel: Kernel
+    takes_buffers: bool = False
     is_fit: bool = True
     loads: int = 0
     """Of neighbouring elements."""
@@ -377,10 +381,12 @@ class _Walk:
         made = value.owner
         if made is None or not value.type.is_tensor or not self.is_fit:
             return 0
-        if value in self.kernel.buffers or made.name == "tt.load":
-            self.is_fit = value not in self.kernel.buffers and self._is_even(
-                made.operands[0], index
-            )
+        if value in self.kernel.buffers:
+            place = memory.buffer_pointer(self.kernel, self.kernel.buffers[value], index)
+            self.is_fit = self.takes_buffers and self._is_even(place)
+            return 0
+        if made.name == "tt.load":
+            self.is_fit = self._is_even(self.kernel.at(made.operands[0], index))
             return 0
         if made.name in VIEWS:
             return self.length(*VIEWS[made.name](self.kernel, made, value, index))
@@ -390,9 +396,8 @@ class _Walk:
         self.is_fit = made.name in ("arith.constant", "tt.splat", "tt.make_range")
         return 0
 
-    def _is_even(self, pointer: Value, index: Index) -> bool:
+    def _is_even(self, found: Lane) -> bool:
         """Whether the lanes read neighbouring elements, or all the same one."""
-        found = self.kernel.at(pointer, index)
         if isinstance(found, Pointer) and found.offset.is_uniform:
             self.factors += 1
             return True

@@ -6,6 +6,9 @@ Lane by lane, such elements would be gathered or scattered. Here square blocks a
 one dimension, transposed in registers and stored along the other: `2 · block` accesses of whole
 vectors and `block · log2 block` shuffles. The last block of a dimension ends where the mask does,
 and some of its elements are stored twice.
+
+What is stored may be contiguous in runs alone, as rows of a product are that are the pixels of
+several images: a block that lies in one run is stored so, and others lane by lane.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Sequence
 from aotc.aot.targets.cpu import copies, memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, compare
-from aotc.aot.targets.cpu.linear import Int, Linear, integer, is_literal, number
+from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer, is_literal, number
 from aotc.aot.targets.cpu.memory import Index
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
@@ -26,22 +29,55 @@ MOST_BYTES = 4  # of an element: a block of larger ones does not fit the registe
 def read_dimension(kernel: Kernel, store: Operation) -> int | None:
     """The dimension along which the value is contiguous in memory, where its place is not."""
     pointer, value = store.operands[:2]
-    shape, element = pointer.type.shape or (), pointer.type.pointee
-    block = kernel.isa.lanes
-    if len(shape) != 2 or min(shape) < block or kernel.guard is not None:
-        return None
-    if kernel.pending or element == "i1" or ITEMSIZE_BYTES[element] > MOST_BYTES:
+    shape, block = pointer.type.shape or (), kernel.isa.lanes
+    if not _has_blocks(kernel, pointer) or kernel.pending:
         return None
     stored_dim = tiles.lane_dimension(kernel, pointer)
+    if is_in_runs(kernel, pointer, 1 - stored_dim):
+        stored_dim = 1 - stored_dim
     read_dim = 1 - stored_dim
     if root_ops.longest_from_memory(kernel, [value], stored_dim, block) is not None:
         return None
-    if root_ops.longest_from_memory(kernel, [value], read_dim, block) is None:
+    longest = root_ops.longest_from_memory(kernel, [value], read_dim, block, takes_buffers=True)
+    if longest is None:
         return None
     if tiles.lane_dimension(kernel, value) == read_dim:
         return read_dim
     # Contiguous in runs, within which blocks must begin at multiples of their size.
     return read_dim if _is_whole(kernel, _cuts(kernel, store), read_dim, shape) else None
+
+
+def _has_blocks(kernel: Kernel, pointer: Value) -> bool:
+    shape, element = pointer.type.shape or (), pointer.type.pointee
+    if len(shape) != 2 or min(shape) < kernel.isa.lanes or kernel.guard is not None:
+        return False
+    return element != "i1" and ITEMSIZE_BYTES[element] <= MOST_BYTES
+
+
+def is_in_runs(kernel: Kernel, pointer: Value, dim: int) -> bool:
+    """Whether places follow each other along a dimension in runs, and nowhere along the other.
+
+    That is seen at the first block of the first program: there all indices of programs are 0.
+    """
+    if not _has_blocks(kernel, pointer):
+        return False
+    with kernel.width(kernel.isa.lanes), kernel.probe() as depth:
+        mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", natural=True)
+        if any(memory.is_contiguous(_along(kernel, pointer, each, mark)) for each in range(2)):
+            return False
+        for value, known in kernel.scalars.items():
+            if isinstance(known, Int):
+                kernel.scalars[value] = integer(known.base.constant, known.kind)
+        for scope in kernel.writer.scopes:
+            scope.memory = {}
+        return memory.is_contiguous(_along(kernel, pointer, dim, integer(0)))
+
+
+def _along(kernel: Kernel, pointer: Value, dim: int, start: Int) -> Lane:
+    """The places of a vector along a dimension, at the beginning of the other one."""
+    index = [integer(0), integer(0)]
+    index[dim] = Int("i32", start.base, Linear((), 1))
+    return kernel.at(pointer, tuple(index))
 
 
 def _is_whole(
@@ -111,9 +147,10 @@ class _Blocks:
         size = self.block
         with self.kernel.width(size), writer.loop(stored, size, may_skip=False) as across:
             column = self._start(across.counter, stored, is_whole=whole[0])
+            is_run = self._is_run(column)
             with writer.loop(read, size, may_skip=False) as along:
                 row = self._start(along.counter, read, is_whole=whole[1])
-                self._write_block(row, column)
+                self._write_block(row, column, is_run)
 
     def _start(self, counter: Operand, limit: Operand, *, is_whole: bool) -> Int:
         """Where a block begins: the last one a block before the limit."""
@@ -123,27 +160,73 @@ class _Blocks:
         last = lanes.binary("sub", limit, constant(self.block, "i32"))
         return lanes.atom(writer.call("llvm.smin.i32", "i32", [counter, last]), "i32", natural=True)
 
-    def _write_block(self, row: Int, column: Int) -> None:
+    def _is_run(self, column: Int) -> Operand | None:
+        """Whether a block's places follow each other; None where they always do."""
+        kernel, lanes, writer = self.kernel, self.kernel.lanes, self.kernel.writer
+        places = kernel.at(self.pointer, self._index(integer(0), self._lanes(column)))
+        if memory.is_contiguous(places) or not isinstance(places, Pointer):
+            return None
+        first = lanes.operand(self._first(integer(0), column).offset)
+        kind = lanes.vector_type(first.type)
+        steps = Operand(lanes.literal(range(self.block), first.type), kind)
+        following = lanes.binary("add", lanes.splat(first), steps)
+        same = compare(lanes, "icmp eq", lanes.operand(places.offset), following)
+        return writer.call(f"llvm.vector.reduce.and.v{self.block}i1", "i1", [same])
+
+    def _first(self, row: Int, column: Int) -> Pointer:
+        """The place of a block's first element of a row."""
+        with self.kernel.width(1):
+            found = self.kernel.at(self.pointer, self._index(row, column))
+        assert isinstance(found, Pointer)
+        return found
+
+    def _write_block(self, row: Int, column: Int, is_run: Operand | None) -> None:
         kernel, lanes = self.kernel, self.kernel.lanes
-        along_row = Int("i32", row.base, Linear((), 1))
-        along_column = Int("i32", column.base, Linear((), 1))
         vectors: list[Operand] = []
 
         def read(index: Index) -> None:
             vectors.append(lanes.splat(lanes.operand(kernel.at(self.value, index))))
 
         for place in range(self.block):
-            index = self._index(along_row, lanes.add(column, integer(place)))
+            index = self._index(self._lanes(row), lanes.add(column, integer(place)))
             tiles.with_facts(kernel, self.cuts, index, read)
+        turned = copies.transposed_block(kernel, vectors)
+
+        def in_one_run() -> list[Operand]:
+            self._write_vectors(row, column, turned, is_run=True)
+            return []
+
+        def by_lanes() -> list[Operand]:
+            self._write_vectors(row, column, turned, is_run=False)
+            return []
+
+        if is_run is None:
+            by_lanes()
+        else:
+            kernel.writer.branch(is_run, [in_one_run, by_lanes])
+
+    def _write_vectors(
+        self, row: Int, column: Int, vectors: Sequence[Operand], *, is_run: bool
+    ) -> None:
+        kernel, lanes = self.kernel, self.kernel.lanes
         element = memory.stored_element(self.pointer.type.pointee)
-        for place, vector in enumerate(copies.transposed_block(kernel, vectors)):
+        for place, vector in enumerate(vectors):
+            at = lanes.add(row, integer(place))
 
-            def write(index: Index, vector: Operand = vector) -> None:
+            def write(index: Index, at: Int = at, vector: Operand = vector) -> None:
                 test = None if self.mask is None else lanes.operand(kernel.at(self.mask, index))
-                memory.write(kernel, kernel.at(self.pointer, index), vector, element, test)
+                if is_run:
+                    first = self._first(at, column)
+                    offset = Int(first.offset.kind, first.offset.base, Linear((), 1))
+                    pointer: Lane = first.at(offset)
+                else:
+                    pointer = kernel.at(self.pointer, index)
+                memory.write(kernel, pointer, vector, element, test)
 
-            index = self._index(lanes.add(row, integer(place)), along_column)
-            tiles.with_facts(kernel, self.cuts, index, write)
+            tiles.with_facts(kernel, self.cuts, self._index(at, self._lanes(column)), write)
+
+    def _lanes(self, start: Int) -> Int:
+        return Int("i32", start.base, Linear((), 1))
 
     def _index(self, read: Int, stored: Int) -> Index:
         return (read, stored) if self.read_dim == 0 else (stored, read)
