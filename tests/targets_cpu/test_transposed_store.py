@@ -24,7 +24,7 @@ def isa(request, monkeypatch):
     monkeypatch.setattr(driver, "_isa", lambda: request.param)
     with kernels.on_cpu():
         yield request.param
-    for kernel in (transposed, in_runs, product_in_runs, columns):
+    for kernel in (transposed, in_runs, out_of_runs, slanted_runs, product_in_runs, columns):
         kernel.device_caches.clear()
 
 
@@ -56,6 +56,32 @@ def in_runs(
     mask = (x < rows) & (y < columns)
     found = tl.load(x_ptr + x * columns + y, mask=mask)
     tl.store(out_ptr + (x // RUN) * (columns * RUN) + y * RUN + x % RUN, found + found, mask=mask)
+
+
+@triton.jit
+def out_of_runs(
+    out_ptr, x_ptr, rows, columns, RUN: tl.constexpr, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr,
+):  # fmt: skip
+    """The way back, with zeros for places of an image that are left out."""
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    mask = (x < rows) & (y < columns)
+    place = (x // RUN) * (columns * RUN) + y * RUN + x % RUN
+    found = tl.load(x_ptr + place, mask=mask & (x % RUN >= 2), other=0)
+    tl.store(out_ptr + x * columns + y, found + found, mask=mask)
+
+
+@triton.jit
+def slanted_runs(
+    out_ptr, x_ptr, rows, columns, RUN: tl.constexpr, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr,
+):  # fmt: skip
+    """Where a run ends depends on the column."""
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    mask = (x < rows) & (y < columns)
+    found = tl.load(x_ptr + x * columns + y, mask=mask)
+    place = y * rows * 2 + x + ((x + y) // RUN) % 2 * rows
+    tl.store(out_ptr + place, found, mask=mask)
 
 
 @triton.jit
@@ -101,6 +127,35 @@ def test_stores_in_runs(isa, seed):
     in_runs[grid](out, data, rows, columns, RUN=run, XBLOCK=xblock, YBLOCK=yblock)
     assert torch.equal(out[: rows * columns], in_planes(data + data, images, run, columns))
     assert (out[rows * columns :] == 77).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_loads_in_runs(isa, seed):
+    images, run, columns, (xblock, yblock), dtype = drawn_runs(seed)
+    rows = images * run
+    data = (torch.randn(rows, columns) * 20).to(dtype)
+    out = torch.full((rows + 1, columns), 77, dtype=dtype)
+    grid = (triton.cdiv(rows, xblock), triton.cdiv(columns, yblock))
+    planes = in_planes(data, images, run, columns)
+    out_of_runs[grid](out, planes, rows, columns, RUN=run, XBLOCK=xblock, YBLOCK=yblock)
+    is_kept = (torch.arange(rows) % run >= 2)[:, None]
+    assert torch.equal(out[:rows], torch.where(is_kept, data + data, 0))
+    assert (out[rows] == 77).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_runs_that_end_elsewhere_in_each_column(isa, seed):
+    images, run, columns, (xblock, yblock), dtype = drawn_runs(seed)
+    rows = images * run
+    data = (torch.randn(rows, columns) * 20).to(dtype)
+    out = torch.full((columns, 2, rows), 77, dtype=dtype)
+    grid = (triton.cdiv(rows, xblock), triton.cdiv(columns, yblock))
+    slanted_runs[grid](out, data, rows, columns, RUN=run, XBLOCK=xblock, YBLOCK=yblock)
+    x, y = torch.arange(rows)[None, :], torch.arange(columns)[:, None]
+    side = (x + y) // run % 2
+    wanted = torch.full((columns, 2, rows), 77, dtype=dtype)
+    wanted.scatter_(1, side[:, None, :], data.t()[:, None, :].contiguous())
+    assert torch.equal(out, wanted)
 
 
 @pytest.mark.parametrize("seed", range(20))

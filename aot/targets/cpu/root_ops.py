@@ -4,7 +4,7 @@ atomics."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from aotc.aot.targets.cpu import memory, tiles
@@ -333,17 +333,28 @@ def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
 
 
 def longest_from_memory(
-    kernel: Kernel, values: Sequence[Value], lane: int, width: int, *, takes_buffers: bool = False
+    kernel: Kernel,
+    values: Sequence[Value],
+    lane: int,
+    width: int,
+    *,
+    takes_buffers: bool = False,
+    in_runs: Collection[Value] = (),
 ) -> float | None:
     """Instructions on the longest way from memory to one of the values, which read contiguous
     memory along `lane`; None where they read other memory or have other types. takes_buffers: what
-    stands in scratch counts as memory too."""
-    walk, longest = _walked(kernel, values, lane, width, takes_buffers=takes_buffers)
+    stands in scratch counts as memory too; in_runs: so do these places of loads."""
+    walk = _Walk(kernel, takes_buffers, in_runs)
+    longest = _walked(kernel, values, lane, width, walk)[1]
     return longest if walk.is_fit else None
 
 
 def _walked(
-    kernel: Kernel, values: Sequence[Value], lane: int, width: int, *, takes_buffers: bool = False
+    kernel: Kernel,
+    values: Sequence[Value],
+    lane: int,
+    width: int,
+    walk: _Walk | None = None,
 ) -> tuple[_Walk, float]:
     """The walk through the expressions behind values, and the longest way."""
     shape = values[0].type.shape or ()
@@ -351,7 +362,7 @@ def _walked(
         mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", width, natural=True)
         index = [integer(0)] * len(shape)
         index[lane] = Int("i32", mark.base, Linear((), 1))
-        walk = _Walk(kernel, takes_buffers)
+        walk = walk or _Walk(kernel)
         longest = max(walk.length(value, tuple(index)) for value in values)
     return walk, longest
 
@@ -362,6 +373,7 @@ class _Walk:
 
     kernel: Kernel
     takes_buffers: bool = False
+    in_runs: Collection[Value] = ()
     is_fit: bool = True
     loads: int = 0
     """Of neighbouring elements."""
@@ -386,7 +398,8 @@ class _Walk:
             self.is_fit = self.takes_buffers and self._is_even(place)
             return 0
         if made.name == "tt.load":
-            self.is_fit = self._is_even(self.kernel.at(made.operands[0], index))
+            pointer = made.operands[0]
+            self.is_fit = pointer in self.in_runs or self._is_even(self.kernel.at(pointer, index))
             return 0
         if made.name in VIEWS:
             return self.length(*VIEWS[made.name](self.kernel, made, value, index))
