@@ -178,6 +178,12 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "convolution 3 × 3 of 2 × 64 × 57 × 57": _case(
             "nn.Conv2d(64, 96, 3, padding=1)", _of("2, 64, 57, 57")
         ),
+        "convolution 3 × 3 of 2 × 64 × 64 × 64": _case(
+            "nn.Conv2d(64, 96, 3, padding=1)", _of("2, 64, 64, 64")
+        ),
+        "pixels of 2 × 57 × 57 × 96 as planes": _case(
+            "return x.permute(0, 3, 1, 2).contiguous()", _of("2, 57, 57, 96")
+        ),
         "convolution 3 × 3 of 1 × 256 × 14 × 14 by an input": _case(
             "return F.conv2d(x, y, padding=1)", _of("1, 256, 14, 14"), _of("256, 256, 3, 3")
         ),
@@ -386,6 +392,8 @@ _GROUPS: dict[str, dict[str, Case]] = {
         ),
         "sum of two of 1,000,003": _case("return x + y", *[_of("1_000_003")] * 2),
         "GELU of 500,009": _case("return F.gelu(x)", _of("500_009")),
+        "SiLU of 500,009 bf16": _case("return F.silu(x)", _of("500_009") + ".bfloat16()"),
+        "GELU of 500,009 f16": _case("return F.gelu(x)", _of("500_009") + ".half()"),
         "GELU of 500,009 bf16": _case("return F.gelu(x)", _of("500_009") + ".bfloat16()"),
         "GELU by tanh of 500,009 bf16": _case(
             'return F.gelu(x, approximate="tanh")', _of("500_009") + ".bfloat16()"

@@ -223,6 +223,14 @@ FITS = (
         has_double=True,
     ),
     Fit(
+        "SHORT_EXP2",
+        "2^r = 1 + r P(r) for 16 bits, |r| ≤ 1/2",
+        _tail(_power_of_two, 1),
+        lambda r: r,
+        HALF,
+        (3, 0),
+    ),
+    Fit(
         "LOG",
         "log(1 + f) = f − f²/2 + f³ P(f), √½ ≤ 1 + f ≤ √2",
         _tail(mpmath.log1p, 0, 1, -0.5),
@@ -264,6 +272,14 @@ FITS = (
         lambda x: x * mpmath.log(2) * max(mpmath.erfc(x / mpmath.sqrt(2)) / 2, 0.0015),
         (1e-9, 5.6),
         (8, 0),
+    ),
+    Fit(
+        "SHORT_NORMAL_TAIL",
+        "log2 Φ(−x) = x P(x) − 1 for 16 bits, 0 ≤ x ≤ 5.6; of Φ(−x) or 0.0025",
+        lambda x: (mpmath.log(mpmath.erfc(x / mpmath.sqrt(2)) / 2, 2) + 1) / x,
+        lambda x: x * mpmath.log(2) * min(1, mpmath.erfc(x / mpmath.sqrt(2)) / 2 / 0.0025),
+        (1e-9, 5.6),
+        (5, 0),
     ),
     Fit(
         "ERF_NEAR",

@@ -33,6 +33,7 @@ class OpDef:
     triton: str = ""
     approximate: str = ""  # approximate_math.py, for 16-bit results on GPUs
     processor: str = ""  # processor_math.py, for all but f64 on CPUs
+    short: str = ""  # processor_math.py, for 16-bit results on CPUs
     double: str = ""  # the same of f64, where the first takes f32 only
     floating: str = ""  # the same of floats, where the first is of integers
     rounded: str = ""  # the same of f32 on GPUs, where the first is not rounded correctly there
@@ -222,6 +223,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
         aten=(),
         approximate="gelu_approximate({0})",
         processor="gelu_by_tail({0})",
+        short="gelu_by_short_tail({0})",
     ),
     _unary(
         "gelu_tanh",

@@ -453,8 +453,11 @@ class Emitter:
     def _template(self, node: Node) -> str:
         """The expression of an op for the target and element type."""
         row, of_f64 = OPS[node.op], node.dtype == "f64"
-        if self.approximates and row.approximate and DTYPES[node.dtype].itemsize_bytes == 2:
+        is_short = DTYPES[node.dtype].itemsize_bytes == 2
+        if self.approximates and row.approximate and is_short:
             return row.approximate
+        if not self.is_of_gpu and row.short and is_short:
+            return row.short
         if not self.is_of_gpu and row.processor and not of_f64:
             return row.processor
         if self.is_of_gpu and row.rounded and node.dtype == "f32":

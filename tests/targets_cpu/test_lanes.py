@@ -77,7 +77,7 @@ def values(lanes: Lanes, lane: Lane, **given: int) -> list[int]:
 
 @pytest.fixture
 def lanes() -> Lanes:
-    return Lanes(Writer(), WIDTH)
+    return Lanes(Writer(), WIDTH, WIDTH)
 
 
 def atom(

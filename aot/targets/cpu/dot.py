@@ -28,8 +28,9 @@ from aotc.aot.targets.cpu import (
     tiles,
     word_sides,
 )
+from aotc.aot.targets.cpu.dot_tiles import Tile, choose_tile
 from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, StoredProduct
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, typed
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, compare, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value, unsupported
@@ -306,15 +307,6 @@ def _write_widened(
         filling.finish([each.bound for each in ends])
 
 
-class Tile(NamedTuple):
-    """Shape of the block of accumulators: `rows` × `vectors` vectors of `width` lanes."""
-
-    rows: int
-    vectors: int
-    width: int
-    unroll: int
-
-
 class Product(NamedTuple):
     """accumulator[rows, columns] += a[rows, depth] · b[depth, columns], by tiles."""
 
@@ -362,57 +354,6 @@ class Product(NamedTuple):
         return self.tile.unroll * self.pack
 
 
-# About what a core of 2022 to 2025 takes, in cycles (AMD Zen 5, Intel Sapphire Rapids).
-LATENCY = 4.5  # a multiply-add; two begin a cycle
-NEAR_LOAD = 0.25  # a load from the nearest cache beside multiply-adds
-FAR_LOAD = 1.0  # that a vector of the right operand takes longer, from the second cache
-TALLEST, WIDEST = 8, 8  # rows and vectors of a tile
-CUT_COLUMNS = 32  # of a strip, where it is not known how many are asked for
-
-
-def choose_tile(
-    kernel: Kernel,
-    rows: int,
-    columns: int,
-    depth: int,
-    kind: str = "f32",
-    wanted: Operand | None = None,
-    unit: int = 0,
-) -> Tile:
-    """The block of accumulators that multiplies so many rows and columns in the fewest cycles.
-
-    wanted: columns that anybody asks for, if not all of them are. unit: a strip may have any
-    multiple of so many columns; 0: powers of two alone.
-    """
-    width = min(kernel.isa.lanes * ITEMSIZE_BYTES["f32"] // ITEMSIZE_BYTES[kind], columns)
-    is_known = wanted is None or wanted.text.isdigit()
-    count = int(wanted.text) if wanted is not None and is_known else columns
-    most = columns if is_known else min(columns, CUT_COLUMNS)
-    across = [v for v in range(1, WIDEST + 1) if v * width <= most]
-    across = [v for v in across if v in (1, 2, 4, 8) or (unit and v * width % unit == 0)]
-    across = [v for v in across if -(-count // (v * width)) * v * width <= columns]
-    fitting = [
-        (tall, vectors)
-        for vectors in [v for v in across if v > 1] or across
-        for tall in range(1, min(rows, TALLEST) + 1)
-        if tall * vectors + (2 + vectors if tall > 1 else 3) <= kernel.isa.registers
-    ]
-
-    def cycles(block: tuple[int, int]) -> float:
-        tall, vectors = block
-        whole, rest = divmod(rows, tall)
-        strips = -(-count // (vectors * width))
-        return strips * (whole * _step(tall, vectors) + (_step(rest, vectors) if rest else 0))
-
-    tall, vectors = min(fitting, key=cycles)
-    return Tile(tall, vectors, width, 2 if depth % 2 == 0 else 1)
-
-
-def _step(rows: int, vectors: int) -> float:
-    """Cycles of a tile for one element of the depth: a load for each row and each vector."""
-    return max(rows * vectors / 2, LATENCY) + NEAR_LOAD * (rows + vectors) + FAR_LOAD * vectors
-
-
 def dot(kernel: Kernel, operation: Operation) -> None:
     """`tt.dot(a, b, c)`: a[M, K] · b[K, N] + c[M, N] into a buffer."""
     result = operation.results[0]
@@ -424,15 +365,40 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         batched.dot(kernel, operation)
         return
     product = _product(kernel, operation, (shape[0], shape[1]))
-    if shape[1] == product.strip_columns:
-        _strip(kernel, product, integer(0))
+    whole = _with_all_columns(kernel, product)
+    if whole is None:
+        _strips(kernel, product)
     else:
         limit = product.limits[1]
-        with kernel.writer.loop(limit, product.strip_columns, may_skip=may_skip(limit)) as loop:
-            column = kernel.lanes.atom(loop.counter, "i32", product.strip_columns, natural=True)
-            _strip(kernel, product, column)
+        is_whole = compare(kernel.lanes, "icmp eq", limit, constant(shape[1], "i32"))
+        each = [functools.partial(_strips, kernel, one) for one in (whole, product)]
+        kernel.writer.branch(is_whole, each)
     if product.accumulator is not None:
         kernel.buffers[result] = product.accumulator._replace(min_depth=kernel.writer.depth)
+
+
+def _with_all_columns(kernel: Kernel, product: Product) -> Product | None:
+    """The product where all columns are asked for, as they are of all tiles but the last: what is
+    not known may be few, and takes narrow strips. None where it is known, or no other."""
+    if product.limits[1].text.isdigit() or product.instruction is not None:
+        return None
+    unit = 1 if product.b.is_direct else kernel.isa.lanes
+    tile = choose_tile(kernel, *product.shape, product.depth, product.kind, unit=unit)
+    tile = tile._replace(unroll=product.tile.unroll)
+    limits = (product.limits[0], constant(product.shape[1], "i32"))
+    return None if tile == product.tile else product._replace(tile=tile, limits=limits)
+
+
+def _strips(kernel: Kernel, product: Product) -> list[Operand]:
+    """All strips of the columns that are asked for."""
+    if product.shape[1] == product.strip_columns:
+        _strip(kernel, product, integer(0))
+        return []
+    limit = product.limits[1]
+    with kernel.writer.loop(limit, product.strip_columns, may_skip=may_skip(limit)) as loop:
+        column = kernel.lanes.atom(loop.counter, "i32", product.strip_columns, natural=True)
+        _strip(kernel, product, column)
+    return []
 
 
 def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Product:

@@ -195,11 +195,11 @@ def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
     if name not in FUNCTIONS.get(element, ()):
         raise unsupported(f"`{name}` of `{kind}`", ", expected f32 or f64")
     width = int(kind[1 : kind.index(" ")]) if is_vector(operands[0]) else 1
+    if width > lanes.function_lanes:
+        return _by_halves(lanes, operands, width, lambda rows: call_math(lanes, name, rows))
     if width in WIDTHS:
         lanes.writer.functions.add((element, name, width))
         return lanes.writer.call(math_symbol(name, width, element), kind, operands)
-    if width > max(WIDTHS):
-        return _by_halves(lanes, operands, width, lambda rows: call_math(lanes, name, rows))
     wide = [_resize(lanes, x, width, 8) for x in operands]
     return _resize(lanes, call_math(lanes, name, wide), 8, width)
 
@@ -301,7 +301,7 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
 def _call_device(lanes: Lanes, name: str, operands: list[Operand], kind: str) -> Operand:
     """Calls a function of `DEVICE`; of a number of lanes that it has no form for, with more."""
     width = int(operands[0].type[1:].split(" ")[0]) if is_vector(operands[0]) else 1
-    if width > max(WIDTHS):
+    if width > lanes.function_lanes:
         return _by_halves(
             lanes, operands, width, lambda rows: _call_device(lanes, name, rows, kind)
         )

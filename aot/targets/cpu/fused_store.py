@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from aotc.aot.targets.cpu import tiles
+from aotc.aot.targets.cpu import tiles, transposed_store
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import compare
@@ -28,7 +28,11 @@ instructions."""
 
 
 def is_open(product: StoredProduct, kernel: Kernel) -> bool:
-    """Whether the stores lie along rows, as accumulators do, and write nothing else."""
+    """Whether the stores lie along rows, as accumulators do, and write nothing else; one whose
+    places follow each other down the columns is better written by transposed blocks."""
+    places = product.stores[0].operands[0]
+    if len(product.stores) == 1 and transposed_store.is_in_runs(kernel, places, 0):
+        return False
     lanes = {tiles.lane_dimension(kernel, each.operands[0]) for each in product.stores}
     is_own = all(value.type.shape != product.shape for value in kernel.pending)
     return is_own and (lanes == {1} or product.shape[1] == 1)

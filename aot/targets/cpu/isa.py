@@ -15,6 +15,8 @@ class Isa:
     """f32 elements in a vector register."""
     registers: int
     """Vector registers: `compiled.n_regs`."""
+    function_lanes: int
+    """Lanes of the widest form that functions of vector math have in its instructions."""
     widest_masked_bits: int
     """Wider reads and writes with a mask become several of these."""
     masks_by_sign: bool = False
@@ -54,6 +56,7 @@ AVX2 = Isa(
     "x86-64-v3",
     lanes=8,
     registers=16,
+    function_lanes=8,
     widest_masked_bits=256,
     masks_by_sign=True,
 )
@@ -61,6 +64,7 @@ AVX512 = Isa(
     "x86-64-v4",
     lanes=16,
     registers=32,
+    function_lanes=32,
     widest_masked_bits=4096,
     smaller=AVX2.name,
 )

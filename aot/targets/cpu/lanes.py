@@ -44,11 +44,15 @@ ITEMSIZE_BYTES = {
 
 
 class Lanes:
-    """Arithmetic on lane values, `width` lanes at a time, written through a Writer."""
+    """Arithmetic on lane values, `width` lanes at a time, written through a Writer.
 
-    def __init__(self, writer: Writer, width: int) -> None:
+    function_lanes: of the widest form that functions of vector math have here.
+    """
+
+    def __init__(self, writer: Writer, width: int, function_lanes: int) -> None:
         self.writer = writer
         self.width = width
+        self.function_lanes = function_lanes
 
     # ------------------------------------------------------------- conversion
 

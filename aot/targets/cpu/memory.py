@@ -82,11 +82,11 @@ class Code:
     _bin: Operand | None = None
 
     def __post_init__(self) -> None:
-        self.lanes = Lanes(self.writer, 1)
+        self.lanes = Lanes(self.writer, 1, self.isa.function_lanes)
 
     @contextmanager
     def width(self, lanes: int) -> Iterator[None]:
-        kept, self.lanes = self.lanes, Lanes(self.writer, lanes)
+        kept, self.lanes = self.lanes, Lanes(self.writer, lanes, self.isa.function_lanes)
         try:
             yield
         finally:

@@ -4,7 +4,7 @@ atomics."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from aotc.aot.targets.cpu import memory, tiles
@@ -14,14 +14,16 @@ from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, from_f32, select,
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
 from aotc.aot.targets.cpu.splits import splits_of
+from aotc.aot.targets.cpu.tiles import Conjunct
 from aotc.aot.targets.cpu.ttir import Operation, Value, unsupported
 from aotc.aot.targets.cpu.usage import COSTS
 from aotc.aot.targets.cpu.windows import ROWS, Rows, rows_of
 from aotc.aot.targets.cpu.writer import Operand
 
-LANES = 16  # of a processor with registers for two vectors
-LONG = 10  # instructions that wait for each other: from one function on, two vectors are faster
-FEWEST_VECTORS = 8  # of a row: of fewer, the last turn would mostly be without work
+LONG = 10  # instructions that wait for each other: from one function on, more vectors are faster
+SIDE_BY_SIDE = ((4, 32), (2, 8))
+"""Vectors of a long expression in a turn, by the fewest that a row must have: of fewer, much of the
+last turn would be without work."""
 MOST_SUMS = 4  # vectors of sums side by side
 SHORT = 4  # instructions that need no registers beside those of the partial results
 MOST_ACROSS = 8  # vectors of these
@@ -111,7 +113,7 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
         tiles.run(kernel, shape, each, lane_dim=lane, cuts=cuts, whole=joined)
         return
 
-    vectors = vectors_of(kernel, values, lane)
+    vectors = vectors_of(kernel, values, lane, cuts)
     places = splits_of(kernel, values, shape, lane, cuts) if lane is not None else []
     rows = None
     if lane is not None and not kernel.pending and not places:
@@ -293,15 +295,17 @@ def histogram(kernel: Kernel, operation: Operation) -> None:
     kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
 
 
-def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
+def vectors_of(
+    kernel: Kernel, values: list[Value], lane: int | None, cuts: Sequence[Conjunct]
+) -> int:
     """How many vectors of elements a store computes side by side over contiguous memory, along
-    dimension `lane`: two for long expressions of f32, up to four for long sums of products of what
+    dimension `lane`: up to four for long expressions of f32 and for long sums of products of what
     is loaded; else one.
 
     An element of a long expression waits for one instruction after the other, and a processor looks
     only so far ahead: it does not reach the next turn of the loop. Vectors in one turn, instruction
-    by instruction, wait together. That needs the registers of AVX-512, but for sums, which need one
-    for each vector; what all their lanes are multiplied by is read once for these.
+    by instruction, wait together; constants that have no register left are read from memory by the
+    instructions that need them. What all lanes of sums are multiplied by is read once for them.
     """
     shape, width = values[0].type.shape or (), kernel.isa.lanes
     if lane is None or kernel.pending or shape[lane] < 2 * width:
@@ -311,7 +315,9 @@ def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
         return 1
     if 2 * min(walk.loads, walk.factors) >= longest:
         return min(MOST_SUMS, shape[lane] // width)
-    return 2 if width == LANES and shape[lane] >= FEWEST_VECTORS * width else 1
+    ends = [cut.bound.upper.constant for cut in cuts if cut.bound.dim == lane]
+    extent = min([shape[lane], *(end for end in ends if end is not None)])
+    return next((vectors for vectors, least in SIDE_BY_SIDE if extent >= least * width), 1)
 
 
 def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
@@ -327,22 +333,36 @@ def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
 
 
 def longest_from_memory(
-    kernel: Kernel, values: Sequence[Value], lane: int, width: int
+    kernel: Kernel,
+    values: Sequence[Value],
+    lane: int,
+    width: int,
+    *,
+    takes_buffers: bool = False,
+    in_runs: Collection[Value] = (),
 ) -> float | None:
     """Instructions on the longest way from memory to one of the values, which read contiguous
-    memory along `lane`; None where they read other memory or have other types."""
-    walk, longest = _walked(kernel, values, lane, width)
+    memory along `lane`; None where they read other memory or have other types. takes_buffers: what
+    stands in scratch counts as memory too; in_runs: so do these places of loads."""
+    walk = _Walk(kernel, takes_buffers, in_runs)
+    longest = _walked(kernel, values, lane, width, walk)[1]
     return longest if walk.is_fit else None
 
 
-def _walked(kernel: Kernel, values: Sequence[Value], lane: int, width: int) -> tuple[_Walk, float]:
+def _walked(
+    kernel: Kernel,
+    values: Sequence[Value],
+    lane: int,
+    width: int,
+    walk: _Walk | None = None,
+) -> tuple[_Walk, float]:
     """The walk through the expressions behind values, and the longest way."""
     shape = values[0].type.shape or ()
     with kernel.width(width), kernel.probe() as depth:
         mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", width, natural=True)
         index = [integer(0)] * len(shape)
         index[lane] = Int("i32", mark.base, Linear((), 1))
-        walk = _Walk(kernel)
+        walk = walk or _Walk(kernel)
         longest = max(walk.length(value, tuple(index)) for value in values)
     return walk, longest
 
@@ -352,6 +372,8 @@ class _Walk:
     """Goes through the expressions behind values; `is_fit` until one has other memory or types."""
 
     kernel: Kernel
+    takes_buffers: bool = False
+    in_runs: Collection[Value] = ()
     is_fit: bool = True
     loads: int = 0
     """Of neighbouring elements."""
@@ -371,10 +393,13 @@ class _Walk:
         made = value.owner
         if made is None or not value.type.is_tensor or not self.is_fit:
             return 0
-        if value in self.kernel.buffers or made.name == "tt.load":
-            self.is_fit = value not in self.kernel.buffers and self._is_even(
-                made.operands[0], index
-            )
+        if value in self.kernel.buffers:
+            place = memory.buffer_pointer(self.kernel, self.kernel.buffers[value], index)
+            self.is_fit = self.takes_buffers and self._is_even(place)
+            return 0
+        if made.name == "tt.load":
+            pointer = made.operands[0]
+            self.is_fit = pointer in self.in_runs or self._is_even(self.kernel.at(pointer, index))
             return 0
         if made.name in VIEWS:
             return self.length(*VIEWS[made.name](self.kernel, made, value, index))
@@ -384,9 +409,8 @@ class _Walk:
         self.is_fit = made.name in ("arith.constant", "tt.splat", "tt.make_range")
         return 0
 
-    def _is_even(self, pointer: Value, index: Index) -> bool:
+    def _is_even(self, found: Lane) -> bool:
         """Whether the lanes read neighbouring elements, or all the same one."""
-        found = self.kernel.at(pointer, index)
         if isinstance(found, Pointer) and found.offset.is_uniform:
             self.factors += 1
             return True

@@ -17,7 +17,7 @@ from aotc.aot.targets.cpu.math.functions import FUNCTIONS
 from aotc.aot.targets.cpu.math.vector_ir import DeviceFunction, Text, Value, mangled
 
 DEVICE_FUNCTION = "device"  # in place of an element: the function is one of `DEVICE`
-WIDTHS = (1, 8, 16, 32)  # lanes; 16 and, of f32, 32 need AVX-512
+WIDTHS = (1, 8, 16, 32)  # lanes; those that an instruction set takes: `Isa.function_lanes`
 
 
 def symbol(name: str, lanes: int, element: str = "float") -> str:
