@@ -73,7 +73,8 @@ def test_a_launch_computes_and_writes_its_rows(count, heads, first, is_read, tra
     plan = schedule(memory, traits)
     (group,) = (group for group in plan.groups if group.updates)
     assert group.kind == "pointwise"
-    assert len(plan.groups) == 3  # the tensors as they were before are copied by the others
+    # The tensors as they were before are copied by the others; on a GPU, small, by one launch.
+    assert len(plan.groups) == (2 if traits.is_gpu else 3)
     assert len(group.roots) == 2 + is_read  # what is not read elsewhere is not stored
     arrays = arrays_of(graph, count)
     job = Job()
