@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, is_static
 
 FEW_CHANNELS, VECTOR = 4, 8  # elements that one load reads, at least and at best
 ROWS_MULTIPLE = 64  # rows of the grid: what a step of the product's loop takes
@@ -32,8 +32,14 @@ def products_on_grid(graph: Graph) -> tuple[Graph, int]:
 
 
 def products_of_windows(graph: Graph) -> tuple[Graph, int]:
-    """`graph` without `convolution_weights`, for GPUs, and how many there were."""
-    return _rewritten(graph, _of_windows)
+    """`graph` without `convolution_weights`, for GPUs, and how many there were; where sizes of
+    images vary, on the grid, whose margins are decided at every size."""
+    return _rewritten(graph, lambda root: (_of_windows if _is_fixed(root) else _on_grid)(root))
+
+
+def _is_fixed(root: Node) -> bool:
+    """Whether the sizes of the images are known."""
+    return is_static([extent for each in root.inputs for extent in each.shape[2:]])
 
 
 def _rewritten(graph: Graph, product_of: Callable[[Node], Node]) -> tuple[Graph, int]:

@@ -81,6 +81,10 @@ class Cycles:
             waiting.extend(self._between(behind, low))
         return False
 
+    def leads(self, first: Sequence[Node], second: Sequence[Node]) -> bool:
+        """Whether any of the second nodes needs one of the first."""
+        return bool(self._any(self._needed, second) & self._mask(first))
+
     def inside(self, roots: Sequence[Node], node: Node) -> list[Node]:
         """What a node needs that needs one of these roots."""
         bits = self._any(self._needing, roots) & self._needed[node]

@@ -5,6 +5,8 @@ import pytest
 
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.reference import evaluate, interpret
+from aotc.aot.ir.size import Dim, size_of
+from aotc.aot.lower import lower
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.rewrites.weight_gradients import products_of_windows, products_on_grid
 from aotc.aot.schedule import schedule
@@ -85,3 +87,21 @@ def test_what_the_schedule_makes_of_it_is_the_gradient(target, seed):
     rewritten, _ = rewrite(graph, traits)
     (found,) = interpret(schedule(rewritten, traits).graph, arrays)
     numpy.testing.assert_allclose(found, evaluate(node, arrays), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("has_batch_alone", [True, False])
+def test_sizes_that_vary(target, has_batch_alone):
+    """Of images too: whether a stride leaves elements unread is only known at a call."""
+    batch, height = size_of(Dim("batch", 1, 8, 4)), size_of(Dim("height", 4, 40, 12))
+    rows = 12 if has_batch_alone else height
+    data = _input("data", (batch, 8, rows, 11))
+    gradient = _input("gradient", (batch, 6, (rows - 1) // 2 + 1, 6))
+    attrs = {
+        "stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "groups": 1, "kernel": (3, 3),
+    }  # fmt: skip
+    node = make("convolution_weights", (data, gradient), attrs)
+    graph = Graph((data, gradient), (node,), ("data", "gradient"), ("w",), {})
+    traits = TARGETS[target]
+    rewritten, _ = rewrite(graph, traits)
+    assert lower(schedule(rewritten, traits), traits)

@@ -153,3 +153,23 @@ def test_large_ones_stay_kernels_of_their_own():
         group for group in schedule(statistics(8, 8192), GPUS[90]).groups if group.bytes > 9000
     ]
     assert len(large) >= 8
+
+
+def test_a_value_that_is_stored_for_others_is_not_computed_again_for_them():
+    """Layers of sums over shifted elements: as many groups as before, none of them longer."""
+    x = operand("x", 1024, dtype="f32")
+    node = x
+    for _ in range(5):
+        node = build.stored(make("tanh", (node,)))
+        node = make("add", (make("flip", (node,), {"axes": (0,)}), node))
+    found = schedule(graph_of([x], [node]), GPUS[90])
+    assert max(len(group.nodes) for group in found.groups) <= 6
+    assert len(found.groups) >= 5
+
+
+def test_both_sides_of_a_comparison_read_one_value():
+    x, y = operand("x", 1024, dtype="f32"), operand("y", 1024, dtype="f32")
+    value = make("add", (make("mul", (x, y)), y))
+    same = make("eq", (value, make("flip", (value,), {"axes": (0,)})))
+    found = schedule(graph_of([x, y], [build.cast(same, "f32")]), GPUS[90])
+    assert next(group.roots[0].node for group in found.groups) is value

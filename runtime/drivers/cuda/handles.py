@@ -56,7 +56,7 @@ class TensorMap:
     def aim(self, address: int) -> None:
         """Write the map of the memory at a device address; raises `CudaError`."""
         place = address + self._start_bytes
-        if self._has_address_first and not place % ADDRESS_ALIGNMENT_BYTES:
+        if self._has_address_first and place and not place % ADDRESS_ALIGNMENT_BYTES:
             self._word.value = place
             return
         with self._device.current():  # the driver asks for a context, whatever the memory
@@ -67,6 +67,7 @@ class TensorMap:
         before, behind = self._fixed
         place, last = address + self._start_bytes, self._last
         rest, is_second = self._rest(), last not in (0, place) and self._word.value == last
+        self._last, self._has_address_first = 0, False  # until the driver has written all of it
         self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
         self._last = place
         self._has_address_first = is_second and self._word.value == place and self._rest() == rest
