@@ -8,7 +8,10 @@ Windows whose positions are the columns of a product, on a processor, are read f
 positions lie side by side, padding included.
 
 A right operand of which neither rows nor columns lie together, the filters of a convolution that
-come as an argument, is copied row by row: each tile of rows would gather all of it again.
+come as an argument, cast or cut into the phases of a stride perhaps, is copied row by row: each
+tile of rows would gather all of it again.
+
+On a GPU a copy that the graph asks for is left out where what it copies lies in rows at a pitch.
 
 On a GPU, a large left operand that is computed for one product, of elements which lie apart along
 both its rows and the depth, is computed into rows: Triton shares loads out among lanes by what it

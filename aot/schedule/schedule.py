@@ -77,7 +77,6 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)
     known: Domains = {}
-
     groups = [_group(kernel, roots, movable, several, traits, known) for kernel in found]
     for number, kernel in _with_unread(found, groups, stored):
         roots.difference_update(found[number].roots)
