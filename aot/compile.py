@@ -28,6 +28,8 @@ from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.options import BuildOptions
 from aotc.aot.plan import ChosenKernel, Variant, assign_buffers, plan_variants
+from aotc.aot.plan.blocks import Block, Scratch, in_blocks
+from aotc.aot.plan.plan import GPU_ALIGNMENT_BYTES
 from aotc.aot.schedule import Schedule, schedule
 from aotc.aot.schedule.buckets import buckets
 from aotc.aot.schedule.group import Group
@@ -45,7 +47,7 @@ from aotc.aot.tune.record import print_record, read_record, shipped_record, writ
 from aotc.aot.tune.tune import CallTime, Policy, Tuning, tune, with_lines
 from aotc.aot.tune.whole_call import tune_calls
 from aotc.runtime.bundle.native_plan import SYMBOL
-from aotc.runtime.bundle.plan import Plan
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, Plan
 from aotc.runtime.bundle.plan_parts import RANK_MARK
 
 FOLLOWED_EARLY_BYTES = 4 << 20  # as much as an H200 moves in a microsecond
@@ -63,6 +65,7 @@ class Compiled:
     library: bytes
     needs: tuple[str, ...]  # what a machine must have to run it: what the target needs, or less
     computed: Mapping[str, Array] = field(default_factory=dict)  # constants by the weights program
+    scratch: tuple[Scratch, ...] = ()  # outputs beside the graph's, parts of the caller's blocks
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -92,16 +95,33 @@ def compile_for(
     clock: Clock,
     has_example: bool = True,
     examples: Examples = (),
+    blocks: Sequence[Block] | None = None,
 ) -> Compiled:
     """The stages from schedule to plan, in order; one graph an entry.
 
     has_example: whether the typical sizes get kernels of their own, of fixed shapes; examples: see
-    `calls_of`.
+    `calls_of`; blocks: the caller's memory in which a program of one graph of fixed shapes has its
+    large buffers, None where these are the arena's.
     """
     scheduled, sources = schedule_and_lower(target, graphs, clock, has_example)
-    tuning, planned, library = tune_and_plan(target, sources, options, resources, clock, examples)
+    tuning, beside = _tune(sources, target, options, resources, clock, examples)
+    placed, scratch = _in_blocks(sources, blocks, len(graphs[0].returned), target)
+    planned, library = _plan(placed, tuning, beside, target, clock)
     needs = library.needs or target.needs
-    return Compiled(target, scheduled, sources, tuning, planned, library.data, needs)
+    parts = (scheduled, sources, tuning, planned, library.data, needs)
+    return Compiled(target, *parts, scratch=scratch)
+
+
+def _in_blocks(
+    sources: Sources, blocks: Sequence[Block] | None, outputs: int, target: Target
+) -> tuple[Sources, tuple[Scratch, ...]]:
+    """The sources with buffers in the caller's blocks, and which parts of these they take."""
+    if blocks is None:
+        return sources, ()
+    (variant,) = sources.variants
+    step = GPU_ALIGNMENT_BYTES if target.traits.is_gpu else ALIGNMENT_BYTES
+    assignment, scratch = in_blocks(variant.assignment, blocks, outputs, step)
+    return replace(sources, variants=(replace(variant, assignment=assignment),)), scratch
 
 
 def schedule_and_lower(

@@ -34,6 +34,7 @@ from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.devices import facts
 from aotc.aot.dynamo.errors import GradientMissing
 from aotc.aot.dynamo.graph_key import EXAMPLE, TEXT, is_users_op, kept, our_keys
+from aotc.aot.dynamo.joint_graph import Ends, JointGraph
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.overlapping_outputs import keep_their_gradients_apart
 from aotc.aot.dynamo.programs import counting, toolchain_digest
@@ -115,12 +116,15 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
 def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
     """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew,
     and what is compared not computed anew."""
+    from aotc.aot.dynamo.region_blocks import note_storage_reads
     from aotc.aot.dynamo.rng_functionalization import keep_random
     from aotc.aot.dynamo.saved_comparisons import keep_compared
 
     keep_random(joint)
     keep_compared(joint)
-    return min_cut_rematerialization_partition(joint, inputs, **named)
+    forward, backward = min_cut_rematerialization_partition(joint, inputs, **named)
+    note_storage_reads(forward, backward)
+    return forward, backward
 
 
 def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -130,43 +134,46 @@ def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Call
 
         return leave_tangents(module, options.fallback)
 
-    def compiled(
-        graph: GraphModule, examples: Sequence[Any], saved: tuple[int, int] = (0, 0)
-    ) -> CompiledGraph:
+    def compiled(graph: GraphModule, examples: Sequence[Any], *ends: Ends) -> CompiledGraph:
         from aotc.aot.dynamo.graphs import compile_graph
 
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
-            return CompiledGraph(*compile_graph(graph, examples, options, saved))
+            return CompiledGraph(*compile_graph(graph, examples, options, *ends))
 
     check_gradients(module)
     setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())} {facts()}")
     if any(isinstance(each, list | tuple | dict) for each in inputs):
         return flatten_graph_inputs(  # type: ignore[no-any-return]
-            module, inputs, lambda flat, given: _simplified(flat, given, compiled)
+            module, inputs, lambda flat, given: _simplified(flat, given, compiled, options)
         )
-    return _simplified(module, inputs, compiled)
+    return _simplified(module, inputs, compiled, options)
 
 
-def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Callable[..., Any]:
+def _simplified(
+    module: Any, inputs: Sequence[Any], compiled: Compiler, options: Options
+) -> Callable[..., Any]:
     """AOTAutograd as torch's own back ends call it, less what imports Inductor for its logs."""
+    joint = JointGraph()
 
     def forward(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
         from aotc.aot.dynamo.layouts import hide, saved_range
 
+        saved = saved_range()
         context = torch._guards.TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
-            # Our backward graphs write to nothing that was kept: a graph may be retained.
+            joint.take_donated(graph, context.fw_metadata, saved[0])
+            # Our backward graphs look themselves whether theirs is retained: torch would refuse it.
             context.fw_metadata.bw_donated_idxs = []
-        saved = saved_range()
         hide(graph, *saved)
-        return compiled(graph, examples, saved)
+        return compiled(graph, examples, joint.forward_ends(saved, options))
 
     @functools.partial(torch._dynamo.disable, reason="a compiler of backward graphs")
     def backward(graph: GraphModule, examples: Sequence[Any]) -> Any:
         from aotc.aot.dynamo.layouts import hide
 
         hide(graph)
-        return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
+        call = compiled(graph, examples, joint.backward_ends(examples))
+        return torch._dynamo.disable(call, reason="a compiled backward graph")
 
     from aotc.aot.dynamo.composites import traced_otherwise
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
+from aotc.aot.dynamo.call_blocks import NO_BLOCKS, Blocks, CallBlocks, Layout
 from aotc.aot.dynamo.devices import device_at
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import Extent, Row, evaluate, reader
@@ -31,6 +32,8 @@ class Interface:
     taken, made: one an input and an output of the program. dims: where each size of a call is read:
     (argument, axis), or (argument, None) where the argument is the number itself. rows: what is
     computed of them, as `runtime/bundle/extent.py` has it; an `Extent` is one of these values.
+    blocks: those that inputs or outputs of a call lie in; outputs of the program that `made` does
+    not have are parts of these.
     """
 
     taken: tuple[Taken | Shown, ...]
@@ -38,6 +41,12 @@ class Interface:
     results: tuple[Given | Passed | Viewed | Fixed | Extent, ...]
     dims: Dims = ()
     rows: tuple[Row, ...] = ()
+    blocks: Blocks = NO_BLOCKS
+
+    @property
+    def ends(self) -> tuple[tuple[Taken | Shown, ...], tuple[Made, ...], tuple[Any, ...]]:
+        """What goes in and what comes out."""
+        return self.taken, self.made, self.results
 
     @property
     def has_program(self) -> bool:
@@ -53,7 +62,6 @@ def sizes_at(dims: Dims, arguments: Sequence[Any]) -> list[int]:
 
 
 Boxed = Callable[[list[Any]], Any]
-Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
 FRAMES_KEPT = 64  # sizes that a call has met, for each graph
 ALIGNMENT_BYTES = 16  # kernels of a GPU read vectors of this size
 _address = torch.Tensor.data_ptr
@@ -106,6 +114,10 @@ class Call:
         self._blank = [row.value if isinstance(row, Fixed) else None for _, row in rows]
         self._frames: dict[tuple[int, ...], Frame] = {}
         self._fixed = None if interface.dims else self._frame((), ())
+        self._blocks: CallBlocks | None = None
+        if interface.blocks.rows and self._fixed is not None:
+            parts = interface.blocks, len(interface.taken), self._fixed.made
+            self._blocks = CallBlocks(*parts, self._empty)
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """Run once; `arguments` is empty afterwards."""
@@ -119,8 +131,15 @@ class Call:
             values = list(map(_aligned, values))
             addresses = list(map(_address, values))
         addresses += self._unread
-        made = [self._empty(*layout) for layout in frame.made]
-        addresses += map(_address, made)
+        blocks, held = self._blocks, None
+        if blocks is None:
+            made = [self._empty(*layout) for layout in frame.made]
+            addresses += map(_address, made)
+        else:
+            made = blocks.made()
+            addresses += map(_address, made)
+            scratch, held = blocks.scratch(addresses, values)
+            addresses += scratch
         if device is not None and torch.cuda.is_current_stream_capturing():
             self._record(frame, addresses)
         else:
@@ -133,6 +152,7 @@ class Call:
             made[number] = _spread(made[number], strides)
         results = self._results(frame, arguments, made)
         arguments.clear()
+        del held  # memory of this call's, which is in use up to here
         return results
 
     def _empty(
@@ -207,7 +227,7 @@ class Call:
             shapes = tuple(_shape(row, arguments[row.place]) for row in interface.taken)
             _, outputs = program.signature.at(program.signature.bind(shapes))
             run = functools.partial(program.run_at, shapes=shapes)
-        made = zip(outputs, interface.made, strict=True)
+        made = zip(outputs[: len(interface.made)], interface.made, strict=True)
         layouts = tuple(_layout(spec.shape, row) for spec, row in made)
         gaps = tuple(
             (at, tuple(map(number, row.strides)))

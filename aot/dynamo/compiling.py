@@ -6,7 +6,8 @@ import atexit
 import functools
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aotc.aot import contents
@@ -21,6 +22,7 @@ from aotc.aot.ir.legal import check
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack.tensors import tensor_file
+from aotc.aot.plan.blocks import Block
 from aotc.aot.rewrites.registry import digest_of, registered
 from aotc.aot.rewrites.rewrite import INEXACT, rewrite
 from aotc.aot.signature import signature
@@ -57,11 +59,15 @@ def _workers(jobs: int | None) -> Workers:
     return workers
 
 
-def key_of(graph: Graph, sizes: Sizes, options: Options) -> Key:
-    """Every fact that a graph's program depends on."""
+def key_of(
+    graph: Graph, sizes: Sizes, options: Options, blocks: Sequence[Block] | None = None
+) -> Key:
+    """Every fact that a graph's program depends on; blocks: of its caller's memory."""
     text = hashlib.sha256(print_graph(graph).encode())
     for dim in sizes.dims:
         text.update(f"{dim.name} {dim.low} {dim.high} {dim.typical}\n".encode())
+    if blocks is not None:
+        text.update(repr(blocks).encode())
     for name, constant in sorted(graph.constants.items()):
         text.update(f"{name} {constant.type}\n".encode() + constant.array.tobytes())
     return Key.of(
@@ -77,8 +83,11 @@ def key_of(graph: Graph, sizes: Sizes, options: Options) -> Key:
     )
 
 
-def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Program:
-    """The program of a graph, from the cache or compiled and put there.
+def program_of(
+    key: Key, graph: Graph, sizes: Sizes, options: Options, blocks: Sequence[Block] | None = None
+) -> Program:
+    """The program of a graph, from the cache or compiled and put there; buffers in the blocks of
+    its caller's memory are more outputs of it.
 
     Raises the errors of the stages for what cannot be compiled.
     """
@@ -86,7 +95,7 @@ def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Progra
     if found is not None:
         return found
     check(graph, "capture")
-    files = _compiled_files(graph, sizes, options)
+    files = _compiled_files(graph, sizes, options, blocks)
     store().put(key, files)
     counting().programs_made += 1
     with owned("program") as folder:
@@ -95,7 +104,7 @@ def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Progra
         return opened(folder, options, key)
 
 
-def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
+def _compiled_files(graph: Graph, sizes: Sizes, options: Options, blocks: Sequence[Block]) -> Files:
     """The stages from rewrite to plan, and the files of the bundle."""
     clock, kept = Clock(), store()
     own = Resources(_workers(settings.read("AOTC_JOBS").value or None), kept, Counts())
@@ -114,7 +123,7 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
             clock.dump("capture", print_graph(graph, with_sources=True))
             rewritten, _ = rewrite(graph, target.traits, skip, apply_registered)
             clock.dump("rewrite", print_graph(rewritten))
-        compiled = compile_for(target, [rewritten], build_options, own, clock)
+        compiled = compile_for(target, [rewritten], build_options, own, clock, blocks=blocks)
     finally:
         if dump is not None:
             write_texts(Path(dump) / f"graph-{counting().graphs}", clock.texts)
@@ -126,6 +135,7 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
 def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
     """A bundle of one target, all its files in one folder."""
     types = signature(graph, sizes.dims, sizes.guards)
+    types = replace(types, outputs=(*types.outputs, *(each.spec for each in compiled.scratch)))
     target = compiled.target
     plan, library = files_of(compiled.plan, compiled.library)
     files = {PLAN_NAME: plan, LIBRARY_NAME: library}

@@ -22,16 +22,26 @@ from aotc.aot.capture.aten_graph import (
 )
 from aotc.aot.capture.aten_signature import CHOSEN, Fixed, Result, Sized, Viewed
 from aotc.aot.capture.sizes import Sizes
+from aotc.aot.dynamo import region_blocks
 from aotc.aot.dynamo.calling import Boxed, Call, Interface
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.devices import place_of, placed
 from aotc.aot.dynamo.fallback import boxed, by_library, leave, log, refuse
+from aotc.aot.dynamo.joint_graph import NO_ENDS, Ends
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.library_products import choose
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import counting
 from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, RandomStep, Recipe, Step
+from aotc.aot.dynamo.region_blocks import (
+    NO_REGION_ENDS,
+    Laid,
+    RegionEnds,
+    laid,
+    region_ends,
+    whole_ends,
+)
 from aotc.aot.dynamo.regions import Region, regions
 from aotc.aot.dynamo.rng_functionalization import fix_states, split
 from aotc.aot.errors import (
@@ -55,11 +65,11 @@ NUMBERS_COMPILED = 8  # outside of a program's range, then torch's ops run
 
 @own_sources()
 def compile_graph(
-    module: GraphModule, examples: Sequence[Any], options: Options, saved: tuple[int, int] = (0, 0)
+    module: GraphModule, examples: Sequence[Any], options: Options, ends: Ends = NO_ENDS
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of one ATen graph: a forward, a backward or an inference graph.
 
-    `saved` says from where to where the results of a forward graph are kept for its backward.
+    `ends` says which results a forward graph keeps for its backward graph, and where they lie.
     A graph that does not hold for all sizes of a call is compiled for each that it meets. Raises
     `GraphRefused` where something cannot be compiled and the option `fallback` is `error`.
     """
@@ -68,13 +78,13 @@ def compile_graph(
     examples = fix_states(module, examples)
     sizes = sizes_in(examples)
     take_layouts(module, examples)
-    if options.ordinal is not None and not channels_last(module, *saved):
+    if options.ordinal is not None and not channels_last(module, *ends.saved):
         choose(module, options)
     parts = split(module, examples, sizes)
     if parts is None:
-        return _compiled_graph(module, examples, sizes, options, saved)
+        return _compiled_graph(module, examples, sizes, options, ends)
     given = [*examples, *parts.values]
-    recipe, call = _compiled_graph(parts.rest, given, sizes, options, saved)
+    recipe, call = _compiled_graph(parts.rest, given, sizes, options, ends)
     return recipe.after(parts.drawn, len(examples), len(given)), _after(parts.drawn, call)
 
 
@@ -95,11 +105,11 @@ def _compiled_graph(
     examples: Sequence[Any],
     sizes: Sizes,
     options: Options,
-    saved: tuple[int, int],
+    ends: Ends,
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of a graph that draws nothing, or what must be left to torch."""
     try:
-        return _compiled_for_all(module, examples, sizes, options, saved)
+        return _compiled_for_all(module, examples, sizes, options, ends)
     except SizeUnsupported as undecided:
         if is_static(sizes.symbols.values()):
             raise
@@ -112,7 +122,7 @@ def _compiled_for_all(
     examples: Sequence[Any],
     sizes: Sizes,
     options: Options,
-    saved: tuple[int, int],
+    ends: Ends,
 ) -> tuple[Recipe, Boxed]:
     """The same for all sizes; raises `SizeUnsupported` where a stage needs those of one call."""
     try:
@@ -127,8 +137,8 @@ def _compiled_for_all(
         if len(_walked(module, fixed, options).refusals) < len(walked.refusals):
             per_size = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
             return _whole(module, None), per_size
-    orders = {} if walked.left else channels_last(module, *saved)
-    recipe, call = compile_at(module, examples, sizes, options, walked, orders)
+    orders = {} if walked.left else channels_last(module, *ends.saved)
+    recipe, call = compile_at(module, examples, sizes, options, walked, orders, ends)
     ranges = number_ranges(examples, sizes)
     if not ranges:
         return recipe, call
@@ -158,25 +168,26 @@ def compile_at(
     options: Options,
     walked: Walked,
     orders: Orders = NO_ORDERS,
+    ends: Ends = NO_ENDS,
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of a graph that was walked with these sizes.
 
     `orders` has results that are to lie otherwise than torch traced them, which torch is informed
-    of.
+    of; `ends` as `compile_graph` has them.
     """
     reasons = [row.reason for row in walked.refusals]
     if reasons and options.fallback == "error":
         raise refuse(reasons)
     if not walked.left and not reasons:
-        code, call = _own(module, examples, sizes, options, orders)
+        code, call = _own(module, examples, sizes, options, orders, whole_ends(module, ends))
         if isinstance(code, Compiled):
             report(module, orders)
         return checked(module, _whole(module, code), call, options)
     parts, refusals = _parts(module, sizes, options, walked)
     pairs = []
-    for part in parts:
+    for part, own in zip(parts, region_ends(module, parts, ends), strict=True):
         named = [row.reason for row in refusals if row.node in part.nodes]
-        pairs.append(_compiled(part, sizes, options, named or reasons))
+        pairs.append(_compiled(part, sizes, options, named or reasons, own))
     placeholders = tuple(module.graph.find_nodes(op="placeholder"))
     recipe = _recipe(module, placeholders, parts, [code for code, _ in pairs])
     return checked(module, recipe, recipe.bound([call for _, call in pairs]), options)
@@ -293,11 +304,11 @@ class _Shape:
 
 
 def _compiled(
-    part: Region, sizes: Sizes, options: Options, reasons: Sequence[str]
+    part: Region, sizes: Sizes, options: Options, reasons: Sequence[str], ends: RegionEnds
 ) -> tuple[Code, Boxed]:
     examples = [node.meta.get("val") for node in part.arguments]
     if not part.is_left:
-        return _own(part.module, examples, sizes, options)
+        return _own(part.module, examples, sizes, options, NO_ORDERS, ends)
     if all(CHOSEN in node.meta for node in part.nodes):
         call, kept = by_library(part.module)
         return None if kept is None else LeftToTorch(kept), call
@@ -311,6 +322,7 @@ def _own(
     sizes: Sizes,
     options: Options,
     orders: Orders = NO_ORDERS,
+    ends: RegionEnds = NO_REGION_ENDS,
 ) -> tuple[Code, Boxed]:
     """A graph through our stages; what these refuse goes where the option `fallback` says."""
     try:
@@ -325,8 +337,16 @@ def _own(
             return Compiled(None, interface, options), Call(interface, None, options.ordinal)
         graph = imported.graph
         graph = graph.without_data_checks() if options.unchecked_indices else graph
-        key = key_of(graph, shown, options)
-        program = program_of(key, graph, shown, options)
+        has_blocks = not shown.symbols and (
+            options.ordinal is not None or region_blocks.ON_PROCESSORS
+        )
+        blocks = laid(ends, graph, *interface.ends) if has_blocks else Laid()
+        key = key_of(graph, shown, options, blocks.blocks)
+        program = program_of(key, graph, shown, options, blocks.blocks)
+        interface = replace(
+            interface, blocks=blocks.at_calls(program.outputs[len(interface.made) :])
+        )
+        blocks.register(ends.joint)
     except (UserError, FrozenMiss, TuningRecordMiss):
         raise  # a rewrite of the user's that is wrong, a setting, AOTC_FROZEN
     except AotcError as error:

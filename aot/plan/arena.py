@@ -38,18 +38,58 @@ def assign_offsets(
 
     Largest first, each into the smallest gap that holds it between the buffers it lives with.
     """
-    order = sorted(range(len(lifetimes)), key=lambda at: (-fixed(lifetimes[at].nbytes), at))
-    sizes = [aligned(fixed(row.nbytes), alignment_bytes) for row in lifetimes]
+    space = Space(lifetimes, alignment_bytes)
     offsets = [0] * len(lifetimes)
-    assigned = _Assigned(lifetimes)
-    for at in order:
+    for at in space.by_size():
+        offsets[at] = space.gap_for(at).start
+        space.add(at, offsets[at])
+    return offsets, space.end
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Where a buffer fits; `nbytes` between its neighbours, None behind the last of them."""
+
+    start: int
+    nbytes: int | None = None
+
+
+class Space:
+    """Memory in which buffers get offsets, one after the other."""
+
+    def __init__(
+        self, lifetimes: Sequence[Lifetime], alignment_bytes: int = ALIGNMENT_BYTES
+    ) -> None:
+        self._lifetimes = lifetimes
+        self._sizes = [aligned(fixed(row.nbytes), alignment_bytes) for row in lifetimes]
+        self._offsets = [0] * len(lifetimes)
+        self._assigned = _Assigned(lifetimes)
+        self.end = 0  # of the last buffer, in bytes
+
+    def by_size(self) -> list[int]:
+        """The numbers of the buffers, the largest first."""
+        rows = self._lifetimes
+        return sorted(range(len(rows)), key=lambda at: (-fixed(rows[at].nbytes), at))
+
+    def add(self, at: int, offset: int) -> None:
+        """Give buffer `at` its offset."""
+        self._offsets[at] = offset
+        self._assigned.add(at)
+        self.end = max(self.end, offset + self._sizes[at])
+
+    def gap_for(self, at: int) -> Gap:
+        """The smallest gap that holds buffer `at` between those it lives with, else behind them."""
         taken = sorted(
-            (offsets[other], offsets[other] + sizes[other]) for other in assigned.met(at)
+            (self._offsets[other], self._offsets[other] + self._sizes[other])
+            for other in self._assigned.met(at)
         )
-        offsets[at] = _best_gap(taken, sizes[at])
-        assigned.add(at)
-    ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
-    return offsets, max(ends, default=0)
+        best, reached = None, 0
+        for start, end in taken:
+            gap = start - reached
+            if gap >= self._sizes[at] and (best is None or gap < (best.nbytes or 0)):
+                best = Gap(reached, gap)
+            reached = max(reached, end)
+        return best or Gap(reached)
 
 
 class _Assigned:
@@ -105,17 +145,6 @@ class _Assigned:
                 found.add(node)
                 node >>= 1
         return found
-
-
-def _best_gap(taken: Sequence[tuple[int, int]], size_bytes: int) -> int:
-    """Start of the smallest gap between the taken ranges that fits, else the end of the last."""
-    best, best_size, reached = -1, 0, 0
-    for start, end in taken:
-        gap = start - reached
-        if gap >= size_bytes and (best < 0 or gap < best_size):
-            best, best_size = reached, gap
-        reached = max(reached, end)
-    return best if best >= 0 else reached
 
 
 @dataclass(slots=True)

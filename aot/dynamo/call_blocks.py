@@ -1,0 +1,142 @@
+"""The blocks of memory that calls of a program have, and what lies where in them.
+
+A call whose outputs lie in a block makes it. One whose inputs lie in one writes there only where
+torch keeps no graph for another call, and where the inputs lie as the call before left them; else
+it has memory for that call. See `joint_graph.py` for what the blocks are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import sub
+
+import torch
+
+Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
+Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+
+
+@dataclass(frozen=True, slots=True)
+class CallBlock:
+    """A block of a call, `nbytes` long: its outputs lie there if it is made by the call, else its
+    inputs do. places: (number of the output or input, first byte); none where it is all scratch."""
+
+    nbytes: int
+    is_made: bool
+    places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """All blocks of a call. scratch: (number of the block, first byte) for each output of the
+    program that nobody reads after a call."""
+
+    rows: tuple[CallBlock, ...] = ()
+    scratch: tuple[tuple[int, int], ...] = ()
+
+
+NO_BLOCKS = Blocks()
+
+
+class CallBlocks:
+    """The blocks of calls of one program.
+
+    inputs: how many it has; layouts: of its outputs but for scratch; empty: makes memory.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        inputs: int,
+        layouts: Sequence[Layout],
+        empty: Empty,
+    ) -> None:
+        self._rows = rows = blocks.rows
+        self._scratch, self._inputs, self._empty = blocks.scratch, inputs, empty
+        places = {
+            number: (at, start)
+            for at, row in enumerate(rows)
+            if row.is_made
+            for number, start in row.places
+        }
+        self._layouts = [(places.get(at), *layout) for at, layout in enumerate(layouts)]
+        self._given = [
+            (at, [number for number, _ in row.places], [start for _, start in row.places])
+            for at, row in enumerate(rows)
+            if not row.is_made
+        ]
+
+    def made(self) -> list[torch.Tensor]:
+        """Memory for the outputs, in their order."""
+        empty = self._empty
+        wholes: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+        found = []
+        for place, shape, strides, dtype in self._layouts:
+            if place is None:
+                found.append(empty(shape, strides, dtype))
+                continue
+            at, start = place
+            whole = wholes.get((at, dtype))
+            if whole is None:
+                whole = wholes[at, dtype] = self._whole(at, wholes).view(dtype)
+            found.append(_part(whole, shape, strides, start // dtype.itemsize))
+        return found
+
+    def _whole(self, at: int, wholes: dict[tuple[int, torch.dtype], torch.Tensor]) -> torch.Tensor:
+        block = wholes.get((at, torch.uint8))
+        if block is None:
+            block = self._empty((self._rows[at].nbytes,), (1,), torch.uint8)
+            wholes[at, torch.uint8] = block
+        return block
+
+    def scratch(
+        self, addresses: Sequence[int], values: Sequence[torch.Tensor]
+    ) -> tuple[list[int], list[torch.Tensor]]:
+        """The addresses of the outputs that are scratch, and memory to be held until the launch.
+
+        addresses: of inputs and other outputs; values: the inputs.
+        """
+        held: list[torch.Tensor] = []
+        bases = [0] * len(self._rows)
+        for at, row in enumerate(self._rows):
+            if row.is_made and row.places:
+                number, start = row.places[0]
+                bases[at] = addresses[self._inputs + number] - start
+        for at, numbers, starts in self._given:
+            bases[at] = self._base(at, numbers, starts, addresses, values)
+        for at, row in enumerate(self._rows):
+            if not bases[at]:
+                held.append(self._empty((row.nbytes,), (1,), torch.uint8))
+                bases[at] = held[-1].data_ptr()
+        return [bases[at] + start for at, start in self._scratch], held
+
+    def _base(
+        self,
+        at: int,
+        numbers: Sequence[int],
+        starts: Sequence[int],
+        addresses: Sequence[int],
+        values: Sequence[torch.Tensor],
+    ) -> int:
+        """Where the inputs' block begins; 0 where it must not be written to, or is none."""
+        if _keeps_graph():
+            return 0
+        found = set(map(sub, map(addresses.__getitem__, numbers), starts))
+        if len(found) > 1:
+            return 0
+        (base,) = found
+        storage = values[numbers[0]].untyped_storage()
+        is_whole = storage.data_ptr() == base and storage.nbytes() == self._rows[at].nbytes
+        return base if is_whole else 0
+
+
+def _part(
+    whole: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int
+) -> torch.Tensor:
+    """A tensor in the memory of another of its type, from element `start` on."""
+    return whole.new_empty(0).set_(whole.untyped_storage(), start, shape, strides)  # type: ignore[call-overload, no-any-return]
+
+
+_part = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _part)

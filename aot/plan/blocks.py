@@ -1,0 +1,174 @@
+"""Buffers in blocks of the caller's memory, in which some inputs and outputs of a call lie.
+
+What an output will be written to is free until then, and what an input lies in after its last
+read, where the caller has no more use for it ("donated buffers" in torch's and XLA's terms).
+Buffers that live in such a gap need no arena; large ones that find none lie in one more block,
+which is memory of the call alone. To the plan they are more outputs of the program, in whose memory
+nobody finds anything after a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aotc.aot.ir.size import fixed
+from aotc.aot.plan.arena import Lifetime, Space, aligned, assign_offsets
+from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Operand
+from aotc.runtime.bundle.manifest import TensorSpec
+
+LEAST_BYTES = 1 << 16  # of a buffer in a block: each place is one more address of a call
+PREFIX = "scratch of block"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Input or output `number` of a program, `nbytes` from `start` on in its block.
+
+    An input's memory is free after its last read, an output's before it is first written.
+    """
+
+    space: str  # "input" or "output"
+    number: int
+    start: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of memory, its size and places in bytes.
+
+    held: (start, end) of what others keep there while the program runs and afterwards.
+    """
+
+    nbytes: int
+    members: tuple[Member, ...]
+    held: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """An output of a program that is a part of a block, and nothing after a call."""
+
+    block: int
+    start: int
+    nbytes: int
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Its row among the outputs of a bundle."""
+        return TensorSpec(f"{PREFIX} {self.block} at {self.start}", "u8", (self.nbytes,))
+
+    @classmethod
+    def of(cls, spec: TensorSpec) -> Scratch:
+        """That of such a row."""
+        block, _, start = spec.name.removeprefix(PREFIX).split()
+        return cls(int(block), int(start), spec.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    block: int
+    start: int
+
+
+def in_blocks(
+    assignment: BufferAssignment, blocks: Sequence[Block], outputs: int, step: int
+) -> tuple[BufferAssignment, tuple[Scratch, ...]]:
+    """The assignment with large buffers in the blocks where they fit, else in one more that follows
+    these, and what became outputs of it.
+
+    outputs: how many the program has; step: alignment of buffers in bytes. Shapes are fixed, and
+    the blocks begin at a multiple of `step`. Left as it is where it has calls of torch.
+    """
+    if assignment.calls:
+        return assignment, ()
+    places = _places(assignment, blocks, step)
+    rows = list(enumerate(assignment.buffers))
+    left = [at for at, row in rows if at not in places and fixed(row.nbytes) >= LEAST_BYTES]
+    offsets, _ = assign_offsets([assignment.buffers[at] for at in left], step)
+    places |= {at: _Place(len(blocks), start) for at, start in zip(left, offsets, strict=True)}
+    numbers: dict[_Place, int] = {}
+    sizes: dict[_Place, int] = {}
+    kept = [at for at in range(len(assignment.buffers)) if at not in places]
+    renumbered = {at: number for number, at in enumerate(kept)}
+
+    def moved(operand: Operand) -> Operand:
+        if operand.space != "buffer":
+            return operand
+        place = places.get(int(operand.value))
+        if place is None:
+            return replace(operand, value=renumbered[int(operand.value)])
+        nbytes = fixed(operand.nbytes) - operand.start_bytes
+        own = _Place(place.block, place.start + operand.start_bytes)
+        sizes[own] = max(sizes.get(own, 0), nbytes)
+        return Operand("output", numbers.setdefault(own, outputs + len(numbers)), nbytes)
+
+    launches = tuple(
+        LaunchBuffers(tuple(map(moved, row.operands)), row.stored) for row in assignment.launches
+    )
+    buffers = tuple(assignment.buffers[at] for at in kept)
+    scratch = tuple(Scratch(each.block, each.start, sizes[each]) for each in numbers)
+    return replace(assignment, buffers=buffers, launches=launches), scratch
+
+
+def _places(assignment: BufferAssignment, blocks: Sequence[Block], step: int) -> dict[int, _Place]:
+    """Where buffers lie in blocks, by number: the largest first, each in the smallest gap."""
+    buffers, uses = assignment.buffers, _uses(assignment)
+    spaces = [_space(block, buffers, uses, len(assignment.launches), step) for block in blocks]
+    places: dict[int, _Place] = {}
+    order = sorted(range(len(buffers)), key=lambda at: (-fixed(buffers[at].nbytes), at))
+    for at in order:
+        if fixed(buffers[at].nbytes) < LEAST_BYTES:
+            break
+        nbytes = aligned(fixed(buffers[at].nbytes), step)
+        found = []
+        for number, (block, space) in enumerate(zip(blocks, spaces, strict=True)):
+            gap = space.gap_for(at)
+            room = block.nbytes - gap.start if gap.nbytes is None else gap.nbytes
+            if room >= nbytes:
+                found.append((room, number, gap.start))
+        if found:
+            _, number, start = min(found)
+            spaces[number].add(at, start)
+            places[at] = _Place(number, start)
+    return places
+
+
+def _space(
+    block: Block,
+    buffers: Sequence[Lifetime],
+    uses: Mapping[tuple[str, int], tuple[int, int]],
+    launches: int,
+    step: int,
+) -> Space:
+    """The block as its members and what is held leave it; buffers have their own numbers there."""
+    rows, starts = list(buffers), []
+    for start, end in block.held:
+        rows.append(Lifetime("held", end - start, 0, launches))
+        starts.append(start)
+    for member in block.members:
+        found = uses.get((member.space, member.number))
+        if found is None:
+            continue  # an input that is not read
+        first, last = (0, found[1]) if member.space == "input" else (found[0], launches)
+        rows.append(Lifetime(member.space, member.nbytes, first, last))
+        starts.append(member.start)
+    space = Space(rows, step)
+    for number, start in enumerate(starts):
+        space.add(len(buffers) + number, start)
+    return space
+
+
+def _uses(assignment: BufferAssignment) -> dict[tuple[str, int], tuple[int, int]]:
+    """(first, last) launch that has an input or output, by space and number."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for number, launch in enumerate(assignment.launches):
+        for operand in _of_the_caller(launch.operands):
+            key = operand.space, int(operand.value)
+            found[key] = found.get(key, (number,))[0], number
+    return found
+
+
+def _of_the_caller(operands: Iterable[Operand]) -> Iterable[Operand]:
+    return (each for each in operands if each.space in ("input", "output"))
