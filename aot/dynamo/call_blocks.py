@@ -15,7 +15,9 @@ import torch
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
 Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
+UNSHARED_BYTES = 256  # behind a block that no backward call may write to: see `_base`
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ class CallBlocks:
     def _whole(self, at: int, wholes: dict[tuple[int, torch.dtype], torch.Tensor]) -> torch.Tensor:
         block = wholes.get((at, torch.uint8))
         if block is None:
-            block = self._empty((self._rows[at].nbytes,), (1,), torch.uint8)
+            # Hooks of the user's are given what is kept, and may hold it for longer.
+            more = UNSHARED_BYTES if _hooks(False) is not None else 0
+            block = self._empty((self._rows[at].nbytes + more,), (1,), torch.uint8)
             wholes[at, torch.uint8] = block
         return block
 
@@ -120,7 +124,8 @@ class CallBlocks:
         addresses: Sequence[int],
         values: Sequence[torch.Tensor],
     ) -> int:
-        """Where the inputs' block begins; 0 where it must not be written to, or is none."""
+        """Where the inputs' block begins; 0 where it must not be written to, or is none: the graph
+        is retained, or the storage is not as long as a block that only the graph has."""
         if _keeps_graph():
             return 0
         found = set(map(sub, map(addresses.__getitem__, numbers), starts))

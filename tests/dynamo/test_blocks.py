@@ -112,6 +112,23 @@ def test_tensors_that_hooks_give_back_elsewhere_are_read_where_they_lie(bases):
     assert not any(bases)
 
 
+def test_what_a_hook_holds_is_not_written_to(bases):
+    _, _, compiled = pair()
+    held = []
+
+    def pack(tensor):
+        held.append((tensor, tensor.clone()))
+        return tensor
+
+    x = torch.randn(2, 3, 16, 16)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = compiled(x)
+    result.square().sum().backward()
+    assert held
+    assert all(torch.equal(*each) for each in held)
+    assert not any(bases)
+
+
 def test_a_result_that_is_kept_too_is_the_users(bases):
     weight = torch.nn.Parameter(torch.randn(64, 64))
 

@@ -540,3 +540,29 @@ def test_a_second_process_compiles_nothing():
     assert int(texts[0][0]) >= 2
     assert texts[1][:2] == ["0", "0"]
     assert texts[0][2] == texts[1][2]
+
+
+def test_kept_tensors_and_intermediates_share_blocks():
+    """A retained graph may be asked twice; arenas hold hardly anything between calls."""
+    layers = [torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.LayerNorm(2048)]
+    module = torch.nn.Sequential(*layers, torch.nn.Linear(2048, 512)).cuda()
+    compiled = torch.compile(module, backend="aotc", options=STRICT)
+    x = torch.randn(1024, 512, device="cuda")
+    for _ in range(3):
+        loss = compiled(x).square().sum()
+        first = torch.autograd.grad(loss, list(module.parameters()), retain_graph=True)
+        second = torch.autograd.grad(loss, list(module.parameters()))
+        assert all(map(torch.equal, first, second))
+    held = []
+
+    def pack(tensor):
+        held.append((tensor, tensor.clone()))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = compiled(x).square().sum()
+    third = torch.autograd.grad(loss, list(module.parameters()))
+    assert all(map(torch.equal, first, third))
+    assert all(torch.equal(*each) for each in held)
+    for ours, eager in gradients_beside_f64(module, x, compiled):
+        assert ours <= 4 * eager + 1e-6
