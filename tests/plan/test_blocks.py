@@ -120,15 +120,21 @@ def test_nothing_that_is_read_is_overwritten(seed):
     assert all(memory.holds(place, "others") for place in held)
 
 
-def test_most_buffers_find_a_place_in_large_blocks():
-    inside = own = 0
-    for seed in range(60):
-        assignment, blocks, outputs = drawn(seed)
-        for each in in_blocks(assignment, blocks, outputs, STEP)[1]:
-            inside += each.block < len(blocks)
-            own += each.block == len(blocks)
-    assert inside > 150
-    assert own < inside
+@pytest.mark.parametrize("layers", [2, 5, 40])
+def test_only_the_last_layer_of_a_chain_needs_memory_beside_the_block(layers):
+    launches, buffers, members = [], [], []
+    before = Operand("input", 0, 3 * UNIT)
+    for at in range(layers):
+        inner, after = Operand("buffer", at, 3 * UNIT), Operand("output", at, 3 * UNIT)
+        launches += [LaunchBuffers((before, inner), 1), LaunchBuffers((inner, after), 1)]
+        buffers.append(Lifetime(f"{at}", 3 * UNIT, 2 * at, 2 * at + 1))
+        members.append(Member("output", at, 3 * UNIT * at, 3 * UNIT))
+        before = after
+    assignment = BufferAssignment(tuple(buffers), tuple(launches))
+    block = Block(3 * UNIT * layers, tuple(members))
+    moved, scratch = in_blocks(assignment, [block], layers, STEP)
+    assert moved.buffers == ()
+    assert sum(each.nbytes for each in scratch if each.block == 1) == 3 * UNIT
 
 
 def test_an_operand_that_starts_within_a_buffer_starts_within_its_place():
