@@ -1,8 +1,8 @@
 """The blocks of memory that calls of a program have, and what lies where in them.
 
 A call whose outputs lie in a block makes it. One whose inputs lie in one writes there only where
-torch keeps no graph for another call, and where the inputs lie as the call before left them; else
-it has memory for that call. See `joint_graph.py` for what the blocks are.
+torch keeps no graph for another call, and where the inputs lie as the forward call left them; else
+it takes memory for its scratch alone. See `joint_graph.py` for what the blocks are.
 """
 
 from __future__ import annotations
@@ -23,20 +23,25 @@ _hooks = torch._C._autograd._top_saved_tensors_default_hooks
 @dataclass(frozen=True, slots=True)
 class CallBlock:
     """A block of a call, `nbytes` long: its outputs lie there if it is made by the call, else its
-    inputs do. places: (number of the output or input, first byte); none where it is all scratch."""
+    inputs do.
+
+    places: (number of the output or input, first byte); none where only scratch is there, which
+    is memory of the call alone. scratch_bytes: what the block's scratch takes in such memory.
+    """
 
     nbytes: int
     is_made: bool
     places: tuple[tuple[int, int], ...]
+    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """All blocks of a call. scratch: (number of the block, first byte) for each output of the
-    program that nobody reads after a call."""
+    """All blocks of a call. scratch: (number of the block, first byte there, first byte in memory
+    that has its scratch alone) for each output of the program that nobody reads after a call."""
 
     rows: tuple[CallBlock, ...] = ()
-    scratch: tuple[tuple[int, int], ...] = ()
+    scratch: tuple[tuple[int, int, int], ...] = ()
 
 
 NO_BLOCKS = Blocks()
@@ -110,11 +115,16 @@ class CallBlocks:
                 bases[at] = addresses[self._inputs + number] - start
         for at, numbers, starts in self._given:
             bases[at] = self._base(at, numbers, starts, addresses, values)
+        own = [0] * len(self._rows)  # memory of this call's in place of a block
         for at, row in enumerate(self._rows):
-            if not bases[at]:
-                held.append(self._empty((row.nbytes,), (1,), torch.uint8))
-                bases[at] = held[-1].data_ptr()
-        return [bases[at] + start for at, start in self._scratch], held
+            if row.scratch_bytes and not bases[at]:
+                held.append(self._empty((row.scratch_bytes,), (1,), torch.uint8))
+                own[at] = held[-1].data_ptr()
+        found = [
+            bases[at] + start if bases[at] else own[at] + alone
+            for at, start, alone in self._scratch
+        ]
+        return found, held
 
     def _base(
         self,

@@ -42,7 +42,7 @@ class JointGraph:
 
     def take_donated(self, graph: GraphModule, metadata: Any, first: int) -> None:
         """Read from torch's record of a forward graph, whose kept results begin at `first`, which
-        of these nobody else sees; nothing where the backward graph asks for places in storages."""
+        of these nobody else sees; nothing where a place in a storage is asked for."""
         (output,) = graph.graph.find_nodes(op="output")
         if READS_STORAGE in output.meta:
             return

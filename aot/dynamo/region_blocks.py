@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -37,8 +37,8 @@ Results = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class GivenBlock:
-    """A block that arguments of a region lie in: the last that reads (place of the argument, where
-    it lies); held, as `Block` has it."""
+    """A block that arguments of a region lie in. members: (place of the argument, where it lies) of
+    those that nothing reads after the region; held: as `plan.blocks.Block` has it."""
 
     nbytes: int
     members: tuple[tuple[int, Kept], ...]
@@ -47,7 +47,8 @@ class GivenBlock:
 
 @dataclass(frozen=True, slots=True)
 class RegionEnds:
-    """The same of a region: results by number; `given` in the order of its arguments."""
+    """What a region has to do with blocks. results: those that may lie in one, by number, with
+    their number among the arguments of the backward graph; given: blocks of its arguments."""
 
     joint: JointGraph | None = None
     results: Mapping[int, int] = field(default_factory=dict)
@@ -58,9 +59,10 @@ NO_REGION_ENDS = RegionEnds()
 
 
 def note_storage_reads(forward: GraphModule, backward: GraphModule) -> None:
-    """Note on a forward graph whether its backward graph asks for places in storages, which would
-    be others in a block."""
-    if any(node.target in STORAGE_OFFSETS for node in backward.graph.nodes):
+    """Note on a forward graph whether it or its backward graph asks for places in storages, which
+    would be others in a block."""
+    nodes = (*forward.graph.nodes, *backward.graph.nodes)
+    if any(node.target in STORAGE_OFFSETS for node in nodes):
         (output,) = forward.graph.find_nodes(op="output")
         output.meta[READS_STORAGE] = True
 
@@ -69,7 +71,7 @@ def note_storage_reads(forward: GraphModule, backward: GraphModule) -> None:
 
 
 def whole_ends(module: GraphModule, ends: Ends) -> RegionEnds:
-    """Those of a graph that is one region."""
+    """The ends of a graph that is one region."""
     own = _donated(module, ends)
     numbered = {at: own[node] for at, node in enumerate(_results(module)) if node in own}
     if not ends.arguments:
@@ -80,7 +82,7 @@ def whole_ends(module: GraphModule, ends: Ends) -> RegionEnds:
 
 
 def region_ends(module: GraphModule, parts: Sequence[Region], ends: Ends) -> list[RegionEnds]:
-    """Those of each region of a graph."""
+    """The ends of each region of a graph."""
     own = _donated(module, ends)
     rows = [
         {at: own[node] for at, node in enumerate(part.results) if node in own} for part in parts
@@ -173,10 +175,14 @@ class Laid:
     def at_calls(self, more: Sequence[TensorSpec]) -> Blocks:
         """Those of calls of the program; more: its outputs beyond the graph's."""
         found = [Scratch.of(spec) for spec in more]
-        ends = [row.start + row.nbytes for row in found if row.block == len(self.calls)]
-        own = [CallBlock(max(ends), True, ())] if ends else []
-        places = tuple((row.block, row.start) for row in found)
-        return Blocks((*self.calls, *own), places)
+        own = (
+            (CallBlock(0, True, ()),) if any(row.block == len(self.calls) for row in found) else ()
+        )
+        rows = []
+        for at, each in enumerate((*self.calls, *own)):
+            ends = (row.alone + row.nbytes for row in found if row.block == at)
+            rows.append(replace(each, scratch_bytes=max(ends, default=0)))
+        return Blocks(tuple(rows), tuple((row.block, row.start, row.alone) for row in found))
 
     def register(self, joint: JointGraph | None) -> None:
         """Note where results lie, once there is a program that lays them so."""

@@ -40,10 +40,15 @@ def assign_offsets(
     """
     space = Space(lifetimes, alignment_bytes)
     offsets = [0] * len(lifetimes)
-    for at in space.by_size():
+    for at in by_size(lifetimes):
         offsets[at] = space.gap_for(at).start
         space.add(at, offsets[at])
     return offsets, space.end
+
+
+def by_size(lifetimes: Sequence[Lifetime]) -> list[int]:
+    """The numbers of buffers, the largest first."""
+    return sorted(range(len(lifetimes)), key=lambda at: (-fixed(lifetimes[at].nbytes), at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +70,6 @@ class Space:
         self._offsets = [0] * len(lifetimes)
         self._assigned = _Assigned(lifetimes)
         self.end = 0  # of the last buffer, in bytes
-
-    def by_size(self) -> list[int]:
-        """The numbers of the buffers, the largest first."""
-        rows = self._lifetimes
-        return sorted(range(len(rows)), key=lambda at: (-fixed(rows[at].nbytes), at))
 
     def add(self, at: int, offset: int) -> None:
         """Give buffer `at` its offset."""

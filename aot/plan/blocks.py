@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.aot.ir.size import fixed
-from aotc.aot.plan.arena import Lifetime, Space, aligned, assign_offsets
+from aotc.aot.plan.arena import Lifetime, Space, aligned, assign_offsets, by_size
 from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Operand
 from aotc.runtime.bundle.manifest import TensorSpec
 
@@ -48,22 +48,28 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """An output of a program that is a part of a block, and nothing after a call."""
+    """An output of a program that is a part of a block, and nothing after a call.
+
+    alone: where it begins in memory that has the block's scratch and nothing else, for a call that
+    may not write into the block.
+    """
 
     block: int
     start: int
+    alone: int
     nbytes: int
 
     @property
     def spec(self) -> TensorSpec:
         """Its row among the outputs of a bundle."""
-        return TensorSpec(f"{PREFIX} {self.block} at {self.start}", "u8", (self.nbytes,))
+        name = f"{PREFIX} {self.block} at {self.start} or {self.alone}"
+        return TensorSpec(name, "u8", (self.nbytes,))
 
     @classmethod
     def of(cls, spec: TensorSpec) -> Scratch:
         """That of such a row."""
-        block, _, start = spec.name.removeprefix(PREFIX).split()
-        return cls(int(block), int(start), spec.shape[0])
+        block, _, start, _, alone = spec.name.removeprefix(PREFIX).split()
+        return cls(int(block), int(start), int(alone), spec.shape[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +94,8 @@ def in_blocks(
     left = [at for at, row in rows if at not in places and fixed(row.nbytes) >= LEAST_BYTES]
     offsets, _ = assign_offsets([assignment.buffers[at] for at in left], step)
     places |= {at: _Place(len(blocks), start) for at, start in zip(left, offsets, strict=True)}
-    numbers: dict[_Place, int] = {}
-    sizes: dict[_Place, int] = {}
+    numbers: dict[tuple[_Place, int], int] = {}  # by what a buffer takes and where in it
+    sizes: dict[tuple[_Place, int], int] = {}
     kept = [at for at in range(len(assignment.buffers)) if at not in places]
     renumbered = {at: number for number, at in enumerate(kept)}
 
@@ -100,7 +106,7 @@ def in_blocks(
         if place is None:
             return replace(operand, value=renumbered[int(operand.value)])
         nbytes = fixed(operand.nbytes) - operand.start_bytes
-        own = _Place(place.block, place.start + operand.start_bytes)
+        own = place, operand.start_bytes
         sizes[own] = max(sizes.get(own, 0), nbytes)
         return Operand("output", numbers.setdefault(own, outputs + len(numbers)), nbytes)
 
@@ -108,8 +114,34 @@ def in_blocks(
         LaunchBuffers(tuple(map(moved, row.operands)), row.stored) for row in assignment.launches
     )
     buffers = tuple(assignment.buffers[at] for at in kept)
-    scratch = tuple(Scratch(each.block, each.start, sizes[each]) for each in numbers)
+    alone = _alone(assignment.buffers, places, len(blocks), step)
+    scratch = tuple(
+        Scratch(place.block, place.start + first, alone[place] + first, sizes[place, first])
+        for place, first in numbers
+    )
     return replace(assignment, buffers=buffers, launches=launches), scratch
+
+
+def _alone(
+    buffers: Sequence[Lifetime], places: Mapping[int, _Place], blocks: int, step: int
+) -> dict[_Place, int]:
+    """Where each place of a block begins in memory for that block's scratch alone.
+
+    A place is needed from the first of its buffers to the last. What follows the blocks is such
+    memory already.
+    """
+    spans: dict[_Place, Lifetime] = {}
+    for at, place in places.items():
+        row, known = buffers[at], spans.get(places[at], buffers[at])
+        nbytes = max(fixed(row.nbytes), fixed(known.nbytes))
+        ends = min(row.first, known.first), max(row.last, known.last)
+        spans[place] = Lifetime("place", nbytes, *ends)
+    found = {place: place.start for place in spans if place.block == blocks}
+    for block in range(blocks):
+        own = [place for place in spans if place.block == block]
+        offsets, _ = assign_offsets([spans[place] for place in own], step)
+        found |= dict(zip(own, offsets, strict=True))
+    return found
 
 
 def _places(assignment: BufferAssignment, blocks: Sequence[Block], step: int) -> dict[int, _Place]:
@@ -117,17 +149,16 @@ def _places(assignment: BufferAssignment, blocks: Sequence[Block], step: int) ->
     buffers, uses = assignment.buffers, _uses(assignment)
     spaces = [_space(block, buffers, uses, len(assignment.launches), step) for block in blocks]
     places: dict[int, _Place] = {}
-    order = sorted(range(len(buffers)), key=lambda at: (-fixed(buffers[at].nbytes), at))
-    for at in order:
+    for at in by_size(buffers):
         if fixed(buffers[at].nbytes) < LEAST_BYTES:
             break
         nbytes = aligned(fixed(buffers[at].nbytes), step)
         found = []
         for number, (block, space) in enumerate(zip(blocks, spaces, strict=True)):
             gap = space.gap_for(at)
-            room = block.nbytes - gap.start if gap.nbytes is None else gap.nbytes
-            if room >= nbytes:
-                found.append((room, number, gap.start))
+            gap_bytes = block.nbytes - gap.start if gap.nbytes is None else gap.nbytes
+            if gap_bytes >= nbytes:
+                found.append((gap_bytes, number, gap.start))
         if found:
             _, number, start = min(found)
             spaces[number].add(at, start)

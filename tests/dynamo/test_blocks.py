@@ -91,6 +91,35 @@ def test_a_graph_that_is_retained_keeps_what_it_has(bases):
     near(module, wide, x, compiled(x))
 
 
+def test_memory_in_place_of_a_block_has_what_is_scratch_alone(bases):
+    row = call_blocks.CallBlock(1 << 20, False, ((0, 0), (1, 4096)), 1024)
+    scratch = ((0, 512, 0), (0, 1024, 512), (0, 65536, 768))
+    blocks = call_blocks.CallBlocks(call_blocks.Blocks((row,), scratch), 2, [], made)
+    addresses, held = blocks.scratch([0, 4096], [torch.empty(1), torch.empty(1)])
+    (memory,) = held
+    assert [each - memory.data_ptr() for each in addresses] == [0, 512, 768]
+    assert memory.numel() == 1024
+    assert bases == [0]
+
+
+def made(shape, strides, dtype):
+    return torch.empty_strided(shape, strides, dtype=dtype)
+
+
+def test_places_in_storages_are_read_where_they_lie(bases):
+    def strided(x, w):
+        inner = torch.tanh(x @ w)
+        part = torch.exp(inner.as_strided((8, 8), (16, 2), 3))
+        return (part * part.sin()).sum() + (inner * inner.cos()).sum()
+
+    x, w = (torch.randn(16, 16, requires_grad=True) for _ in range(2))
+    expected = torch.autograd.grad(strided(x, w), (x, w))
+    found = torch.autograd.grad(torch.compile(strided, backend="aotc")(x, w), (x, w))
+    for own, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-5)
+    assert not bases
+
+
 def test_calls_that_wait_for_their_backward_have_blocks_of_their_own(bases):
     module, wide, compiled = pair()
     inputs = [torch.randn(2, 3, 16, 16) for _ in range(3)]

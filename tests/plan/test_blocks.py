@@ -79,10 +79,12 @@ class Memory:
         return set(self.rows[block][start // STEP : -(-(start + nbytes) // STEP)]) == {who}
 
 
+@pytest.mark.parametrize("is_alone", [False, True], ids=["in blocks", "alone"])
 @pytest.mark.parametrize("seed", range(60))
-def test_nothing_that_is_read_is_overwritten(seed):
+def test_nothing_that_is_read_is_overwritten(seed, is_alone):
     assignment, blocks, outputs = drawn(seed)
     moved, scratch = in_blocks(assignment, blocks, outputs, STEP)
+    count = len(blocks) + 1  # with what follows them; `count` more are for their scratch alone
     places = {
         (each.space, each.number): (number, each.start, each.nbytes)
         for number, block in enumerate(blocks)
@@ -90,9 +92,10 @@ def test_nothing_that_is_read_is_overwritten(seed):
     }
     for at, each in enumerate(scratch):
         assert Scratch.of(each.spec) == each
-        places["output", outputs + at] = each.block, each.start, each.nbytes
-    ends = [each.start + each.nbytes for each in scratch if each.block == len(blocks)]
-    memory = Memory([*blocks, Block(max(ends, default=0), ())])
+        own = (each.block + count, each.alone) if is_alone else (each.block, each.start)
+        places["output", outputs + at] = *own, each.nbytes
+    ends = [block + start + nbytes for block, start, nbytes in places.values()]
+    memory = Memory([*blocks, *[Block(max(ends), ())] * (1 + count)])
     held = [
         (number, start, end - start)
         for number, block in enumerate(blocks)
