@@ -394,7 +394,7 @@ def classes(x: torch.Tensor) -> torch.Tensor:
 def labels(x: torch.Tensor) -> torch.Tensor:
     """A class for each row, with all of them in turns."""
     shape = (x.shape[0], *x.shape[2:])
-    return (torch.arange(math.prod(shape)) * 3 % max(1, x.shape[1])).reshape(shape)
+    return (torch.arange(math.prod(shape), device=x.device) * 3 % max(1, x.shape[1])).reshape(shape)
 
 
 def lengths(rows: int) -> list[int]:
@@ -490,3 +490,21 @@ class Net(torch.nn.Module):
         x = kernels.softmax(x) * kernels.rms_norm(kernels.relu_squared(x), [24], self.weight)
         targets = torch.arange(x.shape[0], device=x.device)
         return x, kernels.cross_entropy(x, targets, label_smoothing=0.1)
+
+
+def compare(case: Case, tensors: Sequence[torch.Tensor], dtype: torch.dtype) -> None:
+    """Results and gradients of all arguments against the reference in f64."""
+    ours = [each.detach().requires_grad_() for each in tensors]
+    wide = [each.detach().double().requires_grad_() for each in ours]
+    shape = ours[0].shape
+    found, expected = case.ours(*ours), case.expected(dtype, *wide)
+    length = math.prod((3, *shape))
+    with torch.no_grad():
+        terms = case.terms(*wide) * rounding_steps(dtype, length)
+    assert_near(found.detach(), expected.detach(), dtype, length, terms)
+    gradient = torch.randn(expected.shape, dtype=torch.float64).to(expected.device, dtype)
+    found = torch.autograd.grad(found, ours, gradient)
+    expected = torch.autograd.grad(expected, wide, gradient.double())
+    terms *= float(gradient.abs().max()) if gradient.numel() else 0.0
+    for one, other in zip(found, expected, strict=True):
+        assert_near(one, other, dtype, length, terms)

@@ -14,28 +14,106 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra import cuda
 
 from aotc.aot.errors import KernelDtypeUnsupported, KernelTargetInvalid, KernelValueInvalid
 from aotc.kernels.library.checks import check_device, check_floats, check_shape
+from aotc.kernels.library.devices import CPU, GPU, has_early_launch
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import contiguous_like, rows_of
 from aotc.kernels.library.registration import define, differentiate, widened
 from aotc.kernels.library.softmax import running_start, running_step
-from aotc.kernels.library.tiles import power_of_two, row_tile
+from aotc.kernels.library.tiles import persistent_tile, power_of_two, row_tile
 
-MOST_AT_ONCE = 8192
-"""Elements of a row in one program of the gradient, which has no sums over a row."""
+GRADIENT_TILE = {GPU: (4096, 8), CPU: (8192, 1)}
+"""Elements and warps of a program of the gradient, which has no sums over a row."""
 REDUCTIONS = ("mean", "sum", "none")
+
+
+@triton.jit
+def losses_of(starts, label, total, level, is_row, length, inner, ignored, SMOOTHING: tl.constexpr):
+    """The losses of rows that begin at `starts`, by the logarithms of their sums of exponentials
+    and, with smoothing, the sums of their logits."""
+    # after the row, which is in the cache then: a load that waits for the label's would hold it up
+    is_class = (label >= 0) & (label < length)
+    chosen = tl.load(starts + label * inner, mask=is_row & is_class, other=float("nan"))
+    loss = total - chosen.to(total.dtype)
+    if SMOOTHING > 0.0:
+        share = tl.full((), SMOOTHING, total.dtype)
+        loss = (1.0 - share) * loss + share * (total - level / length)
+    return tl.where(label == ignored, 0.0, loss)
+
+
+@triton.jit
+def whole_cross_entropy_kernel(
+    x, target, losses, totals, partial, count, length, inner, x_stride, ignored,
+    SMOOTHING: tl.constexpr, REDUCED: tl.constexpr, EARLY: tl.constexpr, ACC: tl.constexpr,
+    AHEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Rows that a program holds, shared out among the programs.
+
+    REDUCED: `partial`, [2, programs], takes the sum of a program's losses and how many rows of
+    it are not ignored; else `losses` takes each row's.
+    EARLY: whether the kernel that adds these up is launched while this one runs.
+    AHEAD: whether it loads its next rows before it works on those it has.
+    """
+    if EARLY:
+        cuda.gdc_launch_dependents()
+    programs = tl.num_programs(0)
+    column = tl.arange(0, COLUMNS)[None, :]
+    at = column.to(tl.int64) * inner
+    low = tl.full((), float("-inf"), ACC)
+    sums = tl.zeros((ROWS,), ACC)
+    kept = tl.zeros((ROWS,), tl.int32)
+    if AHEAD:
+        next_rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        next_starts = x + (next_rows // inner) * x_stride + next_rows % inner
+        mask = (next_rows < count)[:, None] & (column < length)
+        next_value = tl.load(next_starts[:, None] + at, mask=mask, other=float("-inf"))
+        next_label = tl.load(target + next_rows, mask=next_rows < count, other=0)
+    for tile in range(tl.program_id(0), tl.cdiv(count, ROWS), programs):
+        rows = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        is_row = rows < count
+        starts = x + (rows // inner) * x_stride + rows % inner
+        mask = is_row[:, None] & (column < length)
+        if AHEAD:
+            value, label = next_value.to(ACC), next_label
+            next_rows = rows + ROWS * programs
+            next_starts = x + (next_rows // inner) * x_stride + next_rows % inner
+            is_there = (next_rows < count)[:, None] & (column < length)
+            next_value = tl.load(next_starts[:, None] + at, mask=is_there, other=float("-inf"))
+            next_label = tl.load(target + next_rows, mask=next_rows < count, other=0)
+        else:
+            value = tl.load(starts[:, None] + at, mask=mask, other=float("-inf")).to(ACC)
+            label = tl.load(target + rows, mask=is_row, other=0)
+        top = tl.max(value, 1)
+        base = tl.where(top == low, 0.0, top)  # -inf - -inf is NaN
+        total = base + tl.log(tl.sum(tl.exp(value - base[:, None]), 1))
+        level = tl.zeros((ROWS,), ACC)
+        if SMOOTHING > 0.0:
+            level = tl.sum(tl.where(mask, value, 0.0), 1)
+        loss = losses_of(starts, label, total, level, is_row, length, inner, ignored, SMOOTHING)
+        tl.store(totals + rows, total, mask=is_row)
+        if REDUCED:
+            sums += tl.where(is_row, loss, 0.0)
+            kept += tl.where(is_row & (label != ignored), 1, 0)
+        else:
+            tl.store(losses + rows, loss, mask=is_row)
+    if REDUCED:
+        place = partial + tl.program_id(0)
+        tl.store(place, tl.sum(sums))
+        tl.store(place + programs, tl.sum(kept).to(ACC))
 
 
 @triton.jit
 def cross_entropy_kernel(
     x, target, losses, totals, partial, count, length, inner, x_stride, ignored,
-    SMOOTHING: tl.constexpr, REDUCED: tl.constexpr, ACC: tl.constexpr, WHOLE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SMOOTHING: tl.constexpr, REDUCED: tl.constexpr, EARLY: tl.constexpr, ACC: tl.constexpr,
+    STAGES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """REDUCED: `partial`, [2, programs], takes the sum of a program's losses and how many rows of
-    it are not ignored; else `losses` takes each row's."""
+    """The same of longer rows, in steps."""
+    if EARLY:
+        cuda.gdc_launch_dependents()
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = rows[:, None]
     is_row = rows < count
@@ -43,40 +121,22 @@ def cross_entropy_kernel(
     x += (row // inner) * x_stride + row % inner
     column = tl.arange(0, COLUMNS)[None, :]
     low = tl.full((), float("-inf"), ACC)
-    level = tl.zeros((ROWS,), ACC)
-    if WHOLE:
-        mask = (row < count) & (column < length)
-        value = tl.load(x + column.to(tl.int64) * inner, mask=mask, other=float("-inf")).to(ACC)
-        label = tl.load(target + rows, mask=is_row, other=0)
-        top = tl.max(value, 1)
-        total = tl.sum(tl.exp(value - top[:, None]), 1)
+    label = tl.load(target + rows, mask=is_row, other=0)
+    tops, sums = running_start(x, ROWS, COLUMNS, ACC)
+    levels = tl.zeros((ROWS, COLUMNS), ACC)
+    for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+        mask = (row < count) & (start + column < length)
+        at = (start + column).to(tl.int64) * inner
+        value = tl.load(x + at, mask=mask, other=float("-inf")).to(ACC)
+        tops, sums = running_step(value, tops, sums)
         if SMOOTHING > 0.0:
-            level = tl.sum(tl.where(mask, value, 0.0), 1)
-    else:
-        label = tl.load(target + rows, mask=is_row, other=0)
-        tops, sums = running_start(x, ROWS, COLUMNS, ACC)
-        levels = tl.zeros((ROWS, COLUMNS), ACC)
-        for start in range(0, length, COLUMNS):
-            mask = (row < count) & (start + column < length)
-            at = (start + column).to(tl.int64) * inner
-            value = tl.load(x + at, mask=mask, other=float("-inf")).to(ACC)
-            tops, sums = running_step(value, tops, sums)
-            if SMOOTHING > 0.0:
-                levels += tl.where(mask, value, 0.0)
-        top = tl.max(tops, 1)
-        top = tl.where(top == low, 0.0, top)
-        total = tl.sum(sums * tl.exp(tops - top[:, None]), 1)
-        level = tl.sum(levels, 1)
-    total = top + tl.log(total)
-    # after the row, which is in the cache then: a load that waits for the label's would hold it up
-    is_class = (label >= 0) & (label < length)
-    chosen = tl.load(starts + label * inner, mask=is_row & is_class, other=float("nan")).to(ACC)
-    loss = total - chosen
-    if SMOOTHING > 0.0:
-        share = tl.full((), SMOOTHING, ACC)
-        loss = (1.0 - share) * loss + share * (total - level / length)
+            levels += tl.where(mask, value, 0.0)
+    top = tl.max(tops, 1)
+    top = tl.where(top == low, 0.0, top)
+    total = top + tl.log(tl.sum(sums * tl.exp(tops - top[:, None]), 1))
+    level = tl.sum(levels, 1)
+    loss = losses_of(starts, label, total, level, is_row, length, inner, ignored, SMOOTHING)
     tl.store(totals + rows, total, mask=is_row)
-    loss = tl.where(label == ignored, 0.0, loss)
     if REDUCED:
         place = partial + tl.program_id(0)
         tl.store(place, tl.sum(tl.where(is_row, loss, 0.0)))
@@ -88,9 +148,13 @@ def cross_entropy_kernel(
 
 @triton.jit
 def loss_kernel(
-    partial, loss, share, programs, MEAN: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr
-):
-    """One loss of all rows, and what a row's loss counts in it."""
+    partial, loss, share, programs, MEAN: tl.constexpr, EARLY: tl.constexpr, ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One loss of all rows, and what a row's loss counts in it. EARLY: launched before the programs
+    have ended."""
+    if EARLY:
+        cuda.gdc_wait()
     lane = tl.arange(0, BLOCK)
     sums = tl.zeros((BLOCK,), ACC)
     kept = tl.zeros((BLOCK,), tl.int64)
@@ -203,10 +267,11 @@ def _run_loss(
     if not x.shape[1] and target.numel():
         return loss.fill_(math.nan), totals, part.fill_(math.nan)
     partial = _over_rows(x, target, totals, totals, ignored, smoothing, is_reduced=True)
-    programs = partial.shape[1]
+    programs, early = partial.shape[1], has_early_launch(x.device)
     launch(
-        loss_kernel, (1,), partial, loss, part, programs, MEAN=is_mean, ACC=accumulator(x),
-        BLOCK=min(4096, power_of_two(programs)), num_warps=8 if programs > 256 else 1,
+        loss_kernel, (1,), partial, loss, part, programs, MEAN=is_mean, EARLY=early,
+        ACC=accumulator(x), BLOCK=min(4096, power_of_two(programs)),
+        num_warps=8 if programs > 256 else 1, **({"launch_pdl": True} if early else {}),
     )  # fmt: skip
     return loss, totals, part
 
@@ -219,13 +284,23 @@ def _over_rows(
     if x.is_cpu:
         _check_classes(target, ignored, x.shape[1])
     rows = rows_of(x, 1)
-    tile = row_tile(x.device, rows)
-    grid = tile.grid(rows)
+    tile = row_tile(x.device, rows, "losses")
+    kernel, grid = cross_entropy_kernel, tile.grid(rows)
+    ahead: dict[str, Any] = {"STAGES": tile.num_stages}
+    if tile.is_whole:
+        kernel, ahead = whole_cross_entropy_kernel, {"AHEAD": False}
+        kept = persistent_tile(x.device.type, rows.count, tile.columns, "a loss")
+        if kept is not None and rows.inner == 1:
+            tile = tile._replace(rows=kept.rows, num_warps=kept.num_warps)
+            ahead["AHEAD"] = kept.reads_ahead
+            grid = (kept.programs(x.device, rows.count, 1),)
     partial = totals.new_empty((2, grid[0] if is_reduced else 0))
     launch(
-        cross_entropy_kernel, grid, rows.data, target.contiguous(), losses, totals, partial,
+        kernel, grid, rows.data, target.contiguous(), losses, totals, partial,
         rows.count, rows.length, rows.inner, rows.outer_stride, ignored,
-        SMOOTHING=smoothing, REDUCED=is_reduced, ACC=accumulator(x), **tile.constants,
+        SMOOTHING=smoothing, REDUCED=is_reduced, EARLY=is_reduced and has_early_launch(x.device),
+        ACC=accumulator(x), **ahead,
+        ROWS=tile.rows, COLUMNS=tile.columns, num_warps=tile.num_warps,
     )  # fmt: skip
     return partial
 
@@ -287,13 +362,16 @@ def _backward_over_rows(
     ignored: int, smoothing: float,
 ) -> Tensor:  # fmt: skip
     out, rows = contiguous_like(x), rows_of(x, 1)
-    tile = row_tile(x.device, rows, MOST_AT_ONCE)
+    elements, num_warps = GRADIENT_TILE[x.device.type]
+    columns = min(power_of_two(rows.length), elements)
+    together = min(elements // columns, power_of_two(rows.count))
+    grid = (triton.cdiv(rows.count, together), triton.cdiv(rows.length, columns))
     launch(
-        cross_entropy_backward_kernel, (*tile.grid(rows), triton.cdiv(rows.length, tile.columns)),
+        cross_entropy_backward_kernel, grid if x.numel() else (0,),
         gradient.contiguous(), part, rows.data, target.contiguous(), totals.contiguous(), out,
         rows.count, rows.length, rows.inner, rows.outer_stride, ignored,
         SMOOTHING=smoothing, REDUCED=part is not None, ACC=accumulator(x),
-        ROWS=tile.rows, COLUMNS=tile.columns, num_warps=tile.num_warps,
+        ROWS=together, COLUMNS=columns, num_warps=num_warps,
     )  # fmt: skip
     return out
 

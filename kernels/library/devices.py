@@ -27,6 +27,15 @@ def target_name(target: GPUTarget) -> str:
 
 
 @functools.cache
+def has_early_launch(device: torch.device) -> bool:
+    """Whether a kernel can be launched there while the one before runs, and wait for its end by
+    itself: "programmatic dependent launch" (CUDA's programming guide)."""
+    import torch
+
+    return is_gpu(device) and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@functools.cache
 def has_fast_tf32(device: torch.device) -> bool:
     """Whether three products of TF32 are faster there than multiply-adds of f32."""
     import torch

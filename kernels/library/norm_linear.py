@@ -36,19 +36,19 @@ from aotc.kernels.library.tiles import row_tile
 @triton.jit
 def statistics_kernel(
     x, means, scales, count, length, x_stride, EPS: tl.constexpr, ACC: tl.constexpr,
-    WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    WHOLE: tl.constexpr, STAGES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Mean, and 1 / sqrt(variance + EPS), of each row."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     lane = tl.arange(0, COLUMNS)[None, :]
     x += row * x_stride
     sums = tl.zeros((ROWS, COLUMNS), ACC)
-    for start in range(0, 1 if WHOLE else length, COLUMNS):
+    for start in tl.range(0, 1 if WHOLE else length, COLUMNS, num_stages=STAGES):
         mask = (row < count) & (start + lane < length)
         sums += tl.load(x + start + lane, mask=mask, other=0.0).to(ACC)
     mean = tl.sum(sums, 1, keep_dims=True) / length
     sums = tl.zeros((ROWS, COLUMNS), ACC)
-    for start in range(0, 1 if WHOLE else length, COLUMNS):
+    for start in tl.range(0, 1 if WHOLE else length, COLUMNS, num_stages=STAGES):
         mask = (row < count) & (start + lane < length)
         value = tl.load(x + start + lane, mask=mask, other=0.0).to(ACC)
         value = tl.where(mask, value - mean, 0.0)
@@ -130,7 +130,7 @@ def _run(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     out, pre, means, scales = _fake(x, gamma, beta, weight, bias, seed, eps, activation, p, is_kept)
     rows = rows_of(x, 1)
-    tile = row_tile(x.device, rows)
+    tile = row_tile(x.device, rows, "layer norm")
     launch(
         statistics_kernel, tile.grid(rows), rows.data, means, scales,
         rows.count, rows.length, rows.outer_stride, EPS=eps, ACC=accumulator(x), **tile.constants,

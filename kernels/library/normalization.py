@@ -15,300 +15,37 @@ from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
 from aotc.aot.errors import KernelShapeInvalid, KernelValueInvalid
 from aotc.kernels.library.checks import check_floats, check_parameters, check_shape
+from aotc.kernels.library.devices import CPU, GPU
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import Rows, contiguous_like, rows_of
+from aotc.kernels.library.normalization_kernels import (
+    column_sums_kernel,
+    group_gradients_kernel,
+    norm_backward_kernel,
+    norm_gradients_kernel,
+    norm_kernel,
+    sum_parts_kernel,
+    whole_group_gradients_kernel,
+    whole_norm_kernel,
+)
 from aotc.kernels.library.registration import define, differentiate, widened
-from aotc.kernels.library.tiles import power_of_two, processors, row_tile, sums_tile
+from aotc.kernels.library.tiles import (
+    persistent_tile,
+    power_of_two,
+    processors,
+    row_tile,
+)
 
-MOST_WHOLE_BACKWARD = 16384
-"""Elements of a row that the gradient of the input holds: three of each."""
-_COLUMN_TILE = (16, 256, 8)
+_COLUMN_TILE = {GPU: (16, 64, 2), CPU: (16, 256, 1)}
 """Rows, columns and warps of a step of the sums over rows."""
+_LONGEST_RUN = 8
+"""Elements of a row that one load of a channel's weight serves: 16 bytes of bf16."""
 _SUM_TILE = (16, 128)
 """Columns and parts of a step of the sums over parts."""
-
-
-@triton.jit
-def channel_of(column, spatial, inverse, CHANNEL: tl.constexpr):
-    """column // spatial; "short" by a product with 1 / spatial, which is exact below 2²¹: half an
-    element from the next channel is further than the roundings of the quotient."""
-    if CHANNEL == "itself":
-        return column
-    elif CHANNEL == "short":
-        return ((column.to(tl.float32) + 0.5) * inverse).to(tl.int32)
-    else:
-        return column // spatial
-
-
-@triton.jit
-def norm_kernel(
-    x, y, weight, bias, means, scales,
-    count, length, x_stride, groups, group_channels, spatial, inverse, CHANNEL: tl.constexpr,
-    EPS: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
-    ACC: tl.constexpr, WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    row = rows[:, None]
-    lane = tl.arange(0, COLUMNS)[None, :]
-    x += row * x_stride
-    y += row * length
-    first = (row % groups) * group_channels
-    if WHOLE:
-        mask = (row < count) & (lane < length)
-        value = tl.load(x + lane, mask=mask, other=0.0).to(ACC)
-        mean = tl.zeros((ROWS,), ACC)
-        if CENTERED:
-            mean = tl.sum(value, 1) / length
-            value = tl.where(mask, value - mean[:, None], 0.0)
-        scale = tl.sum(value * value, 1)
-    else:
-        # a mean and a sum of squared differences from it for each lane: Welford, 1962
-        mean_of_lane = tl.zeros((ROWS, COLUMNS), ACC)
-        squares = tl.zeros((ROWS, COLUMNS), ACC)
-        for start in range(0, length, COLUMNS):
-            mask = (row < count) & (start + lane < length)
-            value = tl.load(
-                x + start + lane, mask=mask, other=0.0, eviction_policy="evict_last"
-            ).to(ACC)
-            if CENTERED:
-                step = tl.where(mask, value - mean_of_lane, 0.0)
-                mean_of_lane += step * (1.0 / (start // COLUMNS + 1).to(ACC))
-                squares += tl.where(mask, step * (value - mean_of_lane), 0.0)
-            else:
-                squares += value * value
-        mean = tl.zeros((ROWS,), ACC)
-        if CENTERED:
-            steps = tl.maximum((length - lane + COLUMNS - 1) // COLUMNS, 0).to(ACC)
-            mean = tl.sum(mean_of_lane * steps, 1) / length
-            away = mean_of_lane - mean[:, None]
-            squares += steps * away * away
-        scale = tl.sum(squares, 1)
-    scale = 1.0 / tl.sqrt(scale / length + tl.full((), EPS, ACC))
-    tl.store(scales + rows, scale, mask=rows < count)
-    if CENTERED:
-        tl.store(means + rows, mean, mask=rows < count)
-    for start in range(0, 1 if WHOLE else length, COLUMNS):
-        column = start + lane
-        mask = (row < count) & (column < length)
-        if not WHOLE:
-            value = tl.load(x + column, mask=mask, eviction_policy="evict_first").to(ACC)
-            value -= mean[:, None]
-        result = value * scale[:, None]
-        channel = first + channel_of(column, spatial, inverse, CHANNEL)
-        if HAS_WEIGHT:
-            result *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
-        if HAS_BIAS:
-            result += tl.load(bias + channel, mask=mask, other=0.0).to(ACC)
-        tl.store(y + column, result, mask=mask)
-
-
-@triton.jit
-def norm_backward_kernel(
-    gradient, x, weight, means, scales, out,
-    count, length, gradient_stride, x_stride, groups, group_channels, spatial, inverse,
-    CHANNEL: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, ACC: tl.constexpr,
-    WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """The gradient of the input alone."""
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    row = rows[:, None]
-    lane = tl.arange(0, COLUMNS)[None, :]
-    gradient += row * gradient_stride
-    x += row * x_stride
-    out += row * length
-    first = (row % groups) * group_channels
-    mean = tl.zeros((ROWS, 1), ACC)
-    if CENTERED:
-        mean = tl.load(means + rows, mask=rows < count, other=0.0)[:, None]
-    scale = tl.load(scales + rows, mask=rows < count, other=0.0)[:, None]
-    along = tl.zeros((ROWS, COLUMNS), ACC)
-    level = tl.zeros((ROWS, COLUMNS), ACC)
-    g, value = along, along
-    for start in range(0, 1 if WHOLE else length, COLUMNS):
-        column = start + lane
-        mask = (row < count) & (column < length)
-        g = tl.load(
-            gradient + column, mask=mask, other=0.0,
-            eviction_policy="" if WHOLE else "evict_last",
-        ).to(ACC)  # fmt: skip
-        value = tl.load(
-            x + column, mask=mask, other=0.0, eviction_policy="" if WHOLE else "evict_last"
-        ).to(ACC)
-        value = tl.where(mask, (value - mean) * scale, 0.0)
-        if HAS_WEIGHT:
-            channel = first + channel_of(column, spatial, inverse, CHANNEL)
-            g *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
-        along += g * value
-        level += g
-    share = (tl.sum(along, 1) / length)[:, None]
-    base = tl.zeros((ROWS, 1), ACC)
-    if CENTERED:
-        base = (tl.sum(level, 1) / length)[:, None]
-    for start in range(0, 1 if WHOLE else length, COLUMNS):
-        column = start + lane
-        mask = (row < count) & (column < length)
-        if not WHOLE:
-            g = tl.load(
-                gradient + column, mask=mask, other=0.0, eviction_policy="evict_first"
-            ).to(ACC)  # fmt: skip
-            value = tl.load(x + column, mask=mask, other=0.0, eviction_policy="evict_first").to(ACC)
-            value = (value - mean) * scale
-            if HAS_WEIGHT:
-                channel = first + channel_of(column, spatial, inverse, CHANNEL)
-                g *= tl.load(weight + channel, mask=mask, other=0.0).to(ACC)
-        tl.store(out + column, (g - base - value * share) * scale, mask=mask)
-
-
-@triton.jit
-def norm_gradients_kernel(
-    gradient, x, weight, means, scales, out, partial, count, length, gradient_stride, x_stride,
-    CENTERED: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr, AHEAD: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """All gradients of norms over the last dims: rows are shared out among few programs, each adds
-    up the weights' gradients of its rows.
-
-    AHEAD: whether it loads its next rows before it works on those it has.
-    """
-    lane = tl.arange(0, COLUMNS)[None, :]
-    is_inside = lane < length
-    factor = tl.load(weight + lane, mask=is_inside, other=0.0)
-    weights = tl.zeros((ROWS, COLUMNS), ACC)
-    biases = tl.zeros((ROWS, COLUMNS), ACC)
-    programs = tl.num_programs(0)
-    if AHEAD:
-        row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
-        mask = (row < count) & is_inside
-        next_g = tl.load(gradient + row * gradient_stride + lane, mask=mask, other=0.0)
-        next_value = tl.load(x + row * x_stride + lane, mask=mask, other=0.0)
-    for tile in range(tl.program_id(0), tl.cdiv(count, ROWS), programs):
-        rows = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-        row = rows[:, None]
-        mask = (row < count) & is_inside
-        if AHEAD:
-            g, value = next_g.to(ACC), next_value.to(ACC)
-            after = row + ROWS * programs
-            is_there = (after < count) & is_inside
-            next_g = tl.load(gradient + after * gradient_stride + lane, mask=is_there, other=0.0)
-            next_value = tl.load(x + after * x_stride + lane, mask=is_there, other=0.0)
-        else:
-            g = tl.load(gradient + row * gradient_stride + lane, mask=mask, other=0.0).to(ACC)
-            value = tl.load(x + row * x_stride + lane, mask=mask, other=0.0).to(ACC)
-        scale = tl.load(scales + rows, mask=rows < count, other=0.0)[:, None]
-        if CENTERED:
-            mean = tl.load(means + rows, mask=rows < count, other=0.0)[:, None]
-            value = tl.where(mask, value - mean, 0.0)
-        value *= scale
-        weights += g * value
-        if HAS_BIAS:
-            biases += g
-        g *= factor.to(ACC)
-        result = g - value * (tl.sum(g * value, 1) / length)[:, None]
-        if CENTERED:
-            result -= (tl.sum(g, 1) / length)[:, None]
-        tl.store(out + row * length + lane, result * scale, mask=mask)
-    column = tl.arange(0, COLUMNS)
-    place = partial + tl.program_id(0) * length + column
-    tl.store(place, tl.sum(weights, 0), mask=column < length)
-    if HAS_BIAS:
-        tl.store(place + programs * length, tl.sum(biases, 0), mask=column < length)
-
-
-@triton.jit
-def column_sums_kernel(
-    gradient, x, means, scales, partial, count, length, gradient_stride, x_stride, chunk,
-    groups, group_columns, GROUPED: tl.constexpr,
-    CENTERED: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """Gradients of the weights and biases of a block of columns, over `chunk` rows of all groups.
-
-    GROUPED: whether each `group_columns` of a row have statistics of their own.
-    """
-    lane = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    column = lane[None, :]
-    weights = tl.zeros((ROWS, COLUMNS), ACC)
-    biases = tl.zeros((ROWS, COLUMNS), ACC)
-    begin = tl.program_id(1) * chunk
-    end = tl.minimum(begin + chunk, count)
-    for start in range(begin, end, ROWS):
-        rows = start.to(tl.int64) + tl.arange(0, ROWS)
-        row = rows[:, None]
-        mask = (row < end) & (column < length)
-        g = tl.load(gradient + row * gradient_stride + column, mask=mask, other=0.0).to(ACC)
-        value = tl.load(x + row * x_stride + column, mask=mask, other=0.0).to(ACC)
-        if GROUPED:
-            group = row * groups + column // group_columns
-            scale = tl.load(scales + group, mask=mask, other=0.0)
-            if CENTERED:
-                value -= tl.load(means + group, mask=mask, other=0.0)
-        else:
-            scale = tl.load(scales + rows, mask=rows < end, other=0.0)[:, None]
-            if CENTERED:
-                value -= tl.load(means + rows, mask=rows < end, other=0.0)[:, None]
-        weights += g * value * scale
-        biases += g
-    place = partial + tl.program_id(1).to(tl.int64) * length + lane
-    tl.store(place, tl.sum(weights, 0), mask=lane < length)
-    if HAS_BIAS:
-        tl.store(place + tl.num_programs(1) * length, tl.sum(biases, 0), mask=lane < length)
-
-
-@triton.jit
-def channel_sums_kernel(
-    gradient, x, means, scales, partial, batch, channels, groups, group_channels, spatial, chunk,
-    CENTERED: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr, POSITIONS: tl.constexpr,
-):  # fmt: skip
-    """Gradients of the weight and bias of one channel, over `chunk` of the batch."""
-    channel = tl.program_id(0)
-    lane = tl.arange(0, POSITIONS)
-    weights = tl.zeros((POSITIONS,), ACC)
-    biases = tl.zeros((POSITIONS,), ACC)
-    begin = tl.program_id(1) * chunk
-    for item in range(begin, tl.minimum(begin + chunk, batch)):
-        row = item.to(tl.int64) * groups + channel // group_channels
-        mean = tl.zeros((), ACC)
-        if CENTERED:
-            mean = tl.load(means + row)
-        scale = tl.load(scales + row)
-        first = (item.to(tl.int64) * channels + channel) * spatial
-        for start in range(0, spatial, POSITIONS):
-            mask = start + lane < spatial
-            g = tl.load(gradient + first + start + lane, mask=mask, other=0.0).to(ACC)
-            value = tl.load(x + first + start + lane, mask=mask, other=0.0).to(ACC)
-            weights += g * (value - mean) * scale
-            biases += g
-    place = partial + tl.program_id(1).to(tl.int64) * channels + channel
-    tl.store(place, tl.sum(weights, 0))
-    if HAS_BIAS:
-        tl.store(place + tl.num_programs(1) * channels, tl.sum(biases, 0))
-
-
-@triton.jit
-def sum_parts_kernel(
-    partial, of_weight, of_bias, parts, length,
-    HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr,
-    PARTS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """The sums over parts of `partial`, [2, parts, length]: of the weights and of the biases."""
-    lane = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    which = tl.program_id(1)
-    partial += which.to(tl.int64) * parts * length
-    sums = tl.zeros((PARTS, COLUMNS), ACC)
-    for start in range(0, parts, PARTS):
-        part = start + tl.arange(0, PARTS)[:, None]
-        mask = (part < parts) & (lane[None, :] < length)
-        sums += tl.load(partial + part.to(tl.int64) * length + lane[None, :], mask=mask, other=0.0)
-    total = tl.sum(sums, 0)
-    if HAS_WEIGHT:
-        tl.store(of_weight + lane, total, mask=(lane < length) & (which == 0))
-    if HAS_BIAS:
-        tl.store(of_bias + lane, total, mask=(lane < length) & (which == 1))
 
 
 def layer_norm(
@@ -411,17 +148,15 @@ def _flat(x: Tensor, rows: int) -> Rows:
     return rows_of(x.reshape(rows, x.numel() // rows if rows else 0), 1)
 
 
-def _channels(rows: Rows, groups: int, spatial: int) -> tuple[int, int, int, float]:
-    """Groups, channels of a group, elements of a channel, and 1 / these."""
+def _channels(
+    rows: Rows, groups: int, spatial: int
+) -> tuple[tuple[int, int, float], dict[str, Any]]:
+    """Channels of a group, elements of a channel and 1 / these; how the channel of an element is
+    found, and of how many elements in a row it is one."""
     spatial = max(1, spatial)
-    return groups, rows.length // spatial, spatial, 1.0 / spatial
-
-
-def _channel(rows: Rows, spatial: int) -> str:
-    """How the channel of an element is found."""
-    if spatial == 1:
-        return "itself"
-    return "short" if rows.length < 1 << 21 else "any"
+    kind = "itself" if spatial == 1 else "short" if rows.length < 1 << 21 else "any"
+    run = math.gcd(spatial, _LONGEST_RUN)
+    return (rows.length // spatial, spatial, 1.0 / spatial), {"CHANNEL": kind, "RUN": run}
 
 
 def _run(
@@ -430,14 +165,29 @@ def _run(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     y, means, scales = _fake(x, weight, bias, rows, groups, spatial, eps, is_centered)
     flat = _flat(x, rows)
-    tile = row_tile(x.device, flat)
     weight, bias = (None if each is None else each.contiguous() for each in (weight, bias))
+    numbers, kinds = _channels(flat, groups, spatial)
+    same = {
+        **kinds, "EPS": eps, "CENTERED": is_centered, "HAS_WEIGHT": weight is not None,
+        "HAS_BIAS": bias is not None, "ACC": accumulator(x),
+    }  # fmt: skip
+    if not x.numel():
+        return y, means, scales
+    kernel = "group norm" if spatial > 1 else "layer norm" if is_centered else "rms norm"
+    tile = row_tile(x.device, flat, kernel)
+    if tile.is_whole:
+        items = flat.count // groups
+        together = min(tile.rows, power_of_two(items))
+        launch(
+            whole_norm_kernel, (groups * triton.cdiv(items, together),), flat.data, y,
+            weight, bias, means, scales, items, flat.length, flat.outer_stride, groups, *numbers,
+            ROWS=together, COLUMNS=tile.columns, num_warps=tile.num_warps, **same,
+        )  # fmt: skip
+        return y, means, scales
     launch(
-        norm_kernel, tile.grid(flat), flat.data, y, weight, bias, means, scales,
-        flat.count, flat.length, flat.outer_stride,
-        *_channels(flat, groups, spatial), CHANNEL=_channel(flat, spatial), EPS=eps,
-        CENTERED=is_centered, HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None,
-        ACC=accumulator(x), **tile.constants,
+        norm_kernel, (flat.count,), flat.data, y, weight, bias, means, scales,
+        flat.count, flat.length, flat.outer_stride, groups, *numbers,
+        STAGES=tile.num_stages, COLUMNS=tile.columns, num_warps=tile.num_warps, **same,
     )  # fmt: skip
     return y, means, scales
 
@@ -488,29 +238,39 @@ def _run_backward(
     given, flat, has_bias = _flat(gradient, rows), _flat(x, rows), bias_size > 0
     weight = None if weight is None else weight.contiguous()
     same = {"CENTERED": is_centered, "ACC": accumulator(x)}
+    of_weight, of_bias = None if weight is None else made[1], made[2] if has_bias else None
     partial = None
-    if weight is not None and groups == spatial == 1:
+    if spatial > 1 and (weight is not None or has_bias):
+        partial = _of_groups(
+            given, flat, weight, means, scales, made[0], groups, spatial, has_bias, same
+        )
+    elif weight is not None and groups == spatial == 1:
         partial = _fused(given, flat, weight, means, scales, made[0], has_bias, same)
     if partial is None:
-        tile = row_tile(x.device, flat, MOST_WHOLE_BACKWARD)
+        tile = row_tile(x.device, flat, "norm gradient")
         launch(
             norm_backward_kernel, tile.grid(flat), given.data, flat.data, weight, means, scales,
-            made[0], flat.count, flat.length, given.outer_stride, flat.outer_stride,
-            *_channels(flat, groups, spatial), CHANNEL=_channel(flat, spatial),
+            made[0], flat.count, flat.length, given.outer_stride, flat.outer_stride, groups,
             HAS_WEIGHT=weight is not None, **same, **tile.constants,
         )  # fmt: skip
         if weight is None and not has_bias:
             return made
-        sums = _column_sums if spatial == 1 else _channel_sums
-        partial = sums(given, flat, means, scales, groups, spatial, has_bias, same)
+        partial = _column_sums(given, flat, means, scales, groups, has_bias, same)
+    _add_up(partial, of_weight, of_bias, same)
+    return made
+
+
+def _add_up(
+    partial: Tensor, of_weight: Tensor | None, of_bias: Tensor | None, same: dict[str, Any]
+) -> None:
+    """The sums over parts of `partial`, [2, parts, channels], of the weights and the biases."""
     _, parts, channels = partial.shape
     block, part_block = _SUM_TILE
     launch(
-        sum_parts_kernel, (triton.cdiv(channels, block), 1 + has_bias), partial, made[1], made[2],
-        parts, channels, HAS_WEIGHT=weight is not None, HAS_BIAS=has_bias, ACC=accumulator(x),
+        sum_parts_kernel, (triton.cdiv(channels, block), 2), partial, of_weight, of_bias, parts,
+        channels, HAS_WEIGHT=of_weight is not None, HAS_BIAS=of_bias is not None, ACC=same["ACC"],
         PARTS=part_block, COLUMNS=block, num_warps=4,
     )  # fmt: skip
-    return made
 
 
 def _fused(
@@ -519,27 +279,58 @@ def _fused(
 ) -> Tensor | None:  # fmt: skip
     """Launch what gives the gradient of the input and, [2, parts, columns], those of the weights
     and the biases, to be added up over the parts; None where rows are too long for that."""
-    found = sums_tile(x.data.device, x, 1 + has_bias)
-    if found is None:
+    columns, device = power_of_two(x.length), x.data.device
+    keeps = "two sums a column" if has_bias else "one sum a column"
+    tile = persistent_tile(device.type, x.count, columns, keeps)
+    if tile is None:
         return None
-    tile, row = found
-    programs = min(tile.grid(x)[0], row.at_a_time * processors(x.data.device))
+    programs = tile.programs(device, x.count, 1)
     partial = scales.new_empty((2, programs, x.length))
     launch(
         norm_gradients_kernel, (programs,), gradient.data, x.data, weight, means, scales, out,
         partial, x.count, x.length, gradient.outer_stride, x.outer_stride, HAS_BIAS=has_bias,
-        AHEAD=row.reads_ahead, ROWS=tile.rows, COLUMNS=tile.columns, num_warps=tile.num_warps,
-        **same,
+        AHEAD=tile.reads_ahead, KEEPS=tile.keeps_weights, ROWS=tile.rows, COLUMNS=columns,
+        num_warps=tile.num_warps, **same,
     )  # fmt: skip
     return partial
 
 
+def _of_groups(
+    gradient: Rows, x: Rows, weight: Tensor | None, means: Tensor, scales: Tensor, out: Tensor,
+    groups: int, spatial: int, has_bias: bool, same: dict[str, Any],
+) -> Tensor:  # fmt: skip
+    """The same for groups of channels of several positions."""
+    device, items, of_group = x.data.device, x.count // groups, x.length // spatial
+    channels, positions = power_of_two(of_group), power_of_two(spatial)
+    tile = persistent_tile(device.type, items, channels * positions, "sums of channels")
+    programs = items if tile is None else tile.programs(device, items, groups)
+    partial = scales.new_empty((2, programs, groups * of_group))
+    given = (gradient.data, x.data, weight, means, scales, out, partial)
+    numbers = (x.length, gradient.outer_stride, x.outer_stride, groups, of_group, spatial)
+    same = {**same, "HAS_WEIGHT": weight is not None, "HAS_BIAS": has_bias}
+    if tile is not None:
+        launch(
+            whole_group_gradients_kernel, (groups * programs,), *given, items, *numbers,
+            AHEAD=tile.reads_ahead, ROWS=tile.rows, CHANNELS=channels, POSITIONS=positions,
+            num_warps=tile.num_warps, **same,
+        )  # fmt: skip
+    else:
+        step = row_tile(device, x, "group gradients")
+        positions = min(positions, step.columns)
+        launch(
+            group_gradients_kernel, (groups * programs,), *given, *numbers,
+            CHANNELS=min(channels, step.columns // positions), POSITIONS=positions,
+            STAGES=step.num_stages, num_warps=step.num_warps, **same,
+        )  # fmt: skip
+    return partial
+
+
 def _column_sums(
-    gradient: Rows, x: Rows, means: Tensor, scales: Tensor, groups: int, spatial: int,
-    has_bias: bool, same: dict[str, Any],
+    gradient: Rows, x: Rows, means: Tensor, scales: Tensor, groups: int, has_bias: bool,
+    same: dict[str, Any],
 ) -> Tensor:  # fmt: skip
     """The gradients of weights and biases of each column, [2, parts, columns]."""
-    rows, columns, num_warps = _COLUMN_TILE
+    rows, columns, num_warps = _COLUMN_TILE[x.data.device.type]
     if groups > 1:  # rows of all groups, side by side
         gradient, x = (rows_of(each.data.reshape(x.count // groups, -1), 1)
                        for each in (gradient, x))  # fmt: skip
@@ -551,23 +342,6 @@ def _column_sums(
         x.count, x.length, gradient.outer_stride, x.outer_stride, triton.cdiv(x.count, parts),
         groups, x.length // groups, GROUPED=groups > 1,
         HAS_BIAS=has_bias, ROWS=rows, COLUMNS=columns, num_warps=num_warps, **same,
-    )  # fmt: skip
-    return partial
-
-
-def _channel_sums(
-    gradient: Rows, x: Rows, means: Tensor, scales: Tensor, groups: int, spatial: int,
-    has_bias: bool, same: dict[str, Any],
-) -> Tensor:  # fmt: skip
-    """The gradients of weights and biases of each channel, [2, parts, channels]."""
-    batch, channels = x.count // groups, x.length // spatial * groups
-    parts = min(batch, 1 + 8 * processors(x.data.device) // channels)
-    partial = scales.new_empty((2, parts, channels))
-    launch(
-        channel_sums_kernel, (channels, parts),
-        gradient.data.contiguous(), x.data.contiguous(), means, scales, partial,
-        batch, channels, groups, channels // groups, spatial, triton.cdiv(batch, parts),
-        HAS_BIAS=has_bias, POSITIONS=min(2048, power_of_two(spatial)), num_warps=4, **same,
     )  # fmt: skip
     return partial
 

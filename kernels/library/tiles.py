@@ -1,6 +1,6 @@
-"""Which tile of rows and columns a program takes: a table by device and by the length of a row.
+"""Which tile of rows and columns a program takes: tables by device, kernel and length of a row.
 
-A row up to `MOST_WHOLE` elements is held by one program from its load to its store. A longer one is
+A row up to a limit of the table is held by one program from its load to its store. A longer one is
 read in steps of a tile's columns, several times where that is needed.
 """
 
@@ -14,18 +14,16 @@ import torch
 from aotc.kernels.library.devices import CPU, GPU, is_gpu
 from aotc.kernels.library.layouts import Rows
 
-MOST_WHOLE = {GPU: 32768, CPU: 65536}
-"""Elements of a row that one program holds. On a GPU 32 warps hold 32 each of 32,768 in registers;
-on the CPU a row is read again from its cache."""
-
 
 class Tile(NamedTuple):
-    """rows, columns: powers of two. is_whole: whether the columns are all of a row."""
+    """rows, columns: powers of two. is_whole: whether the columns are all of a row. num_stages: how
+    many steps through a longer row are under way at a time."""
 
     rows: int
     columns: int
     num_warps: int
     is_whole: bool
+    num_stages: int = 1
 
     def grid(self, rows: Rows) -> tuple[int, ...]:
         """One program for each tile's rows; none where there are no elements."""
@@ -36,7 +34,7 @@ class Tile(NamedTuple):
         """What kernels over rows take of it."""
         return {
             "ROWS": self.rows, "COLUMNS": self.columns, "WHOLE": self.is_whole,
-            "num_warps": self.num_warps,
+            "STAGES": self.num_stages, "num_warps": self.num_warps,
         }  # fmt: skip
 
 
@@ -47,20 +45,57 @@ class _Row(NamedTuple):
     num_warps: int
 
 
-# Up to so many elements (of one row, or of rows side by side) → those of a tile, and its warps.
-# On a GPU: 32 elements a thread, the best of 1 to 8 rows by 1 to 32 warps on an H200.
-_TABLE = {
-    GPU: (
-        _Row(2048, 2048, 2),
-        _Row(4096, 4096, 4),
-        _Row(8192, 8192, 8),
-        _Row(16384, 16384, 16),
-        _Row(32768, 32768, 32),
-    ),
-    CPU: (_Row(65536, 4096, 1),),
+class _Step(NamedTuple):
+    columns: int
+    num_warps: int
+    num_stages: int = 1
+
+
+class _Kernel(NamedTuple):
+    """whole: up to so many elements (of one row, or of rows side by side) → those of a tile, and
+    its warps. step: of what is longer."""
+
+    whole: tuple[_Row, ...]
+    step: _Step
+
+
+# On a GPU: 32 elements a thread for most, the best of 1 to 8 rows by 1 to 32 warps on an H200. On
+# the CPU a row is read again from its cache.
+_WHOLE = (
+    _Row(2048, 2048, 2),
+    _Row(4096, 4096, 4),
+    _Row(8192, 8192, 8),
+    _Row(16384, 16384, 16),
+    _Row(32768, 32768, 32),
+)
+_WHOLE_CPU = (_Row(65536, 4096, 1),)
+TILES = {
+    GPU: {
+        "softmax": _Kernel(_WHOLE, _Step(16384, 32)),
+        "softmax gradient": _Kernel(_WHOLE, _Step(16384, 32)),
+        "losses": _Kernel(_WHOLE[:2], _Step(4096, 8)),
+        "layer norm": _Kernel(
+            (*_WHOLE[:2], _Row(8192, 8192, 8), _Row(16384, 16384, 8), _Row(32768, 32768, 16)),
+            _Step(8192, 8),
+        ),
+        "rms norm": _Kernel(
+            (*_WHOLE[:2], _Row(8192, 8192, 8), _Row(16384, 16384, 8)), _Step(8192, 32)
+        ),
+        "group norm": _Kernel(_WHOLE, _Step(8192, 8)),
+        "norm gradient": _Kernel(_WHOLE[:-1], _Step(16384, 32)),
+        "group gradients": _Kernel((), _Step(16384, 16)),
+    },
+    CPU: {
+        "softmax": _Kernel(_WHOLE_CPU, _Step(4096, 1)),
+        "softmax gradient": _Kernel(_WHOLE_CPU, _Step(8192, 1)),
+        "losses": _Kernel(_WHOLE_CPU, _Step(4096, 1)),
+        "layer norm": _Kernel(_WHOLE_CPU, _Step(4096, 1)),
+        "rms norm": _Kernel(_WHOLE_CPU, _Step(4096, 1)),
+        "group norm": _Kernel(_WHOLE_CPU, _Step(4096, 1)),
+        "norm gradient": _Kernel((_Row(16384, 4096, 1),), _Step(4096, 1)),
+        "group gradients": _Kernel((), _Step(4096, 1)),
+    },
 }
-_STEP = {GPU: (8192, 32), CPU: (4096, 1)}
-"""Columns and warps of a step over a longer row."""
 _SIDE_BY_SIDE = 32
 """Rows of a tile where they, not their elements, lie side by side: a line of memory."""
 POINTWISE = {GPU: (2048, 8), CPU: (16384, 1)}
@@ -72,75 +107,102 @@ def power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def row_tile(
-    device: torch.device, rows: Rows, most_whole: int = 1 << 30, steps_at_once: int = 1
-) -> Tile:
-    """The tile for these rows.
-
-    most_whole: lowers the limit of the table for kernels that hold several tiles at a time.
-    steps_at_once: of those through a longer row, for kernels that hold little between them.
-    """
-    return _row_tile(device.type, rows.count, rows.length, rows.inner, most_whole, steps_at_once)
+def row_tile(device: torch.device, rows: Rows, kernel: str) -> Tile:
+    """The tile of a kernel, a key of the table, for these rows."""
+    return _row_tile(device.type, rows.count, rows.length, rows.inner, kernel)
 
 
 @functools.lru_cache(4096)
-def _row_tile(
-    device: str, count: int, length: int, inner: int, most_whole: int, steps_at_once: int
-) -> Tile:
+def _row_tile(device: str, count: int, length: int, inner: int, kernel: str) -> Tile:
+    whole, step = TILES[device][kernel]
     columns = power_of_two(length)
     side_by_side = min(_SIDE_BY_SIDE, power_of_two(inner))
-    if columns * side_by_side > min(most_whole, MOST_WHOLE[device]):
-        step, num_warps = _STEP[device]
-        return Tile(side_by_side, steps_at_once * step // side_by_side, num_warps, False)
     size = columns * side_by_side
-    row = next(each for each in _TABLE[device] if size <= each.most_elements)
-    together = min(max(side_by_side, row.elements // columns), power_of_two(count))
-    return Tile(together, columns, row.num_warps, True)
+    for row in whole:
+        if size <= row.most_elements:
+            together = min(max(side_by_side, row.elements // columns), power_of_two(count))
+            return Tile(together, columns, row.num_warps, True)
+    part = step.columns // side_by_side
+    return Tile(side_by_side, part, step.num_warps, False, step.num_stages)
 
 
-class _Sums(NamedTuple):
+class Persistent(NamedTuple):
+    """The tile of a kernel that goes on from row to row, for rows up to `most_columns`.
+
+    most_columns: of a row, rounded up to a power of two. rows: of a tile, a power of two.
+    at_a_time: programs for each multiprocessor; as many as there are tiles where it is 0.
+    reads_ahead: whether a program loads its next rows before it works on those it has.
+    keeps_weights: whether it keeps the weights of its columns from row to row.
+    """
+
     most_columns: int
     rows: int
     num_warps: int
     at_a_time: int
-    """Programs for each multiprocessor."""
     reads_ahead: bool
-    """Whether a program loads its next rows before it works on those it has."""
+    keeps_weights: bool = True
+
+    def programs(self, device: torch.device, count: int, groups: int) -> int:
+        """How many programs share `count` rows of each of so many groups."""
+        tiles = -(-count // self.rows)
+        if not self.at_a_time:
+            return tiles
+        return min(tiles, max(1, self.at_a_time * processors(device) // groups))
 
 
-# Sums of a column → up to so many columns → the tile of a kernel that goes on from row to row.
-_SUMS = {
+_CPU_SUMS = (
+    Persistent(512, 8, 1, 1, False),
+    Persistent(2048, 4, 1, 1, False),
+    Persistent(8192, 1, 1, 1, False),
+)
+# What a kernel keeps while it goes on from row to row → up to so many columns → its tile.
+_PERSISTENT = {
     GPU: {
-        1: (
-            _Sums(256, 4, 4, 8, True),
-            _Sums(1024, 1, 4, 8, True),
-            _Sums(2048, 1, 8, 4, True),
-            _Sums(4096, 1, 16, 2, True),
-            _Sums(8192, 1, 32, 1, True),
-            _Sums(16384, 1, 16, 1, False),
+        "a loss": (
+            Persistent(1024, 2, 1, 20, True),
+            Persistent(2048, 1, 1, 16, True),
+            Persistent(4096, 1, 2, 8, True),
         ),
-        2: (
-            _Sums(256, 4, 4, 6, True),
-            _Sums(1024, 2, 4, 4, True),
-            _Sums(2048, 1, 8, 3, True),
-            _Sums(4096, 1, 8, 2, True),
-            _Sums(8192, 1, 16, 1, True),
+        "one sum a column": (
+            Persistent(256, 4, 4, 8, True),
+            Persistent(1024, 2, 4, 5, True, False),
+            Persistent(2048, 1, 8, 4, True, False),
+            Persistent(4096, 1, 16, 2, True, False),
+            Persistent(8192, 1, 16, 2, False, False),
+            Persistent(16384, 1, 32, 1, False, False),
+        ),
+        "two sums a column": (
+            Persistent(256, 4, 4, 6, True),
+            Persistent(1024, 2, 4, 4, True),
+            Persistent(2048, 1, 4, 4, True, False),
+            Persistent(4096, 1, 8, 2, True),
+            Persistent(8192, 1, 16, 1, True),
+        ),
+        "sums of channels": (
+            Persistent(512, 4, 2, 8, False),
+            Persistent(1024, 2, 2, 8, False),
+            Persistent(2048, 1, 2, 8, False),
+            Persistent(4096, 1, 4, 4, False),
+            Persistent(8192, 1, 8, 2, False),
+            Persistent(16384, 1, 16, 1, False),
         ),
     },
-    CPU: dict.fromkeys(
-        (1, 2), (_Sums(512, 8, 1, 1, False), _Sums(2048, 4, 1, 1, False),
-                 _Sums(8192, 1, 1, 1, False))
-    ),
+    CPU: {
+        "a loss": (),
+        "one sum a column": _CPU_SUMS,
+        "two sums a column": _CPU_SUMS,
+        "sums of channels": _CPU_SUMS,
+    },
 }  # fmt: skip
 
 
-def sums_tile(device: torch.device, rows: Rows, sums: int) -> tuple[Tile, _Sums] | None:
-    """The tile of a kernel that adds up one or two numbers of each column over rows; None where a
-    row is too long for one that holds these sums."""
-    columns = power_of_two(rows.length)
-    for row in _SUMS[device.type][sums]:
-        if columns <= row.most_columns:
-            return Tile(row.rows, columns, row.num_warps, True), row
+@functools.lru_cache(4096)
+def persistent_tile(device: str, count: int, columns: int, keeps: str) -> Persistent | None:
+    """The tile for `count` rows of so many columns, a power of two, of a kernel that keeps `keeps`,
+    a key of the table; None where a row is too long for one program."""
+    for tile in _PERSISTENT[device][keeps]:
+        if columns <= tile.most_columns:
+            return tile._replace(rows=min(tile.rows, power_of_two(count)))
     return None
 
 

@@ -12,7 +12,7 @@ from kernel_cases import CASES  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.kernels import driver  # noqa: E402
-from aotc.kernels.library import attention, products, tiles  # noqa: E402
+from aotc.kernels.library import attention, cross_entropy, products, tiles  # noqa: E402
 
 pytestmark = pytest.mark.cpu_only("it has launches on the CPU compile for a GPU")
 
@@ -23,18 +23,19 @@ def compiled(monkeypatch):
     found = []
     monkeypatch.setattr(driver, "run_on_cpu", compiling_for_a_gpu(found, driver.run_on_cpu))
     for table in (
-        tiles.MOST_WHOLE,
-        tiles._TABLE,
-        tiles._STEP,
-        tiles._SUMS,
+        tiles.TILES,
+        tiles._PERSISTENT,
         tiles.POINTWISE,
+        cross_entropy.GRADIENT_TILE,
         products.TILES,
         attention.TILES,
     ):
         monkeypatch.setitem(table, "cpu", table["cuda"])
     tiles._row_tile.cache_clear()
+    tiles.persistent_tile.cache_clear()
     yield found
     tiles._row_tile.cache_clear()
+    tiles.persistent_tile.cache_clear()
 
 
 def check(case, shape, dtype, compiled):

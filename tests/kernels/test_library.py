@@ -4,7 +4,6 @@ themselves, behind torch.compile, torch.export and `aotc build`."""
 from __future__ import annotations
 
 import json
-import math
 import os
 import random
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
-from kernel_cases import CASES, EPSILON, Net, assert_near, rounding_steps  # noqa: E402
+from kernel_cases import CASES, EPSILON, Net, assert_near, compare  # noqa: E402
 
 from aotc import kernels  # noqa: E402
 from aotc.aot.errors import (  # noqa: E402
@@ -47,23 +46,6 @@ WIDE = [
 def check(case, shape, dtype):
     """Results and gradients of all arguments."""
     compare(case, case.tensors(shape, dtype), dtype)
-
-
-def compare(case, tensors, dtype):
-    ours = [each.detach().requires_grad_() for each in tensors]
-    wide = [each.detach().double().requires_grad_() for each in ours]
-    shape = ours[0].shape
-    found, expected = case.ours(*ours), case.expected(dtype, *wide)
-    length = math.prod((3, *shape))
-    with torch.no_grad():
-        terms = case.terms(*wide) * rounding_steps(dtype, length)
-    assert_near(found.detach(), expected.detach(), dtype, length, terms)
-    gradient = torch.randn(expected.shape, dtype=torch.float64).to(dtype)
-    found = torch.autograd.grad(found, ours, gradient)
-    expected = torch.autograd.grad(expected, wide, gradient.double())
-    terms *= float(gradient.abs().max()) if gradient.numel() else 0.0
-    for one, other in zip(found, expected, strict=True):
-        assert_near(one, other, dtype, length, terms)
 
 
 @pytest.mark.parametrize(("case", "shape", "dtype"), SMALL)
