@@ -1,8 +1,8 @@
 """One process of one back end: `python -m benchmarks.dynamo.process start|steady KIND MODEL`.
 
-Prints one JSON line. `start` is the time from the first use of torch.compile to the first result of
-a model, without imports of torch itself. `steady` waits on standard input: for each line, it
-samples calls for that many seconds and prints their times.
+Prints one JSON line. `start` (which takes a device too) is the time from the first use of
+torch.compile to the first result of a model, without imports of torch itself. `steady` waits on
+standard input: for each line, it samples calls for that many seconds and prints their times.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def compiled(module: torch.nn.Module, kind: str) -> Callable[..., Any]:
     return module if kind == "none" else torch.compile(module, backend=kind)
 
 
-def start(kind: str, name: str) -> None:
+def start(kind: str, name: str, device: str = "cpu") -> None:
     """The first result of a process, in seconds."""
     torch.manual_seed(SEED)
-    module, x = MODELS[name].build().eval(), MODELS[name].example()
+    module, x = MODELS[name].build().eval().to(device), MODELS[name].example().to(device)
     with torch.no_grad():
-        module(x)  # torch's libraries load their own parts
+        module(x).sum().item()  # torch's libraries load their own parts
         began_s = time.perf_counter()
-        compiled(module, kind)(x)
+        compiled(module, kind)(x).sum().item()
         seconds = time.perf_counter() - began_s
     print(json.dumps({"kind": kind, "seconds": seconds, **_counts(kind)}), flush=True)
 
