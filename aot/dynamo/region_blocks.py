@@ -23,6 +23,7 @@ from aotc.aot.dynamo.call_blocks import Blocks, CallBlock
 from aotc.aot.dynamo.joint_graph import READS_STORAGE, Ends, JointGraph, Kept
 from aotc.aot.dynamo.regions import Region
 from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.graph import Node as GraphNode
 from aotc.aot.ir.size import fixed
 from aotc.aot.plan.arena import aligned
 from aotc.aot.plan.blocks import Block, Member, Scratch
@@ -31,6 +32,7 @@ from aotc.runtime.bundle.signature import TensorSpec
 
 ON_PROCESSORS = False  # there fresh memory costs more than an arena that stays
 LEAST_BYTES = 1 << 20  # of a block
+SMALL_BYTES = 1 << 18  # of a result, below which it lies with others of its size
 UNSAFE_VIEW = torch.ops.aten._unsafe_view.default  # whose schema does not say that it is one
 Results = Sequence[Any]
 
@@ -201,7 +203,7 @@ def laid(
     blocks: list[Block] = []
     calls: list[CallBlock] = []
     kept: dict[int, Kept] = {}
-    rows = list(_alone(ends, made, results))
+    rows = _in_order(_alone(ends, made, results), graph)
     if rows and ends.joint is not None:
         number, end = len(ends.joint.sizes), 0
         members = []
@@ -231,6 +233,21 @@ def laid(
             places = tuple((each.number, each.start) for each in read)
             calls.append(CallBlock(block.nbytes, False, places))
     return Laid(tuple(blocks), tuple(calls), kept)
+
+
+def _in_order(rows: Sequence[tuple[int, int]], graph: Graph) -> list[tuple[int, int]]:
+    """Results in the order in which they can be made, which the backward graph reads the other way
+    round: what is free at a time lies together. Small ones, some of which are read late, go first,
+    where they part no space."""
+    depths: dict[GraphNode, int] = {}
+    for node in graph.nodes():
+        depths[node] = 1 + max((depths[each] for each in node.inputs), default=0)
+
+    def place(row: tuple[int, int]) -> tuple[bool, int, tuple[int, int]]:
+        node = graph.returned[row[0]]
+        return fixed(node.type.nbytes) >= SMALL_BYTES, depths[node], row
+
+    return sorted(rows, key=place)
 
 
 def _alone(ends: RegionEnds, made: Sequence[Made], results: Results) -> list[tuple[int, int]]:

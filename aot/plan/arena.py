@@ -79,17 +79,21 @@ class Space:
 
     def gap_for(self, at: int) -> Gap:
         """The smallest gap that holds buffer `at` between those it lives with, else behind them."""
+        *between, behind = self.gaps_for(at)
+        return min(between, key=lambda gap: gap.nbytes or 0, default=behind)
+
+    def gaps_for(self, at: int) -> list[Gap]:
+        """All gaps that hold buffer `at`, in order; the last one is behind all it lives with."""
         taken = sorted(
             (self._offsets[other], self._offsets[other] + self._sizes[other])
             for other in self._assigned.met(at)
         )
-        best, reached = None, 0
+        found, reached = [], 0
         for start, end in taken:
-            gap = start - reached
-            if gap >= self._sizes[at] and (best is None or gap < (best.nbytes or 0)):
-                best = Gap(reached, gap)
+            if start - reached >= self._sizes[at]:
+                found.append(Gap(reached, start - reached))
             reached = max(reached, end)
-        return best or Gap(reached)
+        return [*found, Gap(reached)]
 
 
 class _Assigned:

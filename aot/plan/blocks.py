@@ -9,6 +9,7 @@ nobody finds anything after a call.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Ope
 from aotc.runtime.bundle.manifest import TensorSpec
 
 LEAST_BYTES = 1 << 16  # of a buffer in a block: each place is one more address of a call
+LARGE_SHARE = 16  # of the largest buffer, from which a buffer is among those placed first
 PREFIX = "scratch of block"
 
 
@@ -90,10 +92,6 @@ def in_blocks(
     if assignment.calls:
         return assignment, ()
     places = _places(assignment, blocks, step)
-    rows = list(enumerate(assignment.buffers))
-    left = [at for at, row in rows if at not in places and fixed(row.nbytes) >= LEAST_BYTES]
-    offsets, _ = assign_offsets([assignment.buffers[at] for at in left], step)
-    places |= {at: _Place(len(blocks), start) for at, start in zip(left, offsets, strict=True)}
     numbers: dict[tuple[_Place, int], int] = {}  # by what a buffer takes and where in it
     sizes: dict[tuple[_Place, int], int] = {}
     kept = [at for at in range(len(assignment.buffers)) if at not in places]
@@ -145,24 +143,53 @@ def _alone(
 
 
 def _places(assignment: BufferAssignment, blocks: Sequence[Block], step: int) -> dict[int, _Place]:
-    """Where buffers lie in blocks, by number: the largest first, each in the smallest gap."""
+    """Where large buffers lie, by number: in blocks or in the one that follows them.
+
+    They are given their places in the order of their sizes, or the largest in that of their first
+    launches before the others, from the beginnings of gaps or from their ends: as leaves the least
+    to that one; the first of equals.
+    """
+    buffers = assignment.buffers
+    large = [at for at in by_size(buffers) if fixed(buffers[at].nbytes) >= LEAST_BYTES]
+    best: tuple[int, dict[int, _Place]] | None = None
+    least = fixed(buffers[large[0]].nbytes) // LARGE_SHARE if large else 0
+    first = sorted(large, key=lambda at: buffers[at].first)
+    orders = large, sorted(first, key=lambda at: max(0, least - fixed(buffers[at].nbytes)))
+    for order, is_at_end in itertools.product(orders, (False, True)):
+        places = _in_gaps(assignment, blocks, step, order, is_at_end=is_at_end)
+        left = [at for at in large if at not in places]
+        offsets, nbytes = assign_offsets([buffers[at] for at in left], step)
+        places |= {at: _Place(len(blocks), start) for at, start in zip(left, offsets, strict=True)}
+        if best is None or nbytes < best[0]:
+            best = nbytes, places
+    assert best is not None
+    return best[1]
+
+
+def _in_gaps(
+    assignment: BufferAssignment, blocks: Sequence[Block], step: int, order: Sequence[int],
+    *, is_at_end: bool,
+) -> dict[int, _Place]:  # fmt: skip
+    """Where buffers lie in blocks, by number: in this order, each in the smallest gap, of equal
+    ones in the first, or in the last and at its end."""
     buffers, uses = assignment.buffers, _uses(assignment)
     spaces = [_space(block, buffers, uses, len(assignment.launches), step) for block in blocks]
     places: dict[int, _Place] = {}
-    for at in by_size(buffers):
-        if fixed(buffers[at].nbytes) < LEAST_BYTES:
-            break
+    for at in order:
         nbytes = aligned(fixed(buffers[at].nbytes), step)
         found = []
         for number, (block, space) in enumerate(zip(blocks, spaces, strict=True)):
-            gap = space.gap_for(at)
-            gap_bytes = block.nbytes - gap.start if gap.nbytes is None else gap.nbytes
-            if gap_bytes >= nbytes:
-                found.append((gap_bytes, number, gap.start))
+            for gap in space.gaps_for(at):
+                gap_bytes = block.nbytes - gap.start if gap.nbytes is None else gap.nbytes
+                first = (gap.start + gap_bytes - nbytes) // step * step if is_at_end else gap.start
+                if gap_bytes >= nbytes:
+                    found.append((gap_bytes, -number if is_at_end else number, first))
         if found:
-            _, number, start = min(found)
-            spaces[number].add(at, start)
-            places[at] = _Place(number, start)
+            least = min(each[0] for each in found)
+            pick = max if is_at_end else min
+            _, number, start = pick(each for each in found if each[0] == least)
+            spaces[abs(number)].add(at, start)
+            places[at] = _Place(abs(number), start)
     return places
 
 

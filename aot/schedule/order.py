@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir.graph import Node
@@ -12,6 +12,7 @@ from aotc.aot.schedule.calls import MEMORY_KINDS
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import STORED
 
+_Place = tuple[int, int]
 # Results smaller than this stay where the graph has them.
 MOVED_BYTES = 1 << 20
 
@@ -21,12 +22,52 @@ def ordered(groups: Sequence[Group], kept: Collection[Node]) -> tuple[Group, ...
 
     A group that could run long before anything reads its results, as copies of what a backward
     graph is given could, runs just before its first reader: nothing holds its memory meanwhile.
+    Where it keeps less memory at the most, groups that nothing waits for, as the gradients of
+    weights, run as soon as they can: what they read is not kept beside what comes later.
     kept: outputs, whose memory is not the arena's.
     """
-    return _late(_topological(groups), kept)
+    made = _topological(groups, [(0, number) for number in range(len(groups))])
+    found = _late(made, kept)
+    other = _late(_topological(made, _with_ends_sooner(made)), kept)
+    return other if _peak_bytes(other, kept) + MOVED_BYTES <= _peak_bytes(found, kept) else found
 
 
-def _topological(groups: Sequence[Group]) -> list[Group]:
+def _with_ends_sooner(groups: Sequence[Group]) -> list[_Place]:
+    """The places of groups, which are in topological order, where each that nothing waits for
+    follows the last one it waits for. With it go those that only it waits for, if they wait for
+    nothing but arguments and each other."""
+    maker = {root.node: number for number, group in enumerate(groups) for root in group.roots}
+    awaited = [{maker[node] for node in group.reads if node in maker} for group in groups]
+    readers: list[set[int]] = [set() for _ in groups]
+    for number, makers in enumerate(awaited):
+        for each in makers:
+            readers[each].add(number)
+    updated = {node for group in groups for pair in group.updates for node in pair}
+    is_moved = [
+        group.kind not in MEMORY_KINDS
+        and updated.isdisjoint((*group.reads, *(root.node for root in group.roots)))
+        for group in groups
+    ]
+    is_free: list[bool] = []  # waits for nothing but arguments
+    for number, makers in enumerate(awaited):
+        is_free.append(is_moved[number] and all(is_free[at] for at in makers))
+    found = [(number, 0) for number in range(len(groups))]
+    for number in range(len(groups)):
+        if readers[number] or not is_moved[number]:
+            continue
+        own = {number}
+        for at in reversed(range(number)):
+            if is_free[at] and readers[at] and readers[at] <= own:
+                own.add(at)
+        others = {each for at in own for each in awaited[at]} - own
+        if others:
+            for at in own:
+                found[at] = max(others), 1
+    return found
+
+
+def _topological(groups: Sequence[Group], order: Sequence[_Place]) -> list[Group]:
+    """Among those that are ready, the one first by `order`, and by number."""
     readers: dict[Node, list[int]] = {}  # numbers of the groups that wait for a node
     missing: list[int] = []  # nodes that each group waits for
     for number, group in enumerate(groups):
@@ -34,20 +75,39 @@ def _topological(groups: Sequence[Group]) -> list[Group]:
         missing.append(len(reads))
         for node in reads:
             readers.setdefault(node, []).append(number)
-    ready = [number for number, count in enumerate(missing) if not count]  # sorted, so a heap
+    ready = [(order[number], number) for number, count in enumerate(missing) if not count]
+    heapify(ready)
     found: list[Group] = []
     while ready:
-        found.append(groups[heappop(ready)])
+        found.append(groups[heappop(ready)[1]])
         for root in found[-1].roots:
             for number in readers.pop(root.node, ()):
                 missing[number] -= 1
                 if not missing[number]:
-                    heappush(ready, number)
+                    heappush(ready, (order[number], number))
     if len(found) < len(groups):
         left = (group.label for group, count in zip(groups, missing, strict=True) if count)
         detail = f"kernels wait for each other: {', '.join(left)}"
         raise InternalError(stage="schedule", detail=detail)
     return found
+
+
+def _peak_bytes(groups: Sequence[Group], kept: Collection[Node]) -> int:
+    """The most bytes that results hold at a time, from the group that stores them to their last
+    reader."""
+    last = {node: number for number, group in enumerate(groups) for node in group.reads}
+    ending: dict[int, int] = {}
+    live = peak = 0
+    for number, group in enumerate(groups):
+        for root in group.roots:
+            if root.node not in kept:
+                nbytes = _nbytes(root.node)
+                live += nbytes
+                end = last.get(root.node, number)
+                ending[end] = ending.get(end, 0) + nbytes
+        peak = max(peak, live)
+        live -= ending.pop(number, 0)
+    return peak
 
 
 def _late(groups: Sequence[Group], kept: Collection[Node]) -> tuple[Group, ...]:

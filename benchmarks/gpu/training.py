@@ -253,6 +253,16 @@ def first_steps(contender: Contender, batch: tuple[Tensor, Tensor]) -> dict[str,
     return {"losses": losses, "first step s": ready_s, "peak MiB of a step": peak / 2**20}
 
 
+def warm_libraries() -> None:
+    """Have cuBLAS take the memory that it takes at its first call in each of torch's threads, some
+    64 MiB each: else the first model that calls it there is held to have taken it."""
+    layer = nn.Linear(64, 64, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = layer(torch.ones(64, 64, device="cuda")).sum()
+    loss.backward()
+    torch.cuda.synchronize()
+
+
 def outside_bytes() -> int:
     """Memory of the device that torch's allocator does not have: code, libraries, our sessions."""
     free, total = torch.cuda.mem_get_info()
@@ -291,6 +301,7 @@ class Process:
         case = cases(size)[model]
         torch.manual_seed(0)
         start, cls.batch = case.build().to("cuda").train(), case.batch()
+        warm_libraries()
         gc.collect()
         torch.cuda.empty_cache()
         before = outside_bytes()
