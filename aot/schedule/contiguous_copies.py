@@ -62,6 +62,8 @@ MOST_PARTS = 32  # of a concat that one kernel joins
 MATRIX_RANK = 2
 SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
 LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
+LINE_BYTES = 64  # of the cache of a processor
+MOST_ROW_BYTES = 4 << 20  # of a left operand that is copied to rows of its own
 LARGE = 1 << 20  # elements of operands that are computed before the product
 TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
@@ -87,7 +89,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
             return node
         node = _without_copies(node, behind) if traits.is_gpu else node
         node = _with_columns(_with_copy(node, copies), copies, traits)
-        node = node if traits.is_gpu else _with_positions(node, copies)
+        node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)
         node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
         node = _with_depth(node, copies, traits)
         if traits.is_gpu and not any(
@@ -158,9 +160,9 @@ def _to_window(operand: Node) -> list[Node]:
     return path
 
 
-def _on_copy(path: Sequence[Node], order: Sequence[int]) -> tuple[Node, Node]:
-    """A copy of what the window reads, dims in this order, and the operand that reads the copy."""
-    copy = make("permute", (path[-1].inputs[0],), {"dims": tuple(order)})
+def _on_copy(path: Sequence[Node], source: Node, order: Sequence[int]) -> tuple[Node, Node]:
+    """A copy of what the path ends in, dims in this order, and the operand that reads the copy."""
+    copy = make("permute", (source,), {"dims": tuple(order)})
     back = tuple(order.index(axis) for axis in range(len(order)))
     moved = make("permute", (copy,), {"dims": back})
     for node in reversed(path):
@@ -175,7 +177,7 @@ def _with_copy(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     axes = path[-1].attr("axes")
     first = [axis for axis in range(path[-1].inputs[0].type.rank) if axis not in axes]
-    copy, moved = _on_copy(path, (*first[:1], *axes, *first[1:]))
+    copy, moved = _on_copy(path, path[-1].inputs[0], (*first[:1], *axes, *first[1:]))
     changed = root_op.on((moved, *root_op.inputs[1:]))
     if _run(changed, copy) == 0:
         return root_op
@@ -200,12 +202,56 @@ def _with_positions(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     first = [axis for axis in range(source.type.rank) if axis not in axes]
     if axes[-1] != source.type.rank - 1:
-        copy, moved = _on_copy(path, (*first, *axes))
+        copy, moved = _on_copy(path, source, (*first, *axes))
         copies[copy] = copy
         return root_op.on((root_op.inputs[0], moved))
     if source.kind == "pad":
         copies[source] = source
     return root_op
+
+
+def _with_offsets(root_op: Node, copies: dict[Node, Node]) -> Node:
+    """The matmul whose depth are positions of windows, and its columns kernel offsets and channels,
+    on a copy in which channels lie side by side: of the windows' input, padding included, or of the
+    windows, where these see less than all of it."""
+    path = _to_window(root_op.inputs[1])
+    if root_op.kind != "matmul" or path[-1].op != "window":
+        return root_op
+    windows = path[-1]
+    source, axes = windows.inputs[0], windows.attr("axes")
+    channels = [axis for axis in range(1, source.type.rank) if axis not in axes]
+    domain = matmul_domain(root_op)
+    _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    tracer = Tracer(lambda node: node is source)
+    tracer.visit(need.node, need.index)
+    reads = list(tracer.accesses)
+    if len(channels) != 1 or len(reads) != 1:
+        return root_op
+    symbols = [part.symbols() for part in reads[0].index]
+    if domain.lanes not in symbols[channels[0]] or domain.lanes in symbols[0]:
+        return root_op
+    if domain.reduced in symbols[channels[0]] or domain.reduced not in symbols[axes[-1]]:
+        return root_op
+    if typical(windows.type.numel) < typical(source.type.numel):
+        own = range(source.type.rank, windows.type.rank)
+        copy, moved = _on_copy(path[:-1], windows, (0, *axes, *own, *channels))
+    else:
+        copy, moved = _on_copy(path, source, (0, *axes, *channels))
+    copies[copy] = copy
+    return root_op.on((_in_rows(root_op.inputs[0], copies), moved))
+
+
+def _in_rows(left: Node, copies: dict[Node, Node]) -> Node:
+    """The left operand in rows that begin an odd number of lines of the cache apart, so that their
+    elements lie in different parts of it; as it is where a copy is not read from the cache."""
+    last, depth = left.type.rank - 1, left.shape[-1]
+    if not isinstance(depth, int) or typical(left.type.nbytes) > MOST_ROW_BYTES:
+        return left
+    line = LINE_BYTES // DTYPES[left.dtype].itemsize_bytes
+    lines, none = -(-depth // line) | 1, (0,) * last
+    copy = build.pad(left, (*none, 0), (*none, lines * line - depth), 0)
+    copies[copy] = copy
+    return build.slice_axis(copy, last, 0, depth)
 
 
 def _with_columns(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
