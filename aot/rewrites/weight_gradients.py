@@ -26,8 +26,8 @@ from aotc.aot.ir.size import Extent, fixed, is_static
 FEW_CHANNELS, VECTOR = 4, 8  # elements that one load reads, at least and at best
 LANES = 16  # channels that a processor's vector has at most
 # Channels of a group from which windows of channels take less than a grid of positions (one core
-# with AVX-512, strides of 2 and 3; times to the grid's): f32 64: 0.73, 31: 0.88; 4 groups of 16:
-# 1.6; bf16 64: 0.79, 32: 2.0.
+# with AVX-512; times to the grid's): strides of 2 and 3, f32 64: 0.73, 31: 0.88; 4 groups of 16:
+# 1.6; bf16 64: 0.79, 32: 2.0. 1 × 1 without a stride, f32 64: 0.37, 32: 1.7.
 MANY_CHANNELS, MANY_OF_ONE_GROUP = 64, 24
 ROWS_MULTIPLE = 64  # rows of the grid: what a step of the product's loop takes
 # Places for each position, up to which a longer product takes less than a copy of all windows (one
@@ -149,10 +149,9 @@ def _has_many_channels(root: Node) -> bool:
     channels = root.shape[1]
     if not _is_fixed(root) or not isinstance(channels, int):
         return False
-    if math.prod(root.attr("kernel")) * math.prod(root.attr("stride")) == 1:
-        return False  # data that is read as it lies
-    is_one = root.attr("groups") == 1 and root.dtype == "f32"
-    return channels >= (MANY_OF_ONE_GROUP if is_one else MANY_CHANNELS)
+    is_pointwise = math.prod(root.attr("kernel")) * math.prod(root.attr("stride")) == 1
+    is_easy = root.attr("groups") == 1 and root.dtype == "f32" and not is_pointwise
+    return channels >= (MANY_OF_ONE_GROUP if is_easy else MANY_CHANNELS)
 
 
 def _on_grid(root: Node) -> Node:
