@@ -1,12 +1,16 @@
 """Gradients of the weights of convolutions as products.
 
-Both forms are products over positions: [O, positions] of the gradient by what each offset of the
+All forms are products over positions: [O, positions] of the gradient by what each offset of the
 kernel sees at a position. They differ in how the data lie that the product reads.
 
-On a processor what an offset sees is the data from another element on, positions side by side. So
-the gradient is laid on the grid of all places of the padded data, with zeros where a place is no
-position, and an offset's row of the left operand begins that many elements later. Where too many
-places are none, as of images of 7 × 7, what each offset sees is copied.
+On a processor, where channels are many, they lie side by side in the right operand, and a stride
+only takes its rows further apart. The gradient is the left operand, which is read element by
+element, positions side by side.
+
+Where channels are few, what an offset sees is the data from another element on, positions side by
+side. So the gradient is laid on the grid of all places of the padded data, with zeros where a place
+is no position, and an offset's row of the left operand begins that many elements later. Where too
+many places are none, as of images of 7 × 7, what each offset sees is copied.
 
 On a GPU channels lie side by side, which tiles copy 16 bytes at a time from wherever an offset
 begins. Positions are those of the gradient, which is read as it lies; the data are copied only
@@ -62,7 +66,10 @@ def _rewritten(graph: Graph, product_of: Callable[[Node], Node]) -> tuple[Graph,
 
 
 def _bordered(root: Node, *, is_cut: bool = True) -> Node:
-    """The data with as many elements as the windows of all positions reach, of padding too."""
+    """The data with as many elements as the windows of all positions reach, of padding too.
+
+    is_cut: without those that lie behind all windows.
+    """
     data, gradient = root.inputs
     rows = [root.attr(name) for name in ("stride", "padding", "dilation", "kernel")]
     for axis, (step, margin, gap, size) in enumerate(zip(*rows, strict=True), 2):

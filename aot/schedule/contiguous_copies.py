@@ -4,6 +4,10 @@ An implicit GEMM reads windows of its input in runs of channels. Where channels 
 contiguous axis, it would gather element by element and check bounds for each. Then the input is
 copied once, padding included and channels last, so that a whole row of a window is one run.
 
+Windows whose positions are the depth of a product, on a processor, are read from a copy in which
+channels lie side by side, padding included, and rows are whole blocks of vectors; the left operand
+from one whose rows begin at different places of the nearest cache.
+
 Windows whose positions are the columns of a product, on a processor, are read from a copy in which
 positions lie side by side, padding included.
 
@@ -62,6 +66,8 @@ MOST_PARTS = 32  # of a concat that one kernel joins
 MATRIX_RANK = 2
 SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
 LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
+BLOCK = 16  # elements that a processor transposes at once
+MOST_OVERHANG = 4  # times as long are rows at least as what is put behind them to fill a block
 LINE_BYTES = 64  # of the cache of a processor
 MOST_ROW_BYTES = 4 << 20  # of a left operand that is copied to rows of its own
 LARGE = 1 << 20  # elements of operands that are computed before the product
@@ -160,11 +166,21 @@ def _to_window(operand: Node) -> list[Node]:
     return path
 
 
-def _on_copy(path: Sequence[Node], source: Node, order: Sequence[int]) -> tuple[Node, Node]:
-    """A copy of what the path ends in, dims in this order, and the operand that reads the copy."""
-    copy = make("permute", (source,), {"dims": tuple(order)})
+def _on_copy(
+    path: Sequence[Node], source: Node, order: Sequence[int], more: tuple[int, int] = (0, 0)
+) -> tuple[Node, Node]:
+    """A copy of what the path ends in, dims in this order, and the operand that reads the copy.
+
+    more: an axis, and elements along it that the copy has beyond those of `source`.
+    """
+    axis, count = more
+    high = tuple(count if each == axis else 0 for each in range(source.type.rank))
+    whole = build.pad(source, (0,) * len(high), high, 0) if count else source
+    copy = make("permute", (whole,), {"dims": tuple(order)})
     back = tuple(order.index(axis) for axis in range(len(order)))
     moved = make("permute", (copy,), {"dims": back})
+    if count:
+        moved = build.slice_axis(moved, axis, 0, source.shape[axis])
     for node in reversed(path):
         moved = node.on((moved,))
     return copy, moved
@@ -236,9 +252,19 @@ def _with_offsets(root_op: Node, copies: dict[Node, Node]) -> Node:
         own = range(source.type.rank, windows.type.rank)
         copy, moved = _on_copy(path[:-1], windows, (0, *axes, *own, *channels))
     else:
-        copy, moved = _on_copy(path, source, (0, *axes, *channels))
+        copy, moved = _on_copy(path, source, (0, *axes, *channels), _overhang(source, axes[-1]))
     copies[copy] = copy
     return root_op.on((_in_rows(root_op.inputs[0], copies), moved))
+
+
+def _overhang(source: Node, axis: int) -> tuple[int, int]:
+    """What a copy with margins has behind an axis, so that each row is whole blocks, which are
+    transposed in registers; nothing where that would be much."""
+    extent = source.shape[axis]
+    if source.kind != "pad" or not isinstance(extent, int):
+        return axis, 0
+    more = -extent % BLOCK
+    return axis, more if more * MOST_OVERHANG <= extent else 0
 
 
 def _in_rows(left: Node, copies: dict[Node, Node]) -> Node:
