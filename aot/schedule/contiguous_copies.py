@@ -5,8 +5,8 @@ contiguous axis, it would gather element by element and check bounds for each. T
 copied once, padding included and channels last, so that a whole row of a window is one run.
 
 Windows whose positions are the depth of a product, on a processor, are read from a copy in which
-channels lie side by side, padding included, and rows are whole blocks of vectors; the left operand
-from one whose rows begin at different places of the nearest cache.
+channels lie side by side, padding included, and rows are whole blocks of vectors; the left operand,
+if it is not large, from one in which positions lie side by side, those of all images.
 
 Windows whose positions are the columns of a product, on a processor, are read from a copy in which
 positions lie side by side, padding included.
@@ -68,8 +68,7 @@ SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
 LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
 BLOCK = 16  # elements that a processor transposes at once
 MOST_OVERHANG = 4  # times as long are rows at least as what is put behind them to fill a block
-LINE_BYTES = 64  # of the cache of a processor
-MOST_ROW_BYTES = 4 << 20  # of a left operand that is copied to rows of its own
+MOST_ROW_BYTES = 4 << 20  # of a left operand that is copied to rows along the depth
 LARGE = 1 << 20  # elements of operands that are computed before the product
 TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
@@ -254,7 +253,13 @@ def _with_offsets(root_op: Node, copies: dict[Node, Node]) -> Node:
     else:
         copy, moved = _on_copy(path, source, (0, *axes, *channels), _overhang(source, axes[-1]))
     copies[copy] = copy
-    return root_op.on((_in_rows(root_op.inputs[0], copies), moved))
+    left = root_op.inputs[0]
+    behind = _on_the_way(left)[-1]
+    if typical(left.type.nbytes) <= MOST_ROW_BYTES:
+        copies[left] = left
+    elif behind.kind in _COMPUTED:
+        copies[behind] = behind
+    return root_op.on((left, moved))
 
 
 def _overhang(source: Node, axis: int) -> tuple[int, int]:
@@ -265,19 +270,6 @@ def _overhang(source: Node, axis: int) -> tuple[int, int]:
         return axis, 0
     more = -extent % BLOCK
     return axis, more if more * MOST_OVERHANG <= extent else 0
-
-
-def _in_rows(left: Node, copies: dict[Node, Node]) -> Node:
-    """The left operand in rows that begin an odd number of lines of the cache apart, so that their
-    elements lie in different parts of it; as it is where a copy is not read from the cache."""
-    last, depth = left.type.rank - 1, left.shape[-1]
-    if not isinstance(depth, int) or typical(left.type.nbytes) > MOST_ROW_BYTES:
-        return left
-    line = LINE_BYTES // DTYPES[left.dtype].itemsize_bytes
-    lines, none = -(-depth // line) | 1, (0,) * last
-    copy = build.pad(left, (*none, 0), (*none, lines * line - depth), 0)
-    copies[copy] = copy
-    return build.slice_axis(copy, last, 0, depth)
 
 
 def _with_columns(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
