@@ -6,7 +6,8 @@ copied once, padding included and channels last, so that a whole row of a window
 
 Windows whose positions are the depth of a product, on a processor, are read from a copy in which
 channels lie side by side, padding included, and rows are whole blocks of vectors; the left operand,
-if it is not large, from one in which positions lie side by side, those of all images.
+if each of its elements is read for many columns, from one in which the positions of all images lie
+side by side.
 
 Windows whose positions are the columns of a product, on a processor, are read from a copy in which
 positions lie side by side, padding included.
@@ -67,7 +68,8 @@ MATRIX_RANK = 2
 SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
 LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
 BLOCK = 16  # elements that a processor transposes at once
-MOST_OVERHANG = 4  # times as long are rows at least as what is put behind them to fill a block
+LEAST_TAILS = 4  # times as long as its tail, which fills a block, a row is at least
+BLOCK_DEPTH = 64  # elements of a row in a block of such an operand
 MOST_ROW_BYTES = 4 << 20  # of a left operand that is copied to rows along the depth
 LARGE = 1 << 20  # elements of operands that are computed before the product
 TOGETHER = 16  # elements in a run, a power of two, that Triton finds
@@ -251,25 +253,39 @@ def _with_offsets(root_op: Node, copies: dict[Node, Node]) -> Node:
         own = range(source.type.rank, windows.type.rank)
         copy, moved = _on_copy(path[:-1], windows, (0, *axes, *own, *channels))
     else:
-        copy, moved = _on_copy(path, source, (0, *axes, *channels), _overhang(source, axes[-1]))
+        copy, moved = _on_copy(path, source, (0, *axes, *channels), _tail(source, axes[-1]))
     copies[copy] = copy
-    left = root_op.inputs[0]
-    behind = _on_the_way(left)[-1]
+    return root_op.on((_by_positions(root_op.inputs[0], windows, copies), moved))
+
+
+def _by_positions(left: Node, windows: Node, copies: dict[Node, Node]) -> Node:
+    """The left operand of such a product as it is best read along the positions of all images: a
+    copy in rows, or one too large for the cache in blocks of rows, which is read as it lies. Where
+    each element is multiplied by the channels of one offset alone, a large one stays as it is."""
+    (*outer, rows, depth), behind = left.shape, _on_the_way(left)[-1]
     if typical(left.type.nbytes) <= MOST_ROW_BYTES:
         copies[left] = left
-    elif behind.kind in _COMPUTED:
-        copies[behind] = behind
-    return root_op.on((left, moved))
+        return left
+    if set(windows.attr("sizes")) == {1} or not isinstance(depth, int) or depth % BLOCK_DEPTH:
+        if behind.kind in _COMPUTED:
+            copies[behind] = behind
+        return left
+    last = len(outer) + 1
+    order = (*range(last - 1), last, last - 1, last + 1)
+    parts = build.reshape(left, (*outer, rows, depth // BLOCK_DEPTH, BLOCK_DEPTH))
+    copy = build.permute(parts, order)
+    copies[copy] = copy
+    return build.reshape(build.permute(copy, order), left.shape)
 
 
-def _overhang(source: Node, axis: int) -> tuple[int, int]:
+def _tail(source: Node, axis: int) -> tuple[int, int]:
     """What a copy with margins has behind an axis, so that each row is whole blocks, which are
     transposed in registers; nothing where that would be much."""
     extent = source.shape[axis]
     if source.kind != "pad" or not isinstance(extent, int):
         return axis, 0
     more = -extent % BLOCK
-    return axis, more if more * MOST_OVERHANG <= extent else 0
+    return axis, more if more * LEAST_TAILS <= extent else 0
 
 
 def _with_columns(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
