@@ -123,6 +123,7 @@ TILED_COPY = Reading(1, 0)  # the left one copied in their order
 PACKED = Reading(0, 4)  # the left operand where it stands, the right one as it is packed
 IN_PLACE = Reading(4, 12)  # the right one is brought in order first
 COPIED = Reading(16, 12)  # both are
+SPREAD = Reading(16, 24)  # the left one in blocks, the right one from rows far apart
 
 
 def panel_columns(

@@ -4,6 +4,11 @@ An implicit GEMM reads windows of its input in runs of channels. Where channels 
 contiguous axis, it would gather element by element and check bounds for each. Then the input is
 copied once, padding included and channels last, so that a whole row of a window is one run.
 
+Windows whose positions are the depth of a product, on a processor, are read from a copy in which
+channels lie side by side, padding included, and rows are whole blocks of vectors; the left operand,
+if each of its elements is read for many columns, from one in which the positions of all images lie
+side by side.
+
 Windows whose positions are the columns of a product, on a processor, are read from a copy in which
 positions lie side by side, padding included.
 
@@ -62,6 +67,10 @@ MOST_PARTS = 32  # of a concat that one kernel joins
 MATRIX_RANK = 2
 SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
 LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
+BLOCK = 16  # elements that a processor transposes at once
+LEAST_TAILS = 4  # times as long as its tail, which fills a block, a row is at least
+BLOCK_DEPTH = 64  # elements of a row in a block of such an operand
+MOST_ROW_BYTES = 4 << 20  # of a left operand that is copied to rows along the depth
 LARGE = 1 << 20  # elements of operands that are computed before the product
 TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
@@ -87,7 +96,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
             return node
         node = _without_copies(node, behind) if traits.is_gpu else node
         node = _with_columns(_with_copy(node, copies), copies, traits)
-        node = node if traits.is_gpu else _with_positions(node, copies)
+        node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)
         node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
         node = _with_depth(node, copies, traits)
         if traits.is_gpu and not any(
@@ -158,11 +167,21 @@ def _to_window(operand: Node) -> list[Node]:
     return path
 
 
-def _on_copy(path: Sequence[Node], order: Sequence[int]) -> tuple[Node, Node]:
-    """A copy of what the window reads, dims in this order, and the operand that reads the copy."""
-    copy = make("permute", (path[-1].inputs[0],), {"dims": tuple(order)})
+def _on_copy(
+    path: Sequence[Node], source: Node, order: Sequence[int], more: tuple[int, int] = (0, 0)
+) -> tuple[Node, Node]:
+    """A copy of what the path ends in, dims in this order, and the operand that reads the copy.
+
+    more: an axis, and elements along it that the copy has beyond those of `source`.
+    """
+    axis, count = more
+    high = tuple(count if each == axis else 0 for each in range(source.type.rank))
+    whole = build.pad(source, (0,) * len(high), high, 0) if count else source
+    copy = make("permute", (whole,), {"dims": tuple(order)})
     back = tuple(order.index(axis) for axis in range(len(order)))
     moved = make("permute", (copy,), {"dims": back})
+    if count:
+        moved = build.slice_axis(moved, axis, 0, source.shape[axis])
     for node in reversed(path):
         moved = node.on((moved,))
     return copy, moved
@@ -175,7 +194,7 @@ def _with_copy(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     axes = path[-1].attr("axes")
     first = [axis for axis in range(path[-1].inputs[0].type.rank) if axis not in axes]
-    copy, moved = _on_copy(path, (*first[:1], *axes, *first[1:]))
+    copy, moved = _on_copy(path, path[-1].inputs[0], (*first[:1], *axes, *first[1:]))
     changed = root_op.on((moved, *root_op.inputs[1:]))
     if _run(changed, copy) == 0:
         return root_op
@@ -200,12 +219,73 @@ def _with_positions(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     first = [axis for axis in range(source.type.rank) if axis not in axes]
     if axes[-1] != source.type.rank - 1:
-        copy, moved = _on_copy(path, (*first, *axes))
+        copy, moved = _on_copy(path, source, (*first, *axes))
         copies[copy] = copy
         return root_op.on((root_op.inputs[0], moved))
     if source.kind == "pad":
         copies[source] = source
     return root_op
+
+
+def _with_offsets(root_op: Node, copies: dict[Node, Node]) -> Node:
+    """The matmul whose depth are positions of windows, and its columns kernel offsets and channels,
+    on a copy in which channels lie side by side: of the windows' input, padding included, or of the
+    windows, where these see less than all of it."""
+    path = _to_window(root_op.inputs[1])
+    if root_op.kind != "matmul" or path[-1].op != "window":
+        return root_op
+    windows = path[-1]
+    source, axes = windows.inputs[0], windows.attr("axes")
+    channels = [axis for axis in range(1, source.type.rank) if axis not in axes]
+    domain = matmul_domain(root_op)
+    _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    tracer = Tracer(lambda node: node is source)
+    tracer.visit(need.node, need.index)
+    reads = list(tracer.accesses)
+    if len(channels) != 1 or len(reads) != 1:
+        return root_op
+    symbols = [part.symbols() for part in reads[0].index]
+    if domain.lanes not in symbols[channels[0]] or domain.lanes in symbols[0]:
+        return root_op
+    if domain.reduced in symbols[channels[0]] or domain.reduced not in symbols[axes[-1]]:
+        return root_op
+    if typical(windows.type.numel) < typical(source.type.numel):
+        own = range(source.type.rank, windows.type.rank)
+        copy, moved = _on_copy(path[:-1], windows, (0, *axes, *own, *channels))
+    else:
+        copy, moved = _on_copy(path, source, (0, *axes, *channels), _tail(source, axes[-1]))
+    copies[copy] = copy
+    return root_op.on((_by_positions(root_op.inputs[0], windows, copies), moved))
+
+
+def _by_positions(left: Node, windows: Node, copies: dict[Node, Node]) -> Node:
+    """The left operand of such a product as it is best read along the positions of all images: a
+    copy in rows, or one too large for the cache in blocks of rows, which is read as it lies. Where
+    each element is multiplied by the channels of one offset alone, a large one stays as it is."""
+    (*outer, rows, depth), behind = left.shape, _on_the_way(left)[-1]
+    if typical(left.type.nbytes) <= MOST_ROW_BYTES:
+        copies[left] = left
+        return left
+    if set(windows.attr("sizes")) == {1} or not isinstance(depth, int) or depth % BLOCK_DEPTH:
+        if behind.kind in _COMPUTED:
+            copies[behind] = behind
+        return left
+    last = len(outer) + 1
+    order = (*range(last - 1), last, last - 1, last + 1)
+    parts = build.reshape(left, (*outer, rows, depth // BLOCK_DEPTH, BLOCK_DEPTH))
+    copy = build.permute(parts, order)
+    copies[copy] = copy
+    return build.reshape(build.permute(copy, order), left.shape)
+
+
+def _tail(source: Node, axis: int) -> tuple[int, int]:
+    """What a copy with margins has behind an axis, so that each row is whole blocks, which are
+    transposed in registers; nothing where that would be much."""
+    extent = source.shape[axis]
+    if source.kind != "pad" or not isinstance(extent, int):
+        return axis, 0
+    more = -extent % BLOCK
+    return axis, more if more * LEAST_TAILS <= extent else 0
 
 
 def _with_columns(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:

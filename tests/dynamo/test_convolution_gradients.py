@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 
 from aotc.aot.capture.aten_graph import import_aten, memory_order
 from aotc.aot.capture.sizes import Sizes
+from aotc.aot.dynamo import aotc
 from aotc.aot.ir.reference import interpret
 
 pytestmark = pytest.mark.torch
@@ -136,3 +137,43 @@ def test_as_native_code(groups):
     wanted = torch.autograd.grad((expected * factors).sum(), operands)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+MANY = {
+    "stride": ((3, 67, 13, 11), (19, 67, 3, 3), 2, 1, 1, 1),
+    "odd stride, few rows": ((2, 31, 29, 31), (21, 31, 5, 5), 3, 2, 1, 1),
+    "dilation": ((4, 64, 17, 15), (33, 64, 3, 3), 2, 2, 2, 1),
+    "groups": ((2, 192, 14, 14), (33, 64, 3, 3), 2, 1, 1, 3),
+    "one offset": ((5, 96, 15, 14), (40, 96, 1, 1), 2, 0, 1, 1),
+    "one offset, one place": ((5, 96, 7, 7), (40, 96, 1, 1), 1, 0, 1, 1),
+    "no stride": ((4, 80, 9, 33), (24, 80, 3, 3), 1, 1, 1, 1),
+    "one image": ((1, 128, 28, 28), (16, 128, 3, 3), 2, 0, 1, 1),
+    "one dim": ((3, 65, 40), (17, 65, 4), 3, 2, 1, 1),
+    "three dims": ((2, 64, 7, 6, 9), (8, 64, 2, 3, 2), 2, 1, 1, 1),
+    "one row": ((2, 64, 1, 40), (8, 64, 1, 5), 2, 2, 1, 1),
+    "gradient of 4.5 MB": ((4, 64, 64, 64), (72, 64, 3, 3), 1, 1, 1, 1),
+    "gradient of 5 MB, groups": ((2, 128, 130, 128), (154, 64, 2, 2), 2, 0, 1, 2),
+}
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", MANY)
+def test_kernels_of_many_channels_give_the_gradient_of_eager_in_f64(case, dtype):
+    """Of windows whose channels lie side by side; all sums of a few thousand products at most."""
+    shape, kernel, stride, padding, dilation, groups = MANY[case]
+    rank = len(shape) - 2
+    rows = ([stride] * rank, [padding] * rank, [dilation] * rank, False, [0] * rank, groups)
+    data, weight = torch.randn(shape, dtype=dtype), torch.randn(kernel, dtype=dtype)
+    gradient = torch.randn_like(aten.convolution(data, weight, None, *rows))
+
+    def own(gradient, data, weight):
+        mask = (False, True, False)
+        return aten.convolution_backward(gradient, data, weight, None, *rows, mask)[1]
+
+    operands = (gradient, data, weight)
+    compiled = torch.compile(own, backend=aotc, options={"fallback": "error"})
+    expected = own(*(each.double() for each in operands))
+    scale = expected.abs().max()
+    error = (compiled(*operands).double() - expected).abs().max() / scale
+    assert error < (1e-5 if dtype == torch.float32 else 1e-2)

@@ -21,8 +21,11 @@ def _input(name, shape, dtype="f32"):
     return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
 
 
-def drawn(seed):
-    """A convolution of random rank, sizes, steps, margins and groups: its op and its inputs."""
+def drawn(seed, fewest=1, most=4):
+    """A convolution of random rank, sizes, steps, margins and groups: its op and its inputs.
+
+    Channels of a group are from `fewest` to `most`.
+    """
     generator = numpy.random.default_rng(seed)
 
     def numbers(low, high):
@@ -30,7 +33,8 @@ def drawn(seed):
 
     rank = int(generator.integers(1, 4))
     groups = int(generator.choice([1, 1, 2, 3]))
-    samples, inner, outer = (int(each) for each in generator.integers(1, 5, 3))
+    samples, outer = (int(each) for each in generator.integers(1, 5, 2))
+    inner = int(generator.integers(fewest, most + 1))
     kernel, stride, gaps = numbers(1, 4), numbers(1, 4), numbers(1, 3)
     margins, positions = numbers(0, 4), numbers(1, 5)
     spatial = []
@@ -73,6 +77,31 @@ def test_what_is_not_finite_reaches_the_offsets_that_see_it_alone(form, seed):
     generator = numpy.random.default_rng(seed)
     arrays[0][tuple(generator.integers(0, arrays[0].shape))] = numpy.inf
     graph, _ = FORMS[form](Graph(operands, (node,), ("data", "gradient"), ("w",), {}))
+    (found,) = interpret(graph, arrays)
+    expected = evaluate(node, arrays)
+    numpy.testing.assert_array_equal(numpy.isfinite(found), numpy.isfinite(expected))
+
+
+@pytest.mark.parametrize("seed", range(80, 110))
+def test_the_product_of_many_channels_is_the_gradient(seed):
+    """Windows of channels side by side, which a processor reads: 24 to 80, no multiples of 16."""
+    node, operands, arrays = drawn(seed, 24, 80)
+    graph = Graph(operands, (node,), ("data", "gradient"), ("w",), {})
+    made, count = products_on_grid(graph)
+    assert count == 1
+    (found,) = interpret(made, arrays)
+    numpy.testing.assert_allclose(found, evaluate(node, arrays), rtol=1e-4, atol=1e-4)
+    rewritten, _ = rewrite(graph, CPU)
+    (found,) = interpret(schedule(rewritten, CPU).graph, arrays)
+    numpy.testing.assert_allclose(found, evaluate(node, arrays), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(110, 125))
+def test_what_is_not_finite_reaches_the_same_offsets_of_many_channels(seed):
+    node, operands, arrays = drawn(seed, 64, 70)
+    generator = numpy.random.default_rng(seed)
+    arrays[0][tuple(generator.integers(0, arrays[0].shape))] = numpy.inf
+    graph, _ = products_on_grid(Graph(operands, (node,), ("data", "gradient"), ("w",), {}))
     (found,) = interpret(graph, arrays)
     expected = evaluate(node, arrays)
     numpy.testing.assert_array_equal(numpy.isfinite(found), numpy.isfinite(expected))

@@ -15,12 +15,13 @@ from aotc.aot.lower.convolution.source import lower_convolution
 from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
 from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
-from aotc.aot.lower.matmul.operands import Walk, product_of, walk_of
+from aotc.aot.lower.matmul.operands import Product, Walk, product_of, walk_of
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import (
     COPIED,
     IN_PLACE,
     PACKED,
+    SPREAD,
     TILED,
     TILED_COPY,
     Reading,
@@ -94,7 +95,17 @@ def _reading(group: Group, is_packed: bool, traits: TargetTraits) -> Reading:
     is_plain = product.left.strides is not None and product.left.is_along_depth
     dtype = product.root_op.inputs[0].dtype
     is_wide = computed(dtype) == dtype == product.root_op.dtype
+    if product.walk.is_split and _has_windows_of_positions(product, group):
+        return SPREAD
     return IN_PLACE if is_plain and is_wide else COPIED
+
+
+def _has_windows_of_positions(product: Product, group: Group) -> bool:
+    """Whether the left operand is memory in another order, and the right one windows."""
+    node = product.left.need.node
+    while node not in group.reads and node.op in ("reshape", "permute"):
+        node = node.inputs[0]
+    return node in group.reads and any(each.op == "window" for each in group.nodes)
 
 
 @dataclass(slots=True)
