@@ -13,6 +13,8 @@ from torch.nn import functional
 
 import aotc.aot.plan.blocks as plan_blocks
 from aotc.aot.dynamo import call_blocks, region_blocks
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Graph, make
 
 pytestmark = pytest.mark.torch
 
@@ -187,3 +189,13 @@ def test_random_chains_have_the_gradients_of_f64(bases):
         x = torch.randn(33, widths[0])
         near(module, wide, x, torch.compile(module, backend="aotc")(x))
     assert any(bases)
+
+
+def test_what_is_kept_lies_in_the_order_in_which_it_is_made_small_results_first():
+    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (512, 512)})
+    first = make("exp", (x,))
+    second = make("exp", (first,))
+    sums = build.drop(build.reduce("sum", second, (1,)), (1,))
+    graph = Graph((x,), (second, sums, first), ("x",), ("second", "sums", "first"), {})
+    rows = [(output, 10 + output) for output in range(3)]
+    assert region_blocks._in_order(rows, graph) == [rows[1], rows[2], rows[0]]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import functools
+import random
 
 import pytest
 import torch
-from functorch.compile import aot_function
+from functorch.compile import (
+    aot_function,
+    make_boxed_func,
+    min_cut_rematerialization_partition,
+)
+from torch._dynamo.backends.common import aot_autograd
 
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.table import OTHERWISE_DECOMPOSED
@@ -35,6 +41,47 @@ def test_gradients_of_max_pooling(kernel, stride, padding):
     op = aten.max_pool2d_with_indices_backward.default
     found = decompositions()[op](gradient, data, *rows, places)
     torch.testing.assert_close(found, op(gradient, data, *rows, places))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_gradients_of_max_pooling_of_any_window(seed):
+    rng = random.Random(seed)
+    kernel, stride, gaps = ([rng.randint(1, 5) for _ in range(2)] for _ in range(3))
+    padding = [rng.randint(0, size // 2) for size in kernel]
+    reaches = [(size - 1) * gap + 1 for size, gap in zip(kernel, gaps, strict=True)]
+    extents = [max(1, reach - margin) + rng.randint(0, 9)
+               for reach, margin in zip(reaches, padding, strict=True)]  # fmt: skip
+    rows = (kernel, stride, padding, gaps, rng.random() < 0.5)
+    data = torch.randint(0, 5, (2, 3, *extents)).float()  # with ties
+    made, places = aten.max_pool2d_with_indices(data, *rows)
+    op, gradient = aten.max_pool2d_with_indices_backward.default, torch.randn_like(made)
+    found = decompositions()[op](gradient, data, *rows, places)
+    torch.testing.assert_close(found, op(gradient, data, *rows, places))
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(3, torch.uint8), (20, torch.int16)])
+def test_of_a_maximum_the_smallest_number_is_kept(size, dtype):
+    kept = []
+
+    def seen(graph, _):
+        (output,) = graph.graph.find_nodes(op="output")
+        kept.extend(each.meta["val"].dtype for each in output.args[0][1:])
+        return make_boxed_func(graph.forward)
+
+    compiler = aot_autograd(
+        fw_compiler=seen,
+        bw_compiler=lambda graph, _: make_boxed_func(graph.forward),
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+    pool = torch.nn.MaxPool2d(size, size // 2, 1)
+    x = torch.randn(1, 4, 64, 64, requires_grad=True)
+    found = torch.compile(lambda x: pool(torch.sin(x)), backend=compiler)(x)
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    (expected,) = torch.autograd.grad(pool(torch.sin(x)).sum(), x)
+    torch.testing.assert_close(gradient, expected)
+    assert dtype in kept
+    assert torch.int64 not in kept
 
 
 def test_gradients_of_other_maxima():

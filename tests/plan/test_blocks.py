@@ -163,3 +163,28 @@ def test_small_buffers_stay_in_the_arena():
     assignment = BufferAssignment((Lifetime("small", 64, 0, 1),), launches)
     block = Block(UNIT, (Member("output", 0, 0, UNIT),))
     assert in_blocks(assignment, [block], 1, STEP) == (assignment, ())
+
+
+def test_of_several_orders_the_one_is_taken_that_needs_the_least_beside_the_blocks():
+    """As gradients of a convolution, from the last input to the first: a padded copy is a bit more
+    than two inputs; placed first, it would leave less than one beside it."""
+    size = 16 * UNIT
+    reads = [Operand("input", at, size) for at in range(4)]
+    sizes = (size, size, size, 2 * size + UNIT, 2 * size)
+    made = [Operand("buffer", at, nbytes) for at, nbytes in enumerate(sizes)]
+    operands = (
+        (reads[3],),
+        (reads[2], made[0]),
+        (reads[1], made[0], made[1]),
+        (reads[0], made[1], made[2]),
+        (made[3],),
+        (made[3],),
+        (made[2], made[4]),
+        (made[4], Operand("output", 0, UNIT)),
+    )
+    ends = ((1, 2), (2, 3), (3, 6), (4, 5), (6, 7))
+    rows = tuple(Lifetime(f"{at}", nbytes, *ends[at]) for at, nbytes in enumerate(sizes))
+    launches = tuple(LaunchBuffers(each, 1) for each in operands)
+    block = Block(4 * size, tuple(Member("input", at, at * size, size) for at in range(4)))
+    _, scratch = in_blocks(BufferAssignment(rows, launches, (), (), ()), [block], 1, STEP)
+    assert {each.block for each in scratch} == {0}

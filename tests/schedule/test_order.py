@@ -57,6 +57,34 @@ def test_copies_of_what_is_given_are_made_just_before_they_are_read(target):
     assert found[12] - found[3] <= 9 * 2 * width * width
 
 
+def backward(layers: int, rows: int, width: int) -> Graph:
+    """Of a chain of layers: at each the slopes of what comes before, then the gradient of weights,
+    of a copy of data that were saved."""
+    slopes = operand("slopes", rows, width)
+    saved = [operand(f"x{number}", rows, width) for number in range(layers)]
+    weights = [operand(f"w{number}", width, width) for number in range(layers)]
+    left, ends = slopes, []
+    for x, weight in zip(saved, weights, strict=True):
+        before = make("matmul", (left, weight))
+        copy = build.stored(build.pad(x, (8, 0), (8, 0), 0))
+        seen = build.transpose(build.slice_axis(copy, 0, 4, rows + 4))
+        ends.append(make("matmul", (seen, left)))
+        left = before
+    return graph_of([slopes, *saved, *weights], [left, *ends])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_gradients_of_weights_are_made_before_the_next_slopes(target):
+    """Then the copy that one reads is not kept beside the next slopes."""
+    rows, width = 8192, 128
+    buffers = assign_buffers(schedule(backward(6, rows, width), TARGETS[target])).buffers
+    large = [each for each in buffers if each.nbytes >= rows * width]
+    assert len(large) == 5 + 6  # slopes that are no result, and copies
+    last = max(each.last for each in large)
+    kept = [sum(each.first <= at <= each.last for each in large) for at in range(last + 1)]
+    assert max(kept) == 2
+
+
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_is_read_before_it_is_stored(target, seed):
