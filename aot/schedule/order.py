@@ -28,11 +28,11 @@ def ordered(groups: Sequence[Group], kept: Collection[Node]) -> tuple[Group, ...
     """
     made = _topological(groups, [(0, number) for number in range(len(groups))])
     found = _late(made, kept)
-    other = _late(_topological(made, _with_ends_sooner(made)), kept)
+    other = _late(_topological(made, _with_ends_early(made)), kept)
     return other if _peak_bytes(other, kept) + MOVED_BYTES <= _peak_bytes(found, kept) else found
 
 
-def _with_ends_sooner(groups: Sequence[Group]) -> list[_Place]:
+def _with_ends_early(groups: Sequence[Group]) -> list[_Place]:
     """The places of groups, which are in topological order, where each that nothing waits for
     follows the last one it waits for. With it go those that only it waits for, if they wait for
     nothing but arguments and each other."""

@@ -311,7 +311,7 @@ def _of_groups(
     if tile is not None:
         launch(
             whole_group_gradients_kernel, (groups * programs,), *given, items, *numbers,
-            AHEAD=tile.reads_ahead, ROWS=tile.rows, CHANNELS=channels, POSITIONS=positions,
+            ROWS=tile.rows, CHANNELS=channels, POSITIONS=positions,
             num_warps=tile.num_warps, **same,
         )  # fmt: skip
     else:

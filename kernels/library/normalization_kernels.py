@@ -303,11 +303,20 @@ def column_sums_kernel(
 
 
 @triton.jit
+def factors_of(weight, first, channel, channels, HAS_WEIGHT: tl.constexpr, ACC: tl.constexpr):
+    """The weights of a group's channels from `first` on, 1 where there are none."""
+    if HAS_WEIGHT:
+        return tl.load(weight + first + channel, mask=channel < channels, other=0.0).to(ACC)
+    else:
+        return tl.full(channel.shape, 1.0, ACC)
+
+
+@triton.jit
 def whole_group_gradients_kernel(
     gradient, x, weight, means, scales, out, partial,
     items, length, gradient_stride, x_stride, groups, group_channels, spatial,
     CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr,
-    AHEAD: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr, POSITIONS: tl.constexpr,
+    ROWS: tl.constexpr, CHANNELS: tl.constexpr, POSITIONS: tl.constexpr,
 ):  # fmt: skip
     """All gradients of a group whose rows a program holds, [ROWS, CHANNELS, POSITIONS]: the items
     are shared out among its programs, each adds up the weights' gradients of its own.
@@ -321,33 +330,17 @@ def whole_group_gradients_kernel(
     position = tl.arange(0, POSITIONS)
     at = channel[None, :, None] * spatial + position[None, None, :]
     is_inside = (channel < group_channels)[None, :, None] & (position < spatial)[None, None, :]
-    first = group * group_channels + channel
-    factor = tl.full((CHANNELS,), 1.0, ACC)
-    if HAS_WEIGHT:
-        factor = tl.load(weight + first, mask=channel < group_channels, other=0.0).to(ACC)
+    first = group * group_channels
+    factor = factors_of(weight, first, channel, group_channels, HAS_WEIGHT, ACC)
     weights = tl.zeros((ROWS, CHANNELS), ACC)
     biases = tl.zeros((ROWS, CHANNELS), ACC)
-    if AHEAD:
-        item = program.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-        row = (item * groups + group)[:, None, None]
-        mask = (item < items)[:, None, None] & is_inside
-        next_g = tl.load(gradient + row * gradient_stride + at, mask=mask, other=0.0)
-        next_value = tl.load(x + row * x_stride + at, mask=mask, other=0.0)
     for tile in range(program, tl.cdiv(items, ROWS), programs):
         item = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)
         rows = item * groups + group
         row = rows[:, None, None]
         mask = (item < items)[:, None, None] & is_inside
-        if AHEAD:
-            g, value = next_g.to(ACC), next_value.to(ACC)
-            after = item + ROWS * programs
-            is_there = (after < items)[:, None, None] & is_inside
-            after = (after * groups + group)[:, None, None]
-            next_g = tl.load(gradient + after * gradient_stride + at, mask=is_there, other=0.0)
-            next_value = tl.load(x + after * x_stride + at, mask=is_there, other=0.0)
-        else:
-            g = tl.load(gradient + row * gradient_stride + at, mask=mask, other=0.0).to(ACC)
-            value = tl.load(x + row * x_stride + at, mask=mask, other=0.0).to(ACC)
+        g = tl.load(gradient + row * gradient_stride + at, mask=mask, other=0.0).to(ACC)
+        value = tl.load(x + row * x_stride + at, mask=mask, other=0.0).to(ACC)
         scale = tl.load(scales + rows, mask=item < items, other=0.0)[:, None, None]
         if CENTERED:
             mean = tl.load(means + rows, mask=item < items, other=0.0)
@@ -361,12 +354,12 @@ def whole_group_gradients_kernel(
         if CENTERED:
             result -= (base / length)[:, None, None]
         tl.store(out + row * length + at, result * scale, mask=mask)
-    place = partial + program * groups * group_channels + first
+    place = partial + program * groups * group_channels + first + channel
+    is_channel = channel < group_channels
     if HAS_WEIGHT:
-        tl.store(place, tl.sum(weights, 0), mask=channel < group_channels)
+        tl.store(place, tl.sum(weights, 0), mask=is_channel)
     if HAS_BIAS:
-        place += programs * groups * group_channels
-        tl.store(place, tl.sum(biases, 0), mask=channel < group_channels)
+        tl.store(place + programs * groups * group_channels, tl.sum(biases, 0), mask=is_channel)
 
 
 @triton.jit
@@ -382,14 +375,14 @@ def group_gradients_kernel(
     gradient += row * gradient_stride
     x += row * x_stride
     out += row * length
-    place = partial + item * groups * group_channels + group * group_channels
+    own = group * group_channels
+    place = partial + item * groups * group_channels + own
     after = tl.num_programs(0).to(tl.int64) * group_channels
     mean = tl.zeros((), ACC)
     if CENTERED:
         mean = tl.load(means + row)
     scale = tl.load(scales + row)
-    share = tl.zeros((CHANNELS,), ACC)
-    base = tl.zeros((CHANNELS,), ACC)
+    share, base = tl.zeros((CHANNELS,), ACC), tl.zeros((CHANNELS,), ACC)
     for first in range(0, group_channels, CHANNELS):
         channel = first + tl.arange(0, CHANNELS)
         is_channel = channel < group_channels
@@ -405,10 +398,8 @@ def group_gradients_kernel(
             level += g
         along_channel, of_channel = two_sums(along, level, 1)
         along_channel *= scale
-        factor = tl.full((CHANNELS,), 1.0, ACC)
+        factor = factors_of(weight, own, channel, group_channels, HAS_WEIGHT, ACC)
         if HAS_WEIGHT:
-            factor = tl.load(weight + group * group_channels + channel, mask=is_channel, other=0.0)
-            factor = factor.to(ACC)
             tl.store(place + channel, along_channel, mask=is_channel)
         if HAS_BIAS:
             tl.store(place + after + channel, of_channel, mask=is_channel)
@@ -421,10 +412,7 @@ def group_gradients_kernel(
     for first in range(0, group_channels, CHANNELS):
         channel = first + tl.arange(0, CHANNELS)
         is_channel = channel < group_channels
-        factor = tl.full((CHANNELS,), 1.0, ACC)
-        if HAS_WEIGHT:
-            factor = tl.load(weight + group * group_channels + channel, mask=is_channel, other=0.0)
-            factor = factor.to(ACC)
+        factor = factors_of(weight, own, channel, group_channels, HAS_WEIGHT, ACC)
         for start in tl.range(0, spatial, POSITIONS, num_stages=STAGES):
             position = start + tl.arange(0, POSITIONS)[None, :]
             at = channel[:, None].to(tl.int64) * spatial + position

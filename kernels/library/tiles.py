@@ -98,6 +98,8 @@ TILES = {
 }
 _SIDE_BY_SIDE = 32
 """Rows of a tile where they, not their elements, lie side by side: a line of memory."""
+_MOST_SIDE_BY_SIDE = 8192
+"""Elements of their tiles: of f64 as much as shared memory exchanges between threads."""
 POINTWISE = {GPU: (2048, 8), CPU: (16384, 1)}
 """Elements and warps of a program over elements that do not depend on each other."""
 
@@ -122,7 +124,8 @@ def _row_tile(device: str, count: int, length: int, inner: int, kernel: str) -> 
         if size <= row.most_elements:
             together = min(max(side_by_side, row.elements // columns), power_of_two(count))
             return Tile(together, columns, row.num_warps, True)
-    part = step.columns // side_by_side
+    most = step.columns if side_by_side == 1 else min(step.columns, _MOST_SIDE_BY_SIDE)
+    part = most // side_by_side
     return Tile(side_by_side, part, step.num_warps, False, step.num_stages)
 
 
@@ -139,7 +142,7 @@ class Persistent(NamedTuple):
     rows: int
     num_warps: int
     at_a_time: int
-    reads_ahead: bool
+    reads_ahead: bool = False
     keeps_weights: bool = True
 
     def programs(self, device: torch.device, count: int, groups: int) -> int:
@@ -179,12 +182,12 @@ _PERSISTENT = {
             Persistent(8192, 1, 16, 1, True),
         ),
         "sums of channels": (
-            Persistent(512, 4, 2, 8, False),
-            Persistent(1024, 2, 2, 8, False),
-            Persistent(2048, 1, 2, 8, False),
-            Persistent(4096, 1, 4, 4, False),
-            Persistent(8192, 1, 8, 2, False),
-            Persistent(16384, 1, 16, 1, False),
+            Persistent(512, 4, 2, 8),
+            Persistent(1024, 2, 2, 8),
+            Persistent(2048, 1, 2, 8),
+            Persistent(4096, 1, 4, 4),
+            Persistent(8192, 1, 8, 2),
+            Persistent(16384, 1, 16, 1),
         ),
     },
     CPU: {
