@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aotc.aot.ir.graph import Node, Number, make, number
 from aotc.aot.ir.infer import MOST_DEPTH_I8
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import Extent, Shape, Size, proves_at_most
+from aotc.aot.ir.size import Extent, Shape, Size, fixed, is_static, proves_at_most
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_scalar
 
 STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
@@ -113,6 +113,9 @@ def pad(data: Node, low: Sequence[Extent], high: Sequence[Extent], value: Scalar
 def bordered(data: Node, axis: int, low: Extent, high: Extent) -> Node:
     """The axis with zeros before and behind, or with so many elements fewer where negative."""
     extent = data.shape[axis]
+    if is_static([extent, low, high]) and max(0, -fixed(low)) + max(0, -fixed(high)) >= extent:
+        shape = (*data.shape[:axis], low + extent + high, *data.shape[axis + 1 :])
+        return expand(scalar(0, data.dtype), shape)
     data = slice_axis(data, axis, max(0, -low), extent - max(0, -high))
     zeros = [0] * data.type.rank
     before, behind = ([*zeros[:axis], max(0, width), *zeros[axis + 1 :]] for width in (low, high))

@@ -68,14 +68,16 @@ def _rewritten(graph: Graph, product_of: Callable[[Node], Node]) -> tuple[Graph,
 def _bordered(root: Node, *, is_cut: bool = True) -> Node:
     """The data with as many elements as the windows of all positions reach, of padding too.
 
-    is_cut: without those that lie behind all windows.
+    is_cut: without those that lie behind all windows; else without them only where another window
+    would find a place there, as behind a transposed convolution with `output_padding`.
     """
     data, gradient = root.inputs
     rows = [root.attr(name) for name in ("stride", "padding", "dilation", "kernel")]
     for axis, (step, margin, gap, size) in enumerate(zip(*rows, strict=True), 2):
         reach = (gradient.shape[axis] - 1) * step + gap * (size - 1) + 1
         high = reach - margin - data.shape[axis]
-        data = build.bordered(data, axis, margin, high if is_cut else max(high, 0))
+        is_short = is_cut or (isinstance(high, int) and high <= -step)
+        data = build.bordered(data, axis, margin, high if is_short else max(high, 0))
     return data
 
 
@@ -162,7 +164,8 @@ def _has_many_channels(root: Node) -> bool:
 
 
 def _on_grid(root: Node) -> Node:
-    """dW = windows [(*kernel, C), T] · gradient [T, O], for each group, T the places of a grid"""
+    """dW = windows [(*kernel, C), T] · gradient [T, O], for each group, T the places of a grid, or
+    that of few channels alone: see `_of_positions`."""
     if _has_many_channels(root):
         return _of_positions(root)
     grid = _Grid(root)

@@ -13,7 +13,7 @@ from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import STORED
 
 _Place = tuple[int, int]
-# Results smaller than this stay where the graph has them.
+# Results smaller than this do not move to their readers; nor do others for less at the peak.
 MOVED_BYTES = 1 << 20
 
 
@@ -93,8 +93,8 @@ def _topological(groups: Sequence[Group], order: Sequence[_Place]) -> list[Group
 
 
 def _peak_bytes(groups: Sequence[Group], kept: Collection[Node]) -> int:
-    """The most bytes that results hold at a time, from the group that stores them to their last
-    reader."""
+    """The most bytes that results hold at a time, those that are kept aside, from the group that
+    stores them to their last reader. What is updated in place counts twice."""
     last = {node: number for number, group in enumerate(groups) for node in group.reads}
     ending: dict[int, int] = {}
     live = peak = 0

@@ -185,8 +185,8 @@ def _run(
         )  # fmt: skip
         return y, means, scales
     launch(
-        norm_kernel, (flat.count,), flat.data, y, weight, bias, means, scales,
-        flat.count, flat.length, flat.outer_stride, groups, *numbers,
+        norm_kernel, (flat.count,), flat.data, y, weight, bias, means, scales, flat.length,
+        flat.outer_stride, groups, *numbers,
         STAGES=tile.num_stages, COLUMNS=tile.columns, num_warps=tile.num_warps, **same,
     )  # fmt: skip
     return y, means, scales
@@ -267,9 +267,11 @@ def _add_up(
     _, parts, channels = partial.shape
     block, part_block = _SUM_TILE
     launch(
-        sum_parts_kernel, (triton.cdiv(channels, block), 2), partial, of_weight, of_bias, parts,
-        channels, HAS_WEIGHT=of_weight is not None, HAS_BIAS=of_bias is not None, ACC=same["ACC"],
-        PARTS=part_block, COLUMNS=block, num_warps=4,
+        sum_parts_kernel,
+        (triton.cdiv(channels, block), (of_weight is not None) + (of_bias is not None)),
+        partial, of_weight, of_bias, parts, channels, HAS_WEIGHT=of_weight is not None,
+        HAS_BIAS=of_bias is not None, ACC=same["ACC"], PARTS=part_block, COLUMNS=block,
+        num_warps=4,
     )  # fmt: skip
 
 

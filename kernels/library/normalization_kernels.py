@@ -1,7 +1,7 @@
 """The kernels of the norms: forward, and the gradients of the input, the weight and the bias.
 
-A row that fits is held by one program, which goes on to further rows of its group with the weights
-that it has (`persistent_tile`). A longer one is read twice.
+A row that fits is held by one program from its load to its store, a longer one is read twice.
+Programs that give gradients of weights go on from row to row with the sums that they have.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def whole_norm_kernel(
 @triton.jit
 def norm_kernel(
     x, y, weight, bias, means, scales,
-    count, length, x_stride, groups, group_channels, spatial, inverse, CHANNEL: tl.constexpr,
+    length, x_stride, groups, group_channels, spatial, inverse, CHANNEL: tl.constexpr,
     RUN: tl.constexpr, EPS: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr,
     HAS_BIAS: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -431,7 +431,7 @@ def sum_parts_kernel(
 ):  # fmt: skip
     """The sums over parts of `partial`, [2, parts, length]: of the weights and of the biases."""
     lane = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    which = tl.program_id(1)
+    which = tl.program_id(1) if HAS_WEIGHT else 1  # of the weights, of the biases
     partial += which.to(tl.int64) * parts * length
     sums = tl.zeros((PARTS, COLUMNS), ACC)
     for start in range(0, parts, PARTS):

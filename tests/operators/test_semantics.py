@@ -93,6 +93,7 @@ def folded(x):
 
 PLANE = torch.randn(2, 3, 7, 5, generator=torch.Generator().manual_seed(8)).round(decimals=1)
 KINDS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool, torch.half)
+LOWEST = torch.where(torch.arange(35.0).reshape(7, 5) % 13 < 9, float("-inf"), PLANE)
 UNKNOWN = torch.where(torch.arange(35.0).reshape(7, 5) % 6 == 1, NAN, PLANE)
 EDGES = torch.tensor([0.0, -0.0, 1.0, 2.0, -1.0, -2.5, 0.5, 1e-30, -1e-20, 3e7, INF, NAN, 170.6])
 TAILS = torch.tensor([-1e30, -40.0, -26.0, -15.0, -11.4, -9.0, -5.5, -2.0, -1.0, -0.1, 0.0, 0.7])
@@ -121,6 +122,7 @@ def pooled_with_places(x):
     pool = torch.nn.functional
     return [
         *pool.max_pool2d(x, 3, padding=1, return_indices=True),
+        *pool.max_pool2d(x, (3, 2), 2, (1, 1), (3, 2), return_indices=True),
         *pool.adaptive_max_pool2d(x, (3, 4), return_indices=True),
         *pool.adaptive_max_pool2d(x, (1, 2), return_indices=True),
     ]
@@ -129,6 +131,7 @@ def pooled_with_places(x):
 CALLS = {
     "maxima and their places": (pooled_with_places, PLANE),
     "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
+    "maxima and the places of what is lowest": (pooled_with_places, LOWEST),
     "sums and products as bools": (summed_as_bools, NUMBERS[:4]),
     "all elements reduced in another type": (reduced_in_another_type, LONG[0, :9]),
     "numbers times powers of two": (scaled_by_powers, NUMBERS, torch.arange(-4, 5)),

@@ -21,10 +21,11 @@ def _input(name, shape, dtype="f32"):
     return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
 
 
-def drawn(seed, fewest=1, most=4):
+def drawn(seed, fewest=1, most=4, fewer=0):
     """A convolution of random rank, sizes, steps, margins and groups: its op and its inputs.
 
-    Channels of a group are from `fewest` to `most`.
+    Channels of a group are from `fewest` to `most`. The gradient has up to `fewer` positions less
+    along an axis than there are, as of a transposed convolution with `output_padding`.
     """
     generator = numpy.random.default_rng(seed)
 
@@ -50,6 +51,8 @@ def drawn(seed, fewest=1, most=4):
             spatial, margins, gaps, kernel, stride, strict=True
         )
     ]
+    if fewer:
+        positions = [max(1, each - int(generator.integers(0, fewer + 1))) for each in positions]
     data, gradient = (samples, groups * inner, *spatial), (samples, groups * outer, *positions)
     attrs = {
         "stride": stride, "padding": margins, "dilation": gaps, "groups": groups, "kernel": kernel,
@@ -68,6 +71,17 @@ def test_the_product_is_the_gradient(form, seed):
     assert count == 1
     (found,) = interpret(graph, arrays)
     numpy.testing.assert_allclose(found, evaluate(node, arrays), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("most", [4, 80])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(200, 220))
+def test_data_may_reach_further_than_all_windows(form, seed, most):
+    node, operands, arrays = drawn(seed, 1 if most == 4 else 64, most, fewer=3)
+    graph, count = FORMS[form](Graph(operands, (node,), ("data", "gradient"), ("w",), {}))
+    assert count == 1
+    (found,) = interpret(graph, arrays)
+    numpy.testing.assert_allclose(found, evaluate(node, arrays), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("form", FORMS)

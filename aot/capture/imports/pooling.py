@@ -90,7 +90,12 @@ def _max_pool_with_indices(
         first = first // sizes[dim]
         counter = build.counter(data.type.rank, axis, call.shape[axis])
         start = counter * strides[dim] - margins[dim]
-        parts.append((start + within * gaps[dim]) * area)
+        place = start + within * gaps[dim]
+        if margins[dim]:  # of a window whose elements are all the lowest, its first element inside
+            gap = gaps[dim]
+            inside = (start + -(-margins[dim] // gap) * gap) % gap
+            place = build.where(place < 0, inside, place)
+        parts.append(place * area)
         area *= data.shape[axis]
     return build.drop(_peak(windows, inner), inner), reduce(add, parts)
 
