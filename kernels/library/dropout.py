@@ -111,7 +111,8 @@ def _scale(p: float) -> float:
     return 1.0 / (1.0 - p) if p < 1.0 else 0.0
 
 
-def _run(x: Tensor, p: float, seed: Tensor) -> Tensor:
+def dropped_out(x: Tensor, p: float, seed: Tensor) -> Tensor:
+    """Launch it, with a seed on the device."""
     x, out = x.contiguous(), contiguous_like(x)
     groups = 1 if x.is_cuda else 4
     per_program = groups * _WORDS * _LANES.value
@@ -134,7 +135,7 @@ def _meaning(x: Tensor, p: float, seed: Tensor) -> Tensor:
 
 _DROPOUT = define(
     "dropout(Tensor x, float p, Tensor seed) -> Tensor",
-    run=_run,
+    run=dropped_out,
     fake=contiguous_like,
     meaning=_meaning,
 )

@@ -22,11 +22,11 @@ from aotc.kernels.library.checks import check_device, check_floats, check_shape
 from aotc.kernels.library.cross_entropy import REDUCTIONS
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.products import (
-    Around,
     _check_linear,
+    add_product,
     flattened,
-    multiply,
     precision_of,
+    product_into,
     product_tile,
     tile_place,
     tile_product,
@@ -216,8 +216,8 @@ def _run_backward(
             x.stride(0), x.stride(1), part.stride(0), part.stride(1), HAS_BIAS=bias is not None,
             ACC=accumulator(x), PRECISION=precision_of(x), **tile.constants,
         )  # fmt: skip
-        multiply(logits, part, of_x, Around(is_added=True))
-        multiply(logits.t(), x, of_weight[first : first + count])
+        add_product(logits, part, of_x)
+        product_into(logits.t(), x, of_weight[first : first + count])
         if bias is not None:
             of_bias[first : first + count] = torch.sum(logits, 0, dtype=totals.dtype)
     return of_x.to(x.dtype), of_weight, of_bias

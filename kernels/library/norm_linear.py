@@ -1,4 +1,5 @@
 """Layer norm and the linear layer behind it as one product: rows are normalised as they are read.
+Of 16 bits on CUDA they are a norm and a product of cuBLAS.
 
 Means and scales of the rows come from a pass of their own over x. The backward pass makes the
 normalised rows again, and is layer norm's and the product's.
@@ -20,12 +21,14 @@ from aotc.kernels.library.checks import check_floats, check_shape
 from aotc.kernels.library.launch import accumulator, launch
 from aotc.kernels.library.layouts import rows_of
 from aotc.kernels.library.normalization import _NORM, _NORM_BACKWARD
-from aotc.kernels.library.pointwise import ACTIVATIONS
+from aotc.kernels.library.pointwise import ACTIVATIONS, activated
 from aotc.kernels.library.products import (
     Around,
     _check_linear,
     _is_differentiated,
     flattened,
+    is_cublas,
+    linear_by_cublas,
     linear_gradients,
     multiply,
 )
@@ -67,11 +70,12 @@ def layer_norm_linear(
     eps: float = 1e-5,
     activation: str = "none",
 ) -> Tensor:
-    """activation(layer_norm(x) @ weightᵀ + bias) with the norm in the product's prologue.
+    """activation(layer_norm(x) @ weightᵀ + bias) with the norm in the product's prologue; of f16
+    and bf16 on CUDA by a norm, cuBLAS, and a kernel for the activation.
 
     x: [..., K]; norm_weight, norm_bias: [K]; weight: [N, K]; bias: [N]; floats of one type, any
     strides; activation as of `linear`. Returns [..., N]. Normalised rows are rounded to x's type
-    as they are multiplied, and never stored by the forward pass.
+    as they are multiplied, and not kept for the backward pass.
     Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelDeviceInvalid and KernelValueInvalid.
     """
     function = "layer_norm_linear"
@@ -128,6 +132,8 @@ def _run(
     x: Tensor, gamma: Tensor | None, beta: Tensor | None, weight: Tensor, bias: Tensor | None,
     seed: Tensor | None, eps: float, activation: str, p: float, is_kept: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    if is_cublas(x):
+        return _run_apart(x, gamma, beta, weight, bias, seed, eps, activation, p, is_kept)
     out, pre, means, scales = _fake(x, gamma, beta, weight, bias, seed, eps, activation, p, is_kept)
     rows = rows_of(x, 1)
     tile = row_tile(x.device, rows, "layer norm")
@@ -138,6 +144,21 @@ def _run(
     around = Around(bias, activation, pre if is_kept else None, means, scales, gamma, beta, p, seed)
     multiply(x, weight.t(), out, around)
     return out, pre, means, scales
+
+
+def _run_apart(
+    x: Tensor, gamma: Tensor | None, beta: Tensor | None, weight: Tensor, bias: Tensor | None,
+    seed: Tensor | None, eps: float, activation: str, p: float, is_kept: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The same by a norm, cuBLAS, and kernels for the activation and for what is dropped."""
+    rows = x.shape[0]
+    normed, means, scales = _NORM.run(x, gamma, beta, rows, 1, 1, eps, True)
+    pre = linear_by_cublas(normed, weight, bias)
+    out = pre if activation == "none" else activated(pre, activation)
+    if seed is not None:
+        out = drops.dropped_out(out, p, seed)
+    kept = pre if is_kept else x.new_empty((0,))
+    return out, kept, means.reshape(rows, 1), scales.reshape(rows, 1)
 
 
 def _fake(

@@ -348,7 +348,8 @@ def _run_add(x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def _run(x: Tensor, kind: str) -> Tensor:
+def activated(x: Tensor, kind: str) -> Tensor:
+    """Launch an activation, by its name in `ACTIVATIONS`."""
     out = contiguous_like(x)
     value, _ = ACTIVATIONS[kind].of(x)
     _over_elements(activation_kernel, (x,), (out,), VALUE=value, ACC=accumulator(x))
@@ -398,7 +399,7 @@ _ADD = define(
 )
 _ACTIVATION = define(
     "activation(Tensor x, str kind) -> Tensor",
-    run=_run,
+    run=activated,
     fake=contiguous_like,
     meaning=lambda x, kind: ACTIVATIONS[kind].meaning(widened(x)).to(x.dtype),
 )

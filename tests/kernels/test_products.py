@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gpu_compilation import compiling_for_a_gpu  # noqa: E402
+from kernel_cases import CASES, compare  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from aotc import kernels  # noqa: E402
@@ -19,7 +20,7 @@ from aotc.aot.errors import (  # noqa: E402
 )
 from aotc.kernels import driver  # noqa: E402
 from aotc.kernels.library import linear_cross_entropy as losses  # noqa: E402
-from aotc.kernels.library import products  # noqa: E402
+from aotc.kernels.library import norm_linear, products  # noqa: E402
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -173,3 +174,64 @@ def test_whole_tiles_compile_for_a_gpu(monkeypatch, dtype):
     for kernel in found[1:]:
         assert kernel.metadata.shared <= 99 * 1024
         assert dtype != torch.bfloat16 or "wgmma.mma_async" in kernel.asm["ptx"]
+
+
+@pytest.fixture
+def as_on_cuda(monkeypatch):
+    """Products of 16 bits are torch's, as on CUDA; gives how often each of torch's is called."""
+    calls = {"wide": 0}
+
+    def wide_product(a, b, dtype):
+        calls["wide"] += 1
+        return a.to(dtype) @ b.to(dtype)
+
+    for module in (products, norm_linear):
+        monkeypatch.setattr(module, "is_cublas", lambda x: x.element_size() == 2)
+    monkeypatch.setattr(products, "WIDE_PRODUCT", wide_product)
+    return calls
+
+
+WITH_PRODUCTS = [
+    case
+    for case in CASES
+    if case.name.startswith(("matmul", "linear", "layer_norm_linear", "swiglu_mlp"))
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("case", WITH_PRODUCTS, ids=lambda case: case.name)
+def test_products_of_16_bits_by_torchs(case, dtype, as_on_cuda):
+    for number, shape in enumerate((*case.sizes, *case.long)):
+        torch.manual_seed(number)
+        compare(case, case.tensors(shape, dtype), dtype)
+    assert bool(as_on_cuda["wide"]) == ("cross" in case.name and dtype != torch.float32)
+
+
+def test_torchs_products_take_given_types_under_autocast(as_on_cuda):
+    x = torch.randn(6, 8, dtype=torch.float16, requires_grad=True)
+    weight, bias = torch.randn(5, 8, dtype=torch.float16), torch.randn(5, dtype=torch.float16)
+    ones = torch.ones(8, dtype=torch.float16)
+    with torch.autocast("cpu", torch.bfloat16):
+        made = [
+            kernels.linear(x, weight, bias, "gelu"),
+            kernels.matmul(x, weight.t()),
+            kernels.matmul(x.expand(2, 6, 8), weight.t().expand(2, 8, 5)),
+            kernels.layer_norm_linear(x, ones, None, weight, bias),
+        ]
+    for result in made:
+        assert result.dtype == torch.float16
+        torch.autograd.grad(result.sum(), x)
+
+
+def test_what_is_dropped_is_the_same_by_torchs_products(monkeypatch):
+    x, gamma = torch.randn(33, 70).bfloat16(), torch.ones(70).bfloat16()
+    weight = (torch.randn(90, 70) / 9).bfloat16()
+
+    def dropped():
+        return kernels.layer_norm_linear_gelu_dropout(x, gamma, None, weight, p=0.3, seed=7) == 0
+
+    expected = dropped()
+    for module in (products, norm_linear):
+        monkeypatch.setattr(module, "is_cublas", lambda x: x.element_size() == 2)
+    # what is 0 without being dropped may round to it in one of both alone
+    assert (expected != dropped()).sum() <= 2
