@@ -109,7 +109,7 @@ def whole_cross_entropy_kernel(
 def cross_entropy_kernel(
     x, target, losses, totals, partial, count, length, inner, x_stride, ignored,
     SMOOTHING: tl.constexpr, REDUCED: tl.constexpr, EARLY: tl.constexpr, ACC: tl.constexpr,
-    STAGES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The same of longer rows, in steps."""
     if EARLY:
@@ -124,7 +124,7 @@ def cross_entropy_kernel(
     label = tl.load(target + rows, mask=is_row, other=0)
     tops, sums = running_start(x, ROWS, COLUMNS, ACC)
     levels = tl.zeros((ROWS, COLUMNS), ACC)
-    for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+    for start in range(0, length, COLUMNS):
         mask = (row < count) & (start + column < length)
         at = (start + column).to(tl.int64) * inner
         value = tl.load(x + at, mask=mask, other=float("-inf")).to(ACC)
@@ -286,7 +286,7 @@ def _over_rows(
     rows = rows_of(x, 1)
     tile = row_tile(x.device, rows, "losses")
     kernel, grid = cross_entropy_kernel, tile.grid(rows)
-    ahead: dict[str, Any] = {"STAGES": tile.num_stages}
+    ahead: dict[str, Any] = {}
     if tile.is_whole:
         kernel, ahead = whole_cross_entropy_kernel, {"AHEAD": False}
         kept = persistent_tile(x.device.type, rows.count, tile.columns, "a loss")

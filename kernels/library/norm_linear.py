@@ -39,19 +39,19 @@ from aotc.kernels.library.tiles import row_tile
 @triton.jit
 def statistics_kernel(
     x, means, scales, count, length, x_stride, EPS: tl.constexpr, ACC: tl.constexpr,
-    WHOLE: tl.constexpr, STAGES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Mean, and 1 / sqrt(variance + EPS), of each row."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     lane = tl.arange(0, COLUMNS)[None, :]
     x += row * x_stride
     sums = tl.zeros((ROWS, COLUMNS), ACC)
-    for start in tl.range(0, 1 if WHOLE else length, COLUMNS, num_stages=STAGES):
+    for start in range(0, 1 if WHOLE else length, COLUMNS):
         mask = (row < count) & (start + lane < length)
         sums += tl.load(x + start + lane, mask=mask, other=0.0).to(ACC)
     mean = tl.sum(sums, 1, keep_dims=True) / length
     sums = tl.zeros((ROWS, COLUMNS), ACC)
-    for start in tl.range(0, 1 if WHOLE else length, COLUMNS, num_stages=STAGES):
+    for start in range(0, 1 if WHOLE else length, COLUMNS):
         mask = (row < count) & (start + lane < length)
         value = tl.load(x + start + lane, mask=mask, other=0.0).to(ACC)
         value = tl.where(mask, value - mean, 0.0)

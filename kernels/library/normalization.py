@@ -187,7 +187,7 @@ def _run(
     launch(
         norm_kernel, (flat.count,), flat.data, y, weight, bias, means, scales, flat.length,
         flat.outer_stride, groups, *numbers,
-        STAGES=tile.num_stages, COLUMNS=tile.columns, num_warps=tile.num_warps, **same,
+        COLUMNS=tile.columns, num_warps=tile.num_warps, **same,
     )  # fmt: skip
     return y, means, scales
 
@@ -322,7 +322,7 @@ def _of_groups(
         launch(
             group_gradients_kernel, (groups * programs,), *given, *numbers,
             CHANNELS=min(channels, step.columns // positions), POSITIONS=positions,
-            STAGES=step.num_stages, num_warps=step.num_warps, **same,
+            num_warps=step.num_warps, **same,
         )  # fmt: skip
     return partial
 

@@ -96,7 +96,7 @@ def norm_kernel(
     x, y, weight, bias, means, scales,
     length, x_stride, groups, group_channels, spatial, inverse, CHANNEL: tl.constexpr,
     RUN: tl.constexpr, EPS: tl.constexpr, CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr,
-    HAS_BIAS: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
+    HAS_BIAS: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """A longer row, in steps: with a mean and a sum of squared differences from it for each lane
     (Welford, "Note on a method for calculating corrected sums of squares and products", 1962)."""
@@ -107,7 +107,7 @@ def norm_kernel(
     first = (row % groups) * group_channels
     mean_of_lane = tl.zeros((1, COLUMNS), ACC)
     squares = tl.zeros((1, COLUMNS), ACC)
-    for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+    for start in range(0, length, COLUMNS):
         mask = start + lane < length
         value = tl.load(
             x + start + lane, mask=mask, other=0.0, eviction_policy="evict_last"
@@ -127,7 +127,7 @@ def norm_kernel(
         tl.store(means + row + tl.arange(0, 1), mean)
     scale = 1.0 / tl.sqrt(tl.sum(squares, 1) / length + tl.full((), EPS, ACC))
     tl.store(scales + row + tl.arange(0, 1), scale)
-    for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+    for start in range(0, length, COLUMNS):
         column = start + lane
         mask = column < length
         value = tl.load(x + column, mask=mask, eviction_policy="evict_first").to(ACC)
@@ -148,7 +148,7 @@ def norm_backward_kernel(
     gradient, x, weight, means, scales, out,
     count, length, gradient_stride, x_stride, groups,
     CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, ACC: tl.constexpr,
-    WHOLE: tl.constexpr, STAGES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    WHOLE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the input alone, where each element of a row has a weight of its own."""
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -165,7 +165,7 @@ def norm_backward_kernel(
     along = tl.zeros((ROWS, COLUMNS), ACC)
     level = tl.zeros((ROWS, COLUMNS), ACC)
     g, value = along, along
-    for start in tl.range(0, 1 if WHOLE else length, COLUMNS, num_stages=STAGES):
+    for start in range(0, 1 if WHOLE else length, COLUMNS):
         column = start + lane
         mask = (row < count) & (column < length)
         g = tl.load(
@@ -187,7 +187,7 @@ def norm_backward_kernel(
     else:
         total = tl.sum(along, 1)
     share = (total / length)[:, None]
-    for start in tl.range(0, 1 if WHOLE else length, COLUMNS, num_stages=STAGES):
+    for start in range(0, 1 if WHOLE else length, COLUMNS):
         column = start + lane
         mask = (row < count) & (column < length)
         if not WHOLE:
@@ -367,7 +367,7 @@ def group_gradients_kernel(
     gradient, x, weight, means, scales, out, partial,
     length, gradient_stride, x_stride, groups, group_channels, spatial,
     CENTERED: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr, ACC: tl.constexpr,
-    STAGES: tl.constexpr, CHANNELS: tl.constexpr, POSITIONS: tl.constexpr,
+    CHANNELS: tl.constexpr, POSITIONS: tl.constexpr,
 ):  # fmt: skip
     """The same of a group and an item that are read twice, in steps of [CHANNELS, POSITIONS]."""
     row = tl.program_id(0).to(tl.int64)
@@ -388,7 +388,7 @@ def group_gradients_kernel(
         is_channel = channel < group_channels
         along = tl.zeros((CHANNELS, POSITIONS), ACC)
         level = tl.zeros((CHANNELS, POSITIONS), ACC)
-        for start in tl.range(0, spatial, POSITIONS, num_stages=STAGES):
+        for start in range(0, spatial, POSITIONS):
             position = start + tl.arange(0, POSITIONS)[None, :]
             at = channel[:, None].to(tl.int64) * spatial + position
             mask = is_channel[:, None] & (position < spatial)
@@ -413,7 +413,7 @@ def group_gradients_kernel(
         channel = first + tl.arange(0, CHANNELS)
         is_channel = channel < group_channels
         factor = factors_of(weight, own, channel, group_channels, HAS_WEIGHT, ACC)
-        for start in tl.range(0, spatial, POSITIONS, num_stages=STAGES):
+        for start in range(0, spatial, POSITIONS):
             position = start + tl.arange(0, POSITIONS)[None, :]
             at = channel[:, None].to(tl.int64) * spatial + position
             mask = is_channel[:, None] & (position < spatial)

@@ -44,7 +44,7 @@ def running_step(value, tops, sums):
 def softmax_kernel(
     x, y, count, length, inner, x_stride, y_stride,
     LOG: tl.constexpr, ACC: tl.constexpr, WHOLE: tl.constexpr,
-    STAGES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     x += (row // inner) * x_stride + row % inner
@@ -62,7 +62,7 @@ def softmax_kernel(
         tl.store(y + at, result, mask=mask)
     else:
         tops, sums = running_start(x, ROWS, COLUMNS, ACC)
-        for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+        for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + column < length)
             at = (start + column).to(tl.int64) * inner
             value = tl.load(
@@ -73,7 +73,7 @@ def softmax_kernel(
         base = tl.where(top == low, 0.0, top)
         total = tl.sum(sums * tl.exp(tops - base), 1, keep_dims=True)
         part, level = 1.0 / total, tl.log(total)
-        for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+        for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + column < length)
             at = (start + column).to(tl.int64) * inner
             value = tl.load(x + at, mask=mask, eviction_policy="evict_first").to(ACC)
@@ -86,7 +86,7 @@ def softmax_kernel(
 def softmax_backward_kernel(
     gradient, y, out, count, length, inner, gradient_stride, y_stride, out_stride,
     LOG: tl.constexpr, ACC: tl.constexpr, WHOLE: tl.constexpr,
-    STAGES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     gradient += (row // inner) * gradient_stride + row % inner
@@ -103,7 +103,7 @@ def softmax_backward_kernel(
         tl.store(out + at, result, mask=mask)
     else:
         sums = tl.zeros((ROWS, COLUMNS), ACC)
-        for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+        for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + column < length)
             at = (start + column).to(tl.int64) * inner
             g = tl.load(gradient + at, mask=mask, other=0.0, eviction_policy="evict_last").to(ACC)
@@ -114,7 +114,7 @@ def softmax_backward_kernel(
                     ACC
                 )
         total = tl.sum(sums, 1, keep_dims=True)
-        for start in tl.range(0, length, COLUMNS, num_stages=STAGES):
+        for start in range(0, length, COLUMNS):
             mask = (row < count) & (start + column < length)
             at = (start + column).to(tl.int64) * inner
             g = tl.load(gradient + at, mask=mask, eviction_policy="evict_first").to(ACC)

@@ -16,14 +16,12 @@ from aotc.kernels.library.layouts import Rows
 
 
 class Tile(NamedTuple):
-    """rows, columns: powers of two. is_whole: whether the columns are all of a row. num_stages: how
-    many steps through a longer row are under way at a time."""
+    """rows, columns: powers of two. is_whole: whether the columns are all of a row."""
 
     rows: int
     columns: int
     num_warps: int
     is_whole: bool
-    num_stages: int = 1
 
     def grid(self, rows: Rows) -> tuple[int, ...]:
         """One program for each tile's rows; none where there are no elements."""
@@ -34,7 +32,7 @@ class Tile(NamedTuple):
         """What kernels over rows take of it."""
         return {
             "ROWS": self.rows, "COLUMNS": self.columns, "WHOLE": self.is_whole,
-            "STAGES": self.num_stages, "num_warps": self.num_warps,
+            "num_warps": self.num_warps,
         }  # fmt: skip
 
 
@@ -48,7 +46,6 @@ class _Row(NamedTuple):
 class _Step(NamedTuple):
     columns: int
     num_warps: int
-    num_stages: int = 1
 
 
 class _Kernel(NamedTuple):
@@ -75,12 +72,10 @@ TILES = {
         "softmax gradient": _Kernel(_WHOLE, _Step(16384, 32)),
         "losses": _Kernel(_WHOLE[:2], _Step(4096, 8)),
         "layer norm": _Kernel(
-            (*_WHOLE[:2], _Row(8192, 8192, 8), _Row(16384, 16384, 8), _Row(32768, 32768, 16)),
+            (*_WHOLE[:3], _Row(16384, 16384, 8), _Row(32768, 32768, 16)),
             _Step(8192, 8),
         ),
-        "rms norm": _Kernel(
-            (*_WHOLE[:2], _Row(8192, 8192, 8), _Row(16384, 16384, 8)), _Step(8192, 32)
-        ),
+        "rms norm": _Kernel((*_WHOLE[:3], _Row(16384, 16384, 8)), _Step(8192, 32)),
         "group norm": _Kernel(_WHOLE, _Step(8192, 8)),
         "norm gradient": _Kernel(_WHOLE[:-1], _Step(16384, 32)),
         "group gradients": _Kernel((), _Step(16384, 16)),
@@ -125,15 +120,14 @@ def _row_tile(device: str, count: int, length: int, inner: int, kernel: str) -> 
             together = min(max(side_by_side, row.elements // columns), power_of_two(count))
             return Tile(together, columns, row.num_warps, True)
     most = step.columns if side_by_side == 1 else min(step.columns, _MOST_SIDE_BY_SIDE)
-    part = most // side_by_side
-    return Tile(side_by_side, part, step.num_warps, False, step.num_stages)
+    return Tile(side_by_side, most // side_by_side, step.num_warps, False)
 
 
 class Persistent(NamedTuple):
     """The tile of a kernel that goes on from row to row, for rows up to `most_columns`.
 
     most_columns: of a row, rounded up to a power of two. rows: of a tile, a power of two.
-    at_a_time: programs for each multiprocessor; as many as there are tiles where it is 0.
+    at_a_time: programs for each multiprocessor.
     reads_ahead: whether a program loads its next rows before it works on those it has.
     keeps_weights: whether it keeps the weights of its columns from row to row.
     """
@@ -147,10 +141,7 @@ class Persistent(NamedTuple):
 
     def programs(self, device: torch.device, count: int, groups: int) -> int:
         """How many programs share `count` rows of each of so many groups."""
-        tiles = -(-count // self.rows)
-        if not self.at_a_time:
-            return tiles
-        return min(tiles, max(1, self.at_a_time * processors(device) // groups))
+        return min(-(-count // self.rows), max(1, self.at_a_time * processors(device) // groups))
 
 
 _CPU_SUMS = (
