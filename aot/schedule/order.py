@@ -55,10 +55,14 @@ def _with_ends_early(groups: Sequence[Group]) -> list[_Place]:
     for number in range(len(groups)):
         if readers[number] or not is_moved[number]:
             continue
-        own = {number}
-        for at in reversed(range(number)):
-            if is_free[at] and readers[at] and readers[at] <= own:
+        own, waiting = {number}, [-at for at in awaited[number]]
+        heapify(waiting)
+        while waiting:  # the last first, behind all its readers
+            at = -heappop(waiting)
+            if is_free[at] and at not in own and readers[at] <= own:
                 own.add(at)
+                for each in awaited[at]:
+                    heappush(waiting, -each)
         others = {each for at in own for each in awaited[at]} - own
         if others:
             for at in own:
