@@ -48,8 +48,8 @@ def _max_pool2d(
             for extent, step, margin, back in rows
         ]
         wanted = (own[0].unsqueeze(1) * sizes[1] + own[1]).to(offsets.dtype).unsqueeze(-1)
-        found = _window_of(offsets, 0, extents, steps, padding, before)
-        term = _window_of(gradient, 0, extents, steps, padding, before)
+        found = _window_of(offsets, extents, steps, padding, before)
+        term = _window_of(gradient, extents, steps, padding, before)
         terms.append(torch.where(found == wanted, term, 0))
     return functools.reduce(torch.add, terms).movedim(-1, -3)
 
@@ -83,7 +83,6 @@ def _to_maxima(first: int) -> Callable[..., Tensor]:
 
 def _window_of(
     values: Tensor,
-    outside: int,
     extents: Sequence[int],
     steps: Sequence[int],
     padding: Sequence[int],
@@ -95,21 +94,21 @@ def _window_of(
     """
     rows = zip(extents, steps, padding, before, strict=True)
     for axis, (extent, step, margin, back) in enumerate(rows, -3):
-        values = _window_along(values, axis, extent, step, margin, back, outside)
+        values = _window_along(values, axis, extent, step, margin, back)
     return values
 
 
 def _window_along(
-    values: Tensor, axis: int, extent: int, step: int, margin: int, back: int, outside: int
+    values: Tensor, axis: int, extent: int, step: int, margin: int, back: int
 ) -> Tensor:
     """For each element of an axis the value of the last window that begins no later, less `back`.
 
-    Windows begin every `step` elements, the first `margin` before the axis; `outside` stands where
-    there is none.
+    Windows begin every `step` elements, the first `margin` before the axis; 0 stands where there
+    is none.
     """
     blocks = -(-(extent + margin) // step)
     widths = [back, torch.sym_max(0, blocks - values.shape[axis] - back)]
-    values = aten.constant_pad_nd(values, [0, 0] * (-1 - axis) + widths, outside)
+    values = aten.constant_pad_nd(values, [0, 0] * (-1 - axis) + widths)
     values = values.narrow(axis, 0, blocks).repeat_interleave(step, axis)
     return values.narrow(axis, margin, extent)
 
@@ -155,7 +154,7 @@ def _reaching(
     inside = (torch.arange(extent, device=values.device) + margin) % step
     terms = []
     for back in range(-(-kernel // step)):
-        term = _window_along(values, axis, extent, step, margin, back, 0)
+        term = _window_along(values, axis, extent, step, margin, back)
         is_partial = (back + 1) * step > kernel  # the window may end before the element
         reaches = inside + back * step < kernel
         terms.append(torch.where(_along(reaches, axis), term, 0) if is_partial else term)

@@ -183,13 +183,11 @@ def _in_gaps(
                 gap_bytes = block.nbytes - gap.start if gap.nbytes is None else gap.nbytes
                 first = (gap.start + gap_bytes - nbytes) // step * step if is_at_end else gap.start
                 if gap_bytes >= nbytes:
-                    found.append((gap_bytes, -number if is_at_end else number, first))
+                    found.append((gap_bytes, number, -first if is_at_end else first))
         if found:
-            least = min(each[0] for each in found)
-            pick = max if is_at_end else min
-            _, number, start = pick(each for each in found if each[0] == least)
-            spaces[abs(number)].add(at, start)
-            places[at] = _Place(abs(number), start)
+            _, number, start = min(found)
+            spaces[number].add(at, abs(start))
+            places[at] = _Place(number, abs(start))
     return places
 
 

@@ -205,7 +205,7 @@ def in_given_types(x: Tensor) -> contextlib.AbstractContextManager[Any]:
 def add_product(a: Tensor, b: Tensor, out: Tensor) -> None:
     """out += a @ b, [M, K] by [K, N], `out` contiguous and of the type that is computed in."""
     if is_cublas(a) and WIDE_PRODUCT is not None:
-        with in_given_types(a):
+        with torch.no_grad(), in_given_types(a):
             out += WIDE_PRODUCT(a, b, out.dtype)
     else:
         multiply(a, b, out, Around(is_added=True))
@@ -214,7 +214,7 @@ def add_product(a: Tensor, b: Tensor, out: Tensor) -> None:
 def product_into(a: Tensor, b: Tensor, out: Tensor) -> None:
     """out = a @ b, [M, K] by [K, N], `out` contiguous."""
     if is_cublas(a):
-        with in_given_types(a):
+        with torch.no_grad(), in_given_types(a):
             torch.mm(a, b, out=out)
     else:
         multiply(a, b, out)

@@ -223,6 +223,20 @@ def test_torchs_products_take_given_types_under_autocast(as_on_cuda):
         torch.autograd.grad(result.sum(), x)
 
 
+def test_gradients_that_may_be_differentiated_again_are_the_same(as_on_cuda):
+    """`create_graph` has gradients computed while operations are recorded."""
+    x = torch.randn(8, 16).bfloat16().requires_grad_()
+    weight, labels = torch.randn(300, 16).bfloat16().requires_grad_(), torch.arange(8)
+    found = [
+        torch.autograd.grad(
+            kernels.linear_cross_entropy(x, weight, labels), (x, weight), create_graph=create_graph
+        )
+        for create_graph in (False, True)
+    ]
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
 def test_what_is_dropped_is_the_same_by_torchs_products(monkeypatch):
     x, gamma = torch.randn(33, 70).bfloat16(), torch.ones(70).bfloat16()
     weight = (torch.randn(90, 70) / 9).bfloat16()
