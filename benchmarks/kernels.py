@@ -171,7 +171,7 @@ RANDOM = ("dropout",)  # results that cannot be compared
 def _milliseconds(call: Callable[[], Any], device: str) -> float:
     """A call's time: on CUDA the GPU's, else the median. Operands are larger than its L2 cache."""
     if device == "cuda":
-        return _queued_milliseconds(call)
+        return device_ms(call)
     times: list[float] = []
     end = time.perf_counter() + 0.05
     while len(times) < 3 or time.perf_counter() < end:
@@ -181,16 +181,16 @@ def _milliseconds(call: Callable[[], Any], device: str) -> float:
     return statistics.median(times)
 
 
-def _queued_milliseconds(call: Callable[[], Any]) -> float:
-    """The GPU's time for a call, of several that all wait while the GPU sleeps before the first:
-    were it awake before the last is queued, the sleep is too short and doubled."""
+def device_ms(call: Callable[[], Any], calls: int = CALLS) -> float:
+    """The GPU's milliseconds for a call, of several that all wait while the GPU sleeps before the
+    first: were it awake before the last is queued, the sleep is too short and doubled."""
     call()
     cycles, start, end = 4_000_000, *(torch.cuda.Event(enable_timing=True) for _ in range(2))
     for _ in range(8):
         torch.cuda.synchronize()
         torch.cuda._sleep(cycles)
         start.record()
-        for _ in range(CALLS):
+        for _ in range(calls):
             call()
         end.record()
         was_asleep = not start.query()
@@ -198,12 +198,12 @@ def _queued_milliseconds(call: Callable[[], Any]) -> float:
         if was_asleep:
             break
         cycles *= 2
-    return start.elapsed_time(end) / CALLS
+    return start.elapsed_time(end) / calls
 
 
-def _host_microseconds(call: Callable[[], Any], device: str) -> float:
-    """The host's time for a call, at best of several turns."""
-    count, found = 100, math.inf
+def host_microseconds(call: Callable[[], Any], device: str, count: int = 100) -> float:
+    """The host's time for a call of `count`, at best of several turns."""
+    found = math.inf
     for _ in range(5):
         if device == "cuda":
             torch.cuda.synchronize()
@@ -320,8 +320,8 @@ def host_costs(row: Operation, dtype: torch.dtype, device: str) -> dict[str, lis
             torch.autograd.grad, result, tensors, torch.ones_like(result), retain_graph=True
         )
         with torch.no_grad():
-            alone = _host_microseconds(call, device)
-        found[name] = [alone, *(_host_microseconds(each, device) for each in (call, back))]
+            alone = host_microseconds(call, device)
+        found[name] = [alone, *(host_microseconds(each, device) for each in (call, back))]
     return found
 
 

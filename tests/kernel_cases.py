@@ -270,8 +270,10 @@ CASES = (
     ),
     Case(
         "embedding_bag with offsets",
-        lambda w: kernels.embedding_bag(rows_of(w).flatten(), w, OFFSETS, "sum"),
-        lambda w: functional.embedding_bag(rows_of(w).flatten(), w, OFFSETS, mode="sum"),
+        lambda w: kernels.embedding_bag(rows_of(w).flatten(), w, OFFSETS.to(w.device), "sum"),
+        lambda w: functional.embedding_bag(
+            rows_of(w).flatten(), w, OFFSETS.to(w.device), mode="sum"
+        ),
         _alone,
         (),
         ((9, 5), (70, 2000)),

@@ -49,10 +49,30 @@ Decompositions = Mapping[torch._ops.OpOverload, Callable[..., Any]]
 # Op → the same in torch's ops; filled by those who define ops, before a graph has a call of one.
 MEANINGS: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
 
+# Op → types of devices on which graphs compiled in the process call it as it is.
+CALLED_ON: dict[torch._ops.OpOverload, tuple[str, ...]] = {}
 
-def define_meaning(op: torch._ops.OpOverload, meaning: Callable[..., Any]) -> None:
-    """Have `meaning` stand for calls of `op` in every graph that is compiled."""
+
+def define_meaning(
+    op: torch._ops.OpOverload, meaning: Callable[..., Any], called_on: tuple[str, ...] = ()
+) -> None:
+    """Have `meaning` stand for calls of `op` in every graph that is compiled; but in a process that
+    has the op, on devices of the types `called_on`, graphs call it."""
     MEANINGS[op] = meaning
+    CALLED_ON[op] = called_on
+
+
+def in_process_meaning(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    """The meaning of `op` in a graph that this process runs; `NotImplemented` where it calls it."""
+    meaning, devices = MEANINGS[op], CALLED_ON.get(op, ())
+    if not devices:
+        return meaning
+
+    def decomposed(*arguments: Any) -> Any:
+        tensors = (each for each in arguments if isinstance(each, torch.Tensor))
+        return NotImplemented if next(tensors).device.type in devices else meaning(*arguments)
+
+    return decomposed
 
 
 def called_op(node: torch.fx.Node) -> Any:

@@ -28,7 +28,7 @@ from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule, Node
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from aotc.aot.capture.custom_ops import MEANINGS
+from aotc.aot.capture.custom_ops import MEANINGS, in_process_meaning
 from aotc.aot.capture.libraries import repair_shapes
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.devices import facts
@@ -101,7 +101,7 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
     def _table(self) -> Mapping[Any, Callable[..., Any]]:
         from aotc.aot.dynamo.decompositions import decompositions
 
-        return ChainMap(MEANINGS, decompositions())
+        return ChainMap({op: in_process_meaning(op) for op in MEANINGS}, decompositions())
 
     def __getitem__(self, operator: Any) -> Callable[..., Any]:
         return self._table[operator]

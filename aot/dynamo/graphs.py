@@ -27,7 +27,8 @@ from aotc.aot.dynamo.calling import Boxed, Call, Interface
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.devices import place_of, placed
-from aotc.aot.dynamo.fallback import boxed, by_library, leave, log, refuse
+from aotc.aot.dynamo.eager_graph import boxed
+from aotc.aot.dynamo.fallback import by_library, choose_own, leave, log, refuse
 from aotc.aot.dynamo.joint_graph import NO_ENDS, Ends
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.library_products import choose
@@ -78,6 +79,7 @@ def compile_graph(
     examples = fix_states(module, examples)
     sizes = sizes_in(examples)
     take_layouts(module, examples)
+    choose_own(module)
     if options.ordinal is not None and not channels_last(module, *ends.saved):
         choose(module, options)
     parts = split(module, examples, sizes)

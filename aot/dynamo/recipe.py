@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
 
 from aotc.aot.capture.aten_signature import reach
 from aotc.aot.dynamo.calling import Boxed, Call, Dims, Interface, sizes_at
 from aotc.aot.dynamo.devices import device_at
-from aotc.aot.dynamo.fallback import load_inductor, op_by_op
+from aotc.aot.dynamo.eager_graph import EagerGraph
+from aotc.aot.dynamo.fallback import load_inductor
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
 from aotc.aot.dynamo.random_ops import DROPOUT_MASK
@@ -155,13 +155,13 @@ class Compiled:
 class LeftToTorch:
     """A region that torch computes: its graph, or Inductor's artifact of it."""
 
-    content: GraphModule | bytes
+    content: EagerGraph | bytes
 
     def opened(self) -> Boxed:
         """The callable."""
         if isinstance(self.content, bytes):
             return load_inductor(self.content)
-        return op_by_op(self.content)
+        return self.content.opened()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_graph import COMPUTED, is_view
 from aotc.aot.capture.aten_signature import READ_AS_IT_LIES
-from aotc.aot.dynamo.fallback import changes, is_attention
+from aotc.aot.dynamo.eager_graph import changes, is_attention
 from aotc.aot.dynamo.random_ops import draws
 
 CONVERSION = torch.ops.aten._to_copy.default

@@ -17,6 +17,7 @@ import triton
 from torch import Tensor
 
 from aotc.aot.errors import KernelDtypeUnsupported, KernelShapeInvalid, KernelValueInvalid
+from aotc.kernels.library import attention_by_torch as by_torch
 from aotc.kernels.library.attention_kernels import (
     attention_kernel,
     key_gradient_kernel,
@@ -25,7 +26,7 @@ from aotc.kernels.library.attention_kernels import (
 from aotc.kernels.library.checks import check_device, check_floats, check_shape
 from aotc.kernels.library.devices import CPU, GPU
 from aotc.kernels.library.launch import accumulator, launch
-from aotc.kernels.library.layouts import contiguous_like
+from aotc.kernels.library.layouts import laid_like, rows_like
 from aotc.kernels.library.products import precision_of
 from aotc.kernels.library.registration import define, differentiate, widened
 from aotc.kernels.library.tiles import power_of_two
@@ -94,12 +95,12 @@ def _call(
     starts: tuple[Tensor | None, Tensor | None] = (None, None)
     if packing is None:
         batches, (t, s) = q.shape[0], (q.shape[2], k.shape[2])
-        counts, strides = (t, s), [each.stride() for each in (q, k, v)]
+        counts = t, s
     else:
         starts = packing.query_starts.contiguous(), packing.key_starts.contiguous()
         batches, (t, s) = starts[0].shape[0] - 1, packing[2:]
         counts = q.shape[0], k.shape[0]
-        strides = [(0, each.stride(1), each.stride(0), each.stride(2)) for each in (q, k, v)]
+    strides = itertools.chain(*map(_strides, (q, k, v)))
     heads, groups, d, dv = q.shape[1], k.shape[1], q.shape[-1], v.shape[-1]
     widths = (max(16, power_of_two(d)), max(16, power_of_two(dv)))
     constants = {
@@ -108,11 +109,16 @@ def _call(
         **_constants(q, max(widths), is_backward, (t, s)),
     }  # fmt: skip
     return _Call(
-        (*starts, heads, heads // max(1, groups), *counts, d, dv, window, *sum(strides, ())),
+        (*starts, heads, heads // max(1, groups), *counts, d, dv, window, *strides),
         constants,
         (triton.cdiv(t, constants["BM"]), batches * heads),
         (triton.cdiv(s, constants["BN"]), batches * groups),
     )
+
+
+def _strides(x: Tensor) -> tuple[int, ...]:
+    """From one batch, head, row and column to the next; packed sequences are one batch."""
+    return x.stride() if x.dim() == 4 else (0, x.stride(1), x.stride(0), x.stride(2))
 
 
 def attention(
@@ -130,8 +136,13 @@ def attention(
     type, any strides; groups divides heads, and neighbouring heads share a group (GQA). is_causal:
     query t sees keys up to t, as torch's. window: query t sees the keys less than `window` away
     from t, with itself. scale: 1 / sqrt(D) where it is None. sinks: [heads], logits that take
-    weight and have no value. Returns a contiguous [batch, heads, T, DV]; sums are in f32, a query
-    that sees no key gives zeros. The scores are not kept: the backward pass makes them again.
+    weight and have no value. Returns [batch, heads, T, DV], whose memory has the dims in q's order
+    (contiguous where DV is not D); sums are in f32, a query that sees no key gives zeros. The
+    scores are not kept: the backward pass makes them again.
+
+    Of f16 and bf16 on CUDA it is computed by cuDNN or FlashAttention, as torch's settings say,
+    where these take it; their gradients may differ from call to call in the order of their sums,
+    but not under `torch.use_deterministic_algorithms`.
     Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelDeviceInvalid and KernelValueInvalid.
     """
     check_floats("attention", q=q, k=k, v=v, sinks=sinks)
@@ -166,8 +177,8 @@ def attention_varlen(
     as in flash-attention; `attention` aligns the first ones, as torch does): query t of T stands at
     key t + S - T, sees keys up to there, and less than `window` away from there. In
     flash-attention's words `window_size` is (window - 1, window - 1), causal (window - 1, 0).
-    scale, sinks: as `attention`'s. Returns a contiguous [queries, heads, DV]; queries without a key
-    and rows behind the last sequence give zeros. The arguments are those of
+    scale, sinks: as `attention`'s. Returns [queries, heads, DV], laid out as `attention`'s; queries
+    without a key and rows behind the last sequence give zeros. The arguments are those of
     `flash_attn_varlen_func` (Dao, arXiv 2307.08691).
 
     Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelDeviceInvalid and KernelValueInvalid.
@@ -249,6 +260,11 @@ def _run(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, is_causal: bool, window: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    form = by_torch.Form(is_causal, window, scale)
+    by = by_torch.choice(q, k, v, form)
+    if by is not None:
+        out, sums = by_torch.forward(by, q, k, v, sinks, form)
+        return laid_like(out, q), sums
     out, sums = _fake(q, k, v, sinks, is_causal, window, scale)
     _launch(q, k, v, sinks, out, sums, _call(q, k, v, None, window, scale, is_causal, False))
     return out, sums
@@ -293,7 +309,7 @@ def _launch(
 ) -> None:
     launch(
         attention_kernel, call.query_grid, q, k, v, None if sinks is None else sinks.contiguous(),
-        out, sums, *call.sizes, SINKS=sinks is not None, **call.constants,
+        out, sums, *call.sizes, *_strides(out)[:3], SINKS=sinks is not None, **call.constants,
     )  # fmt: skip
 
 
@@ -301,16 +317,27 @@ def _fake(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor]:
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    out = q.new_empty((*q.shape[:-1], v.shape[-1]))
-    return out, q.new_empty(q.shape[:-1], dtype=wide)
+    sums = q.new_empty(q.shape[:-1], dtype=wide)
+    if q.shape[-1] == v.shape[-1]:
+        return rows_like(q), sums
+    return q.new_empty((*q.shape[:-1], v.shape[-1])), sums
 
 
 def _run_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor,
     sums: Tensor, is_causal: bool, window: int, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    form = by_torch.Form(is_causal, window, scale)
+    by = by_torch.choice(q, k, v, form)
+    if by is not None:
+        found = by_torch.gradients(by, gradient, q, k, v, out, sums, form)
+        of_q, of_k, of_v = map(laid_like, found, (q, k, v))
+        if sinks is None:
+            return of_q, of_k, of_v, q.new_empty((0,))
+        deltas = (widened(gradient) * widened(out)).sum(-1)
+        return of_q, of_k, of_v, _sinks_gradient(sinks, sums, deltas, q)
     call = _call(q, k, v, None, window, scale, is_causal, True)
-    results = [contiguous_like(each) for each in (q, k, v)]
+    results = [rows_like(each) for each in (q, k, v)]
     return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)
 
 
@@ -321,7 +348,7 @@ def _run_varlen_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     packing = Packing(query_starts, key_starts, longest_queries, longest_keys)
     call = _call(q, k, v, packing, window, scale, is_causal, True)
-    results = [contiguous_like(each).zero_() for each in (q, k, v)]
+    results = [rows_like(each).zero_() for each in (q, k, v)]
     return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)
 
 
@@ -329,15 +356,17 @@ def _launch_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor,
     sums: Tensor, results: list[Tensor], call: _Call,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    gradient, sums = gradient.contiguous(), sums.contiguous()
-    deltas = (widened(gradient) * widened(out)).sum(-1)
+    gradient, out = (x if x.stride(-1) == 1 else x.contiguous() for x in (gradient, out))
+    sums, deltas = sums.contiguous(), torch.zeros_like(sums, memory_format=torch.contiguous_format)
     of_q, of_k, of_v = results
-    given = (gradient, q, k, v, sums, deltas)
+    g, o, x, y, z = (_strides(each)[:3] for each in (gradient, out, of_q, of_k, of_v))
     launch(
-        query_gradient_kernel, call.query_grid, *given, of_q, *call.sizes, **call.constants
+        query_gradient_kernel, call.query_grid, gradient, out, q, k, v, sums, deltas, of_q,
+        *call.sizes, *g, *o, *x, **call.constants,
     )  # fmt: skip
     launch(
-        key_gradient_kernel, call.key_grid, *given, of_k, of_v, *call.sizes, **call.constants
+        key_gradient_kernel, call.key_grid, gradient, q, k, v, sums, deltas, of_k, of_v,
+        *call.sizes, *g, *y, *z, **call.constants,
     )  # fmt: skip
     return of_q, of_k, of_v, _sinks_gradient(sinks, sums, deltas, q)
 
@@ -355,7 +384,7 @@ def _fake_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     of_sinks = q.new_empty((0,) if sinks is None else sinks.shape)
-    return contiguous_like(q), contiguous_like(k), contiguous_like(v), of_sinks
+    return rows_like(q), rows_like(k), rows_like(v), of_sinks
 
 
 # -- meanings --------------------------------------------------------------------------------------
@@ -475,6 +504,7 @@ _ATTENTION = define(
     run=_run,
     fake=_fake,
     meaning=_meaning,
+    called_on=(GPU,),
 )
 _ATTENTION_BACKWARD = define(
     "attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor? sinks, Tensor out, "
@@ -482,6 +512,7 @@ _ATTENTION_BACKWARD = define(
     run=_run_backward,
     fake=_fake_backward,
     meaning=_backward_meaning,
+    called_on=(GPU,),
 )
 
 
@@ -510,6 +541,7 @@ _ATTENTION_VARLEN = define(
     run=_run_varlen,
     fake=_fake,
     meaning=_varlen_meaning,
+    called_on=(GPU,),
 )
 _ATTENTION_VARLEN_BACKWARD = define(
     "attention_varlen_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor? sinks, "
@@ -519,6 +551,7 @@ _ATTENTION_VARLEN_BACKWARD = define(
     run=_run_varlen_backward,
     fake=_fake_backward,
     meaning=_varlen_backward_meaning,
+    called_on=(GPU,),
 )
 
 

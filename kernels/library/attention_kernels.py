@@ -26,6 +26,14 @@ def load_rows(x, row, count, width, stride, step, BD: tl.constexpr):
 
 
 @triton.jit
+def store_rows(x, row, count, width, stride, value, BD: tl.constexpr):
+    """Rows `row` of [count, width], whose elements lie side by side."""
+    d = tl.arange(0, BD)
+    at = row.to(tl.int64)[:, None] * stride + d[None, :]
+    tl.store(x + at, value, mask=(row < count)[:, None] & (d < width)[None, :])
+
+
+@triton.jit
 def sequence_of(starts, batch, count, PACKED: tl.constexpr):
     """The first row of sequence `batch` and its number of rows: all `count`, or those that the
     offsets `starts` give it of the `count` rows of all; never one outside them."""
@@ -82,7 +90,7 @@ def key_steps(
 @triton.jit(do_not_specialize=LENGTHS)
 def attention_kernel(
     q, k, v, sinks, out, sums, query_starts, key_starts, heads, ratio, T, S, D, DV, window,
-    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd,
+    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd, ob, oh, ot,
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, PACKED: tl.constexpr,
     SINKS: tl.constexpr, ACC: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
@@ -124,22 +132,22 @@ def attention_kernel(
         top = higher
     is_blind = total == 0.0
     total = tl.where(is_blind, 1.0, total)
-    y = tl.arange(0, BV)
+    out += batch * ob + head * oh + query_start * ot
+    store_rows(out, t, T, DV, ot, acc / total[:, None], BV)
     rows = row + t.to(tl.int64) * step
-    place = rows[:, None] * DV + y[None, :]
-    tl.store(out + place, acc / total[:, None], mask=(t < T)[:, None] & (y < DV)[None, :])
     tl.store(sums + rows, tl.where(is_blind, 0.0, top + tl.log(total)), mask=t < T)
 
 
 @triton.jit(do_not_specialize=LENGTHS)
 def query_gradient_kernel(
-    gradient, q, k, v, sums, deltas, of_q, query_starts, key_starts,
+    gradient, out, q, k, v, sums, deltas, of_q, query_starts, key_starts,
     heads, ratio, T, S, D, DV, window,
-    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd,
+    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd, gb, gh, gt, ob, oh, ot, rb, rh, rt,
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, PACKED: tl.constexpr,
     ACC: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
+    """A tile of the queries; `deltas` gets the sum of gradient · result of each row."""
     z = tl.program_id(1).to(tl.int64)
     batch, head = z // heads, z % heads
     query_start, T = sequence_of(query_starts, batch, T, PACKED)
@@ -150,9 +158,11 @@ def query_gradient_kernel(
     t = first + tl.arange(0, BM)
     rows = row + t.to(tl.int64) * step
     query = load_rows(q + batch * qb + head * qh + query_start * qt, t, T, D, qt, qd, BD)
-    g = load_rows(gradient + row * DV, t, T, DV, DV * step, 1, BV)
+    g = load_rows(gradient + batch * gb + head * gh + query_start * gt, t, T, DV, gt, 1, BV)
+    result = load_rows(out + batch * ob + head * oh + query_start * ot, t, T, DV, ot, 1, BV)
     total = tl.load(sums + rows, mask=t < T, other=0.0)
-    delta = tl.load(deltas + rows, mask=t < T, other=0.0)
+    delta = tl.sum(g.to(ACC) * result.to(ACC), 1)
+    tl.store(deltas + rows, delta, mask=t < T)
     k += batch * kb + head // ratio * kh + key_start * ks
     v += batch * vb + head // ratio * vh + key_start * vs
     scale = tl.full((), SCALE, ACC)
@@ -168,16 +178,15 @@ def query_gradient_kernel(
         slope = tl.dot(g, tl.trans(value), input_precision=PRECISION, out_dtype=ACC)
         slope = weights * (slope - delta[:, None])
         acc = tl.dot(slope.to(key.dtype), key, acc, input_precision=PRECISION, out_dtype=ACC)
-    d = tl.arange(0, BD)
-    place = rows[:, None] * D + d[None, :]
-    tl.store(of_q + place, acc * scale, mask=(t < T)[:, None] & (d < D)[None, :])
+    of_q += batch * rb + head * rh + query_start * rt
+    store_rows(of_q, t, T, D, rt, acc * scale, BD)
 
 
 @triton.jit(do_not_specialize=LENGTHS)
 def key_gradient_kernel(
     gradient, q, k, v, sums, deltas, of_k, of_v, query_starts, key_starts,
     heads, ratio, T, S, D, DV, window,
-    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd,
+    qb, qh, qt, qd, kb, kh, ks, kd, vb, vh, vs, vd, gb, gh, gt, rb, rh, rs, wb, wh, ws,
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, PACKED: tl.constexpr,
     ACC: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
@@ -209,11 +218,12 @@ def key_gradient_kernel(
         head = group * ratio + number
         row, step = rows_of_head(batch * heads + head, heads, query_start, T, PACKED)
         queries = q + batch * qb + head * qh + query_start * qt
+        gradients = gradient + batch * gb + head * gh + query_start * gt
         for start in range(begin, end, BM):
             t = start + tl.arange(0, BM)
             rows = row + t.to(tl.int64) * step
             query = load_rows(queries, t, T, D, qt, qd, BD)
-            g = load_rows(gradient + row * DV, t, T, DV, DV * step, 1, BV)
+            g = load_rows(gradients, t, T, DV, gt, 1, BV)
             total = tl.load(sums + rows, mask=t < T, other=0.0)
             delta = tl.load(deltas + rows, mask=t < T, other=0.0)
             scores = tl.dot(key, tl.trans(query), input_precision=PRECISION, out_dtype=ACC)
@@ -225,8 +235,7 @@ def key_gradient_kernel(
             slope = weights * (slope - delta[None, :])
             of_key = tl.dot(slope.to(query.dtype), query, of_key,
                             input_precision=PRECISION, out_dtype=ACC)  # fmt: skip
-    d, y = tl.arange(0, BD), tl.arange(0, BV)
-    row, step = rows_of_head(z, groups, key_start, S, PACKED)
-    place = (row + s.to(tl.int64) * step)[:, None]
-    tl.store(of_k + place * D + d[None, :], of_key * scale, (s < S)[:, None] & (d < D)[None, :])
-    tl.store(of_v + place * DV + y[None, :], of_value, (s < S)[:, None] & (y < DV)[None, :])
+    of_k += batch * rb + group * rh + key_start * rs
+    store_rows(of_k, s, S, D, rs, of_key * scale, BD)
+    of_v += batch * wb + group * wh + key_start * ws
+    store_rows(of_v, s, S, DV, ws, of_value, BV)

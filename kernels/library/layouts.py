@@ -57,3 +57,29 @@ def _outer_stride(x: Tensor) -> int | None:
 def contiguous_like(x: Tensor, *_: Any) -> Tensor:
     """An empty contiguous tensor of the first argument's shape and type."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def rows_like(x: Tensor) -> Tensor:
+    """An empty tensor of the same shape and type whose last dim's elements lie side by side: laid
+    out as `x` where that is so of `x`, without its gaps."""
+    is_of_rows = x.shape[-1] < 2 or x.stride(-1) == 1
+    return torch.empty_like(x) if is_of_rows else contiguous_like(x)
+
+
+def laid_like(x: Tensor, like: Tensor) -> Tensor:
+    """`x`, or its elements laid out as `rows_like(like)` where they have other steps."""
+    if _has_steps_of(x, like) and _is_without_gaps(x):
+        return x  # without asking for memory
+    wanted = rows_like(like)
+    return x if _has_steps_of(x, wanted) else wanted.copy_(x)
+
+
+def _has_steps_of(x: Tensor, other: Tensor) -> bool:
+    """Whether both have the same strides along dims of two or more."""
+    pairs = zip(x.shape, x.stride(), other.stride(), strict=True)
+    return all(size < 2 or one == two for size, one, two in pairs)
+
+
+def _is_without_gaps(x: Tensor) -> bool:
+    last = sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+    return last + 1 == x.numel()

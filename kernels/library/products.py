@@ -185,8 +185,9 @@ def precision_of(x: Tensor) -> str:
     return "tf32x3" if has_fast_tf32(x.device) else "ieee"
 
 
-WIDE_PRODUCT = getattr(torch.ops.aten.mm, "dtype", None)
-"""(a, b, type) → a @ b of 16 bits in a wider type, where torch has it."""
+WIDE_PRODUCT = getattr(torch.ops.aten.addmm, "dtype_out", None)
+"""(added, a, b, type, beta=…, out=…): added · beta + a @ b, of 16 bits, in a wider type; where
+torch has it."""
 
 
 def is_cublas(x: Tensor) -> bool:
@@ -202,11 +203,21 @@ def in_given_types(x: Tensor) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def has_wide_products(x: Tensor) -> bool:
+    """Whether torch has products of such tensors that are not rounded to their type."""
+    return is_cublas(x) and WIDE_PRODUCT is not None
+
+
+def wide_product(a: Tensor, b: Tensor, out: Tensor, is_added: bool = False) -> None:
+    """out = a @ b, or that added to it, by torch: [M, K] by [K, N] of 16 bits, `out` f32."""
+    with torch.no_grad(), in_given_types(a):
+        WIDE_PRODUCT(out, a, b, out.dtype, beta=int(is_added), out=out)
+
+
 def add_product(a: Tensor, b: Tensor, out: Tensor) -> None:
     """out += a @ b, [M, K] by [K, N], `out` contiguous and of the type that is computed in."""
-    if is_cublas(a) and WIDE_PRODUCT is not None:
-        with torch.no_grad(), in_given_types(a):
-            out += WIDE_PRODUCT(a, b, out.dtype)
+    if has_wide_products(a):
+        wide_product(a, b, out, is_added=True)
     else:
         multiply(a, b, out, Around(is_added=True))
 

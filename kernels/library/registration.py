@@ -82,12 +82,21 @@ def _records_gradients() -> bool:
     return not torch._C._dispatch_tls_local_exclude_set().raw_repr() & _AUTOGRAD
 
 
-def define(schema: str, *, run: Function, fake: Function, meaning: Function) -> Op:
+def define(
+    schema: str,
+    *,
+    run: Function,
+    fake: Function,
+    meaning: Function,
+    called_on: tuple[str, ...] = (),
+) -> Op:
     """A new op `aotc::NAME`, as `schema` declares it.
 
     run: launches kernels on tensors of the CPU or CUDA.
     fake: empty results of the right shapes, types and strides.
     meaning: the results by torch's ops.
+    called_on: types of devices on which `torch.compile(backend="aotc")` calls the op as it is: of
+    ops whose meaning has much in memory that the op has not.
     """
     name = f"{NAMESPACE}::{schema.partition('(')[0]}"
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
@@ -95,7 +104,7 @@ def define(schema: str, *, run: Function, fake: Function, meaning: Function) -> 
     torch.library.impl(name, DEVICES)(run)
     torch.library.register_fake(name)(fake)
     overload = getattr(getattr(torch.ops, NAMESPACE), name.partition("::")[2]).default
-    define_meaning(overload, meaning)
+    define_meaning(overload, meaning, called_on)
     return Op(overload, run)
 
 

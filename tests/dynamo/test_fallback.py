@@ -13,8 +13,9 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn import functional
 
-from aotc.aot.dynamo import aotc, fallback
-from aotc.aot.dynamo.fallback import laid, leave
+from aotc.aot.dynamo import aotc, eager_graph
+from aotc.aot.dynamo.eager_graph import laid
+from aotc.aot.dynamo.fallback import leave
 from aotc.aot.dynamo.programs import counters
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
@@ -222,7 +223,7 @@ def test_attention_takes_arguments_as_they_lie_and_gives_what_was_traced(order, 
     first.meta["val"] = attention(*traced)[0].contiguous()
     graph.output((first,))
     copies = []
-    monkeypatch.setattr(fallback, "laid", lambda *pair: copies.append(laid(*pair)) or copies[-1])
+    monkeypatch.setattr(eager_graph, "laid", lambda *pair: copies.append(laid(*pair)) or copies[-1])
     call, _ = leave(torch.fx.GraphModule({}, graph), traced, "eager", ["a reason"])
     back = [order.index(dim) for dim in range(4)]
     given = [value.permute(order).contiguous().permute(back) for value in traced]

@@ -1,6 +1,9 @@
-"""Functions of `aotc.kernels` over rows on a GPU: results and gradients against f64, on shapes
-drawn around the borders of the tables that choose their tiles."""
+"""Functions of `aotc.kernels` on a GPU: results and gradients against f64, of functions over rows
+on shapes drawn around the borders of the tables that choose their tiles; which kernels attention
+and products are computed by."""
 
+import itertools
+import math
 import random
 
 import pytest
@@ -8,9 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from kernel_cases import CASES, compare  # noqa: E402
+from kernel_cases import CASES, EPSILON, compare  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 from aotc import kernels  # noqa: E402
+from aotc.kernels.library import attention_by_torch, linear_cross_entropy  # noqa: E402
+from aotc.kernels.library.layouts import rows_like  # noqa: E402
 
 DRAWS = 16
 MOST_ELEMENTS = 1 << 21
@@ -19,6 +25,7 @@ KINDS = ("softmax", "norm", "cross_entropy")
 OVER_ROWS = [
     case for case in CASES if any(kind in case.name for kind in KINDS) and "linear" not in case.name
 ]
+OTHERS = [case for case in CASES if case not in OVER_ROWS]
 
 
 def shape_of(case, drawn):
@@ -63,3 +70,143 @@ def test_a_loss_in_a_graph_of_cuda_is_that_of_each_replay(reduction):
         graph.replay()
         expected = torch.nn.functional.cross_entropy(x.double(), labels, reduction=reduction)
         torch.testing.assert_close(loss.double(), expected, rtol=2**-7, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+def test_all_else_is_that_of_f64(case, dtype):
+    for number, shape in enumerate((*case.sizes, *case.long)):
+        torch.manual_seed(number)
+        with torch.device("cuda"):  # of labels and positions as well
+            compare(case, case.tensors(shape, dtype), dtype)
+
+
+# -- the last linear layer and its loss ------------------------------------------------------------
+
+SMALL_BLOCKS = {"MOST_LOGITS": 1 << 16, "MOST_CACHED": 1 << 14}
+
+
+@pytest.mark.parametrize(("has_bias", "dtype"), [(True, torch.bfloat16), (False, torch.float16)])
+def test_a_loss_of_several_blocks_of_classes(monkeypatch, has_bias, dtype):
+    for name, value in SMALL_BLOCKS.items():
+        monkeypatch.setattr(linear_cross_entropy, name, value)
+    torch.manual_seed(3)
+    shapes = (100, 72), (1300, 72), *([(1300,)] if has_bias else [])
+    given = [torch.randn(each, device="cuda").div(4).to(dtype).requires_grad_() for each in shapes]
+    wide = [each.detach().double().requires_grad_() for each in given]
+    labels = torch.arange(100, device="cuda") * 13
+    labels[7] = -100
+    found = kernels.linear_cross_entropy(*given[:2], labels, *given[2:])
+    expected = functional.cross_entropy(functional.linear(*wide), labels)
+    pairs = [(found, expected)] + list(
+        zip(torch.autograd.grad(found, given), torch.autograd.grad(expected, wide), strict=True)
+    )
+    for one, other in pairs:
+        away = (one.double() - other).abs().max()
+        assert float(away / other.abs().max()) <= 4 * EPSILON[dtype]
+
+
+def test_a_loss_has_no_logits_in_memory():
+    x = torch.randn(8192, 256, device="cuda").bfloat16().requires_grad_()
+    weight = torch.randn(64_000, 256, device="cuda").bfloat16().requires_grad_()
+    labels = torch.arange(8192, device="cuda")
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    torch.autograd.grad(kernels.linear_cross_entropy(x, weight, labels), (x, weight))
+    most = torch.cuda.max_memory_allocated() - before
+    gradients = 2 * (x.numel() + weight.numel()) + 4 * x.numel()
+    blocks = 2 * linear_cross_entropy.MOST_LOGITS + 4 * linear_cross_entropy.MOST_CACHED
+    assert most <= gradients + blocks + (1 << 25) < 2 * 8192 * 64_000
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+def attention_reference(q, k, v, is_causal, window, sinks):
+    """By its definition, in f64."""
+    ratio = q.shape[1] // k.shape[1]
+    k, v = (each.repeat_interleave(ratio, 1) for each in (k, v))
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    t = torch.arange(q.shape[2], device=q.device)[:, None]
+    s = torch.arange(k.shape[2], device=q.device)
+    is_seen = (s <= t) if is_causal else (s > -1).expand(len(t), -1)
+    if window is not None:
+        is_seen = is_seen & ((s - t).abs() < window)
+    scores = scores.masked_fill(~is_seen, -math.inf)
+    if sinks is not None:
+        sink = sinks[None, :, None, None].expand(q.shape[0], -1, q.shape[2], 1)
+        scores = torch.cat([scores, sink], -1)
+    return torch.softmax(scores, -1)[..., : k.shape[2]] @ v
+
+
+LAYOUTS = {  # of [2, heads, 200, width]: in which order its memory has the dims, and its gaps
+    "heads first": lambda h, w, **kind: torch.randn(2, h, 200, w, **kind),
+    "rows first": lambda h, w, **kind: torch.randn(2, 200, h, w, **kind).transpose(1, 2),
+    "a part of longer rows": lambda h, w, **kind: torch.randn(2, 200, h, 3 * w, **kind)[
+        ..., :w
+    ].transpose(1, 2),
+}
+FORMS = list(itertools.product((False, True), (None, 40), (False, True), LAYOUTS))
+
+
+@pytest.mark.parametrize("number", range(len(FORMS)))
+def test_attention_by_torchs_kernels(number):
+    """Each form with the widths, groups and types in turn. A gradient of sinks is a sum over all
+    queries of differences, each of which has roundings of the type."""
+    is_causal, window, has_sinks, layout = FORMS[number]
+    dtype = (torch.bfloat16, torch.float16)[number % 2]
+    width, groups = (64, 128, 256, 80)[number % 4], (4, 2, 1)[number % 3]
+    torch.manual_seed(number)
+    kind = {"device": "cuda", "dtype": dtype}
+    given = [LAYOUTS[layout](heads, width, **kind) for heads in (4, groups, groups)]
+    given += [torch.randn(4, **kind)] if has_sinks else []
+    given = [each.detach().requires_grad_() for each in given]
+    wide = [each.detach().double().requires_grad_() for each in given]
+    form = attention_by_torch.Form(is_causal, window or 0, 1 / math.sqrt(width))
+    assert attention_by_torch.choice(*given[:3], form) is not None
+    found = kernels.attention(*given[:3], is_causal, window, None, *given[3:])
+    assert found.stride() == rows_like(given[0]).stride()
+    gradient = torch.randn_like(found)
+    expected = attention_reference(*wide[:3], is_causal, window, wide[3] if has_sinks else None)
+    gradients = torch.autograd.grad(found, given, gradient)
+    pairs = [(found, expected)] + list(
+        zip(gradients, torch.autograd.grad(expected, wide, gradient.double()), strict=True)
+    )
+    for one, other in pairs:
+        away = float((one.double() - other).abs().max() / other.abs().max())
+        assert away <= (4 if one.dim() == 4 else 16) * EPSILON[dtype]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda q: q.float(), id="f32"),
+        pytest.param(lambda q: q[..., :60], id="rows of 60"),
+        pytest.param(lambda q: q[..., 1:49], id="rows that begin anywhere"),
+        pytest.param(lambda q: q[:, :1].expand(2, 4, 50, 64), id="heads that are one"),
+        pytest.param(lambda q: q.mT, id="columns of memory"),
+    ],
+)
+def test_what_torchs_kernels_lack_is_computed_by_ours(change):
+    q = change(torch.randn(2, 4, 50, 64, device="cuda", dtype=torch.bfloat16)).detach()
+    form = attention_by_torch.Form(False, 0, 1 / math.sqrt(q.shape[-1]))
+    assert attention_by_torch.choice(q, q, q, form) is None
+    found = kernels.attention(q, q, q)
+    wide = q.double()
+    expected = attention_reference(wide, wide, wide, False, None, None)
+    away = (found.double() - expected).abs().max() / expected.abs().max()
+    assert float(away) <= 4 * EPSILON[torch.bfloat16]
+
+
+def test_deterministic_gradients_are_ours():
+    q = torch.randn(2, 4, 300, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        form = attention_by_torch.Form(True, 0, 0.125)
+        assert attention_by_torch.choice(q, q, q, form) is None
+        one, other = (
+            torch.autograd.grad(kernels.attention(q, q, q, True).sum(), q)[0] for _ in range(2)
+        )
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(one, other)

@@ -8,6 +8,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from aotc import kernels  # noqa: E402
+from aotc.aot.capture import custom_ops  # noqa: E402
+from aotc.kernels.library import attention, linear_cross_entropy  # noqa: E402
+
+OWN = ["attention", "attention_backward", "cross_entropy", "cross_entropy_backward"]
 
 
 def parameter(*shape):
@@ -40,8 +44,36 @@ class Block(torch.nn.Module):
         return kernels.linear_cross_entropy(x, self.classes, target, self.bias), x
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "aotc"])
-def test_compiled_losses_and_gradients_are_those_of_the_kernels(tmp_path, monkeypatch, backend):
+def counted_runs(monkeypatch):
+    """The names of kernels' launches by ops that may be called as they are; grows with them."""
+    runs = []
+    launches = {
+        attention: {"_launch": OWN[0], "_launch_backward": OWN[1]},
+        linear_cross_entropy: {"_sums": OWN[2], "_gradient_of": OWN[3]},
+    }
+    for module, names in launches.items():
+        for function, name in names.items():
+            own = getattr(module, function)
+
+            def counted(*arguments, own=own, name=name):
+                runs.append(name)
+                return own(*arguments)
+
+            monkeypatch.setattr(module, function, counted)
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("backend", "is_called"), [("aot_eager", True), ("aotc", False), ("aotc", True)]
+)
+def test_compiled_losses_and_gradients_are_those_of_the_kernels(
+    tmp_path, monkeypatch, backend, is_called
+):
+    """is_called: ops that have no scores or logits in memory are called as they are, as on CUDA."""
+    if is_called:
+        for op, devices in custom_ops.CALLED_ON.items():
+            monkeypatch.setitem(custom_ops.CALLED_ON, op, ("cpu",) if devices else ())
+    runs = counted_runs(monkeypatch)
     monkeypatch.setenv("AOTC_CACHE_DIR", str(tmp_path))
     # What is checked on a GPU is left to torch.
     own = {"fallback": "error", "unchecked_indices": torch.get_default_device().type != "cpu"}
@@ -57,8 +89,10 @@ def test_compiled_losses_and_gradients_are_those_of_the_kernels(tmp_path, monkey
         return [loss, found, *torch.autograd.grad(whole, list(module.parameters()))]
 
     expected = results(module)
+    runs.clear()
     compiled = torch.compile(module, backend=backend, fullgraph=True, **options)
     for one, other in zip(results(compiled), expected, strict=True):
         scale = float(other.detach().abs().max())
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 * scale)
+    assert sorted(runs) == (OWN if is_called else [])
     torch._dynamo.reset()

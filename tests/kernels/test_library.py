@@ -95,7 +95,10 @@ def test_any_strides_and_no_elements(case):
         others = [view if each.shape == x.shape else each for each in rest]
         view = view.detach().requires_grad_()
         found, expected = case.ours(view, *others), case.reference(view, *others)
-        assert found.is_contiguous()
+        if case.name.startswith("attention") and view.stride(-1) == 1:
+            assert found.stride() == torch.empty_like(view).stride()
+        else:
+            assert found.is_contiguous()
         torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
         gradient = torch.randn_like(expected)
         laid = gradient.mT.contiguous().mT if gradient.dim() > 1 else gradient
