@@ -18,6 +18,7 @@ from torch import Tensor
 
 from aotc.aot.errors import KernelDtypeUnsupported, KernelShapeInvalid, KernelValueInvalid
 from aotc.kernels.library import attention_by_torch as by_torch
+from aotc.kernels.library.attention_by_torch import Packing
 from aotc.kernels.library.attention_kernels import (
     attention_kernel,
     key_gradient_kernel,
@@ -67,16 +68,6 @@ def _constants(x: Tensor, width: int, is_backward: bool, sizes: tuple[int, int])
         "BM": min(tile.queries, queries), "BN": min(tile.keys, keys),
         "num_warps": tile.num_warps, "num_stages": tile.num_stages,
     }  # fmt: skip
-
-
-class Packing(NamedTuple):
-    """Sequences one behind the other. starts: offsets, one more than sequences; longest: lengths
-    that none is above."""
-
-    query_starts: Tensor
-    key_starts: Tensor
-    longest_queries: int
-    longest_keys: int
 
 
 class _Call(NamedTuple):
@@ -279,6 +270,10 @@ def _run_varlen(
         _check_starts("q", query_starts, longest_queries, q.shape[0])
         _check_starts("k", key_starts, longest_keys, k.shape[0])
     packing = Packing(query_starts, key_starts, longest_queries, longest_keys)
+    form = by_torch.Form(is_causal, window, scale)
+    if by_torch.takes_packed(q, k, v, form):
+        out, sums = by_torch.forward_packed(q, k, v, sinks, packing, form)
+        return laid_like(out, q), sums
     out, sums = _fake(q, k, v, sinks)
     out.zero_()  # of rows behind the last sequence
     sums.zero_()
@@ -331,14 +326,22 @@ def _run_backward(
     by = by_torch.choice(q, k, v, form)
     if by is not None:
         found = by_torch.gradients(by, gradient, q, k, v, out, sums, form)
-        of_q, of_k, of_v = map(laid_like, found, (q, k, v))
-        if sinks is None:
-            return of_q, of_k, of_v, q.new_empty((0,))
-        deltas = (widened(gradient) * widened(out)).sum(-1)
-        return of_q, of_k, of_v, _sinks_gradient(sinks, sums, deltas, q)
+        return _with_sinks(found, gradient, q, k, v, sinks, out, sums)
     call = _call(q, k, v, None, window, scale, is_causal, True)
     results = [rows_like(each) for each in (q, k, v)]
     return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)
+
+
+def _with_sinks(
+    found: tuple[Tensor, Tensor, Tensor], gradient: Tensor, q: Tensor, k: Tensor, v: Tensor,
+    sinks: Tensor | None, out: Tensor, sums: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of q, k and v by torch's kernels, laid out as they are, and that of sinks."""
+    of_q, of_k, of_v = map(laid_like, found, (q, k, v))
+    if sinks is None:
+        return of_q, of_k, of_v, q.new_empty((0,))
+    deltas = (widened(gradient) * widened(out)).sum(-1)
+    return of_q, of_k, of_v, _sinks_gradient(sinks, sums, deltas, q)
 
 
 def _run_varlen_backward(
@@ -347,6 +350,10 @@ def _run_varlen_backward(
     longest_keys: int, is_causal: bool, window: int, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     packing = Packing(query_starts, key_starts, longest_queries, longest_keys)
+    form = by_torch.Form(is_causal, window, scale)
+    if by_torch.takes_packed(q, k, v, form):
+        found = by_torch.gradients_packed(gradient, q, k, v, out, sums, packing, form)
+        return _with_sinks(found, gradient, q, k, v, sinks, out, sums)
     call = _call(q, k, v, packing, window, scale, is_causal, True)
     results = [rows_like(each).zero_() for each in (q, k, v)]
     return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)

@@ -8,6 +8,9 @@ exp(z) of a row's sum of exponentials,
 
 and the gradients of q, k and v are what the same kernels give for sums' and out', since of all
 other queries and keys they use these alone.
+
+Packed sequences are FlashAttention's. It trusts the offsets: they are made to rise, and to stay
+inside the tensors, before it reads them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,16 @@ _FIRST_CAPABILITY = (8, 0)
 _BOTH = (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION)
 
 
+class Packing(NamedTuple):
+    """Sequences one behind the other. starts: offsets, one more than sequences; longest: lengths
+    that none is above."""
+
+    query_starts: Tensor
+    key_starts: Tensor
+    longest_queries: int
+    longest_keys: int
+
+
 class Form(NamedTuple):
     """What is asked of attention besides its tensors. window: 0 where all is seen."""
 
@@ -39,22 +52,30 @@ class Form(NamedTuple):
 
 def choice(q: Tensor, k: Tensor, v: Tensor, form: Form) -> SDPBackend | None:
     """Which of torch's kernels compute [batch, heads, T, D] with [batch, groups, S, D], or None."""
-    if not is_gpu(q.device) or not _is_taken(q, k, v, form):
+    is_aligned = q.shape[2] == k.shape[2] or not (form.is_causal or form.window)
+    if not is_aligned or not _is_taken(q, k, v, form):
         return None
-    capability = torch.cuda.get_device_capability(q.device)
-    if capability < _FIRST_CAPABILITY:
-        return None
-    by, width = _wanted(q, k, v, form), q.shape[3]
-    if by is None or width <= WIDEST:
+    by = _wanted(q, k, v, form)
+    if by is None or q.shape[3] <= WIDEST:
         return by
-    is_flash = width <= WIDEST_OF_FLASH.get(capability, WIDEST) and _is_flash_enabled()
-    return SDPBackend.FLASH_ATTENTION if is_flash else None
+    return SDPBackend.FLASH_ATTENTION if _is_flash(q) else None
+
+
+def takes_packed(q: Tensor, k: Tensor, v: Tensor, form: Form) -> bool:
+    """Whether FlashAttention computes [queries, heads, D] with [keys, groups, D]."""
+    return _is_taken(q, k, v, form) and _is_flash(q)
+
+
+def _is_flash(q: Tensor) -> bool:
+    capability = torch.cuda.get_device_capability(q.device)
+    is_enabled = torch.backends.cuda.flash_sdp_enabled()
+    return is_enabled and q.shape[-1] <= WIDEST_OF_FLASH.get(capability, WIDEST)
 
 
 def _wanted(q: Tensor, k: Tensor, v: Tensor, form: Form) -> SDPBackend | None:
     """What torch itself would take of both; for windows it has no public function."""
     if form.window:
-        return SDPBackend.FLASH_ATTENTION if _is_flash_enabled() else None
+        return SDPBackend.FLASH_ATTENTION if _is_flash(q) else None
     groups = {"enable_gqa": q.shape[1] != k.shape[1]}
     found = SDPBackend(
         torch._fused_sdp_choice(q, k, v, None, 0.0, form.is_causal, scale=form.scale, **groups)
@@ -62,18 +83,15 @@ def _wanted(q: Tensor, k: Tensor, v: Tensor, form: Form) -> SDPBackend | None:
     return found if found in _BOTH else None
 
 
-def _is_flash_enabled() -> bool:
-    return torch.backends.cuda.flash_sdp_enabled()
-
-
 def _is_taken(q: Tensor, k: Tensor, v: Tensor, form: Form) -> bool:
     """Whether both may be asked. Sums of gradients have no fixed order there."""
-    if q.element_size() != 2 or torch.are_deterministic_algorithms_enabled():
+    if not is_gpu(q.device) or q.element_size() != 2 or form.scale <= 0:
         return False
-    if form.scale <= 0 or not q.numel() or not k.numel():
+    if torch.are_deterministic_algorithms_enabled() or not q.numel() or not k.numel():
         return False
-    is_aligned = q.shape[2] == k.shape[2] or not (form.is_causal or form.window)
-    return is_aligned and q.shape[3] == v.shape[3] and all(map(_is_of_aligned_rows, (q, k, v)))
+    if torch.cuda.get_device_capability(q.device) < _FIRST_CAPABILITY:
+        return False
+    return q.shape[-1] == v.shape[-1] and all(map(_is_of_aligned_rows, (q, k, v)))
 
 
 def _is_of_aligned_rows(x: Tensor) -> bool:
@@ -139,6 +157,61 @@ def gradients(
     return of_q, of_k, of_v
 
 
+def forward_packed(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, packing: Packing, form: Form
+) -> tuple[Tensor, Tensor]:
+    """The result, and the logarithms of the rows' sums, f32 [queries, heads]; zeros behind the last
+    sequence."""
+    starts = _safe_starts(packing, q, k)
+    out, sums = torch.ops.aten._flash_attention_forward(
+        q, k, v, *starts, *packing[2:], 0.0, form.is_causal, False,
+        scale=form.scale, **_sides(form),
+    )[:2]  # fmt: skip
+    sums = sums.t()
+    if sinks is not None:
+        sums = torch.where(sums == torch.inf, -torch.inf, sums)  # of queries without a key
+        with_sink = torch.logaddexp(sums, sinks.float())
+        out.mul_(torch.exp(sums - with_sink).unsqueeze(-1))
+        sums = with_sink
+    beyond = _beyond(q, starts[0])
+    return out.masked_fill_(beyond, 0.0), sums.masked_fill(beyond.squeeze(-1), 0.0).contiguous()
+
+
+def gradients_packed(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, packing: Packing,
+    form: Form,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Of q, k and v, from what `forward_packed` gave; zeros behind the last sequence."""
+    starts = _safe_starts(packing, q, k)
+    if not _is_of_aligned_rows(gradient):
+        gradient = gradient.contiguous()
+    seed, offset = q.new_empty((2,), dtype=torch.int64).unbind()  # of dropout: not read
+    of_q, of_k, of_v = torch.ops.aten._flash_attention_backward(
+        gradient, q, k, v, out, sums.t().contiguous(), *starts, *packing[2:], 0.0, form.is_causal,
+        seed, offset, scale=form.scale, **_sides(form),
+    )  # fmt: skip
+    beyond = _beyond(k, starts[1])
+    return (
+        of_q.masked_fill_(_beyond(q, starts[0]), 0.0),
+        of_k.masked_fill_(beyond, 0.0),
+        of_v.masked_fill_(beyond, 0.0),
+    )
+
+
+def _safe_starts(packing: Packing, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """The offsets as i32 that do not fall and lie in the tensors, whatever is given."""
+    pairs = ((packing.query_starts, q), (packing.key_starts, k))
+    query_starts, key_starts = (
+        starts.clamp(0, x.shape[0]).cummax(0).values.to(torch.int32) for starts, x in pairs
+    )
+    return query_starts, key_starts
+
+
+def _beyond(x: Tensor, starts: Tensor) -> Tensor:
+    """[rows, 1, 1]: which rows lie behind the last sequence."""
+    return (torch.arange(x.shape[0], device=x.device) >= starts[-1]).reshape(-1, 1, 1)
+
+
 def _by_rows(*tensors: Tensor) -> tuple[Tensor, ...]:
     """[batch, heads, T, D] ↔ [batch, T, heads, D]."""
     return tuple(each.transpose(1, 2) for each in tensors)
@@ -146,6 +219,8 @@ def _by_rows(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def _sides(form: Form) -> dict[str, int]:
     """How many keys before and behind its own a query sees."""
+    if not form.window:
+        return {}
     return {
         "window_size_left": form.window - 1,
         "window_size_right": 0 if form.is_causal else form.window - 1,

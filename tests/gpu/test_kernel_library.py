@@ -122,12 +122,13 @@ def test_a_loss_has_no_logits_in_memory():
 # -- attention -------------------------------------------------------------------------------------
 
 
-def attention_reference(q, k, v, is_causal, window, sinks):
-    """By its definition, in f64."""
+def attention_reference(q, k, v, is_causal, window, sinks, is_packed=False):
+    """By its definition, in f64. is_packed: the last query stands at the last key."""
     ratio = q.shape[1] // k.shape[1]
     k, v = (each.repeat_interleave(ratio, 1) for each in (k, v))
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     t = torch.arange(q.shape[2], device=q.device)[:, None]
+    t = t + (k.shape[2] - q.shape[2] if is_packed else 0)
     s = torch.arange(k.shape[2], device=q.device)
     is_seen = (s <= t) if is_causal else (s > -1).expand(len(t), -1)
     if window is not None:
@@ -136,7 +137,8 @@ def attention_reference(q, k, v, is_causal, window, sinks):
     if sinks is not None:
         sink = sinks[None, :, None, None].expand(q.shape[0], -1, q.shape[2], 1)
         scores = torch.cat([scores, sink], -1)
-    return torch.softmax(scores, -1)[..., : k.shape[2]] @ v
+    weights = torch.softmax(scores, -1)[..., : k.shape[2]]
+    return torch.where(is_seen.any(1)[:, None], weights, 0.0) @ v
 
 
 LAYOUTS = {  # of [2, heads, 200, width]: in which order its memory has the dims, and its gaps
@@ -169,12 +171,71 @@ def test_attention_by_torchs_kernels(number):
     gradient = torch.randn_like(found)
     expected = attention_reference(*wide[:3], is_causal, window, wide[3] if has_sinks else None)
     gradients = torch.autograd.grad(found, given, gradient)
-    pairs = [(found, expected)] + list(
-        zip(gradients, torch.autograd.grad(expected, wide, gradient.double()), strict=True)
+    theirs = torch.autograd.grad(expected, wide, gradient.double())
+    away = distances([found, *gradients], [expected, *theirs])
+    assert max(away[:4]) <= 4 * EPSILON[dtype]
+    assert max(away[4:], default=0) <= 16 * EPSILON[dtype]
+
+
+def distances(found, expected):
+    pairs = zip(found, expected, strict=True)
+    return [
+        float((one.double() - other).abs().max() / other.abs().max().clamp(min=1e-30))
+        for one, other in pairs
+    ]
+
+
+QUERIES, KEYS = (70, 0, 1, 130, 9), (70, 3, 200, 64, 0)  # of each sequence
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_packed_attention_by_torchs_kernels(number):
+    """Sequences without queries, without keys, and with more queries than keys; two rows and three
+    behind the last sequence."""
+    is_causal, window, has_sinks = number % 2 == 1, (None, 40)[number // 2 % 2], number // 4 == 1
+    dtype, groups, width = (torch.bfloat16, torch.float16)[number % 2], 2, (64, 128)[number // 4]
+    torch.manual_seed(number)
+    kind = {"device": "cuda", "dtype": dtype}
+    counts = (sum(QUERIES) + 2, sum(KEYS) + 3)
+    given = [torch.randn(counts[0], 4, width, **kind)]
+    given += [torch.randn(counts[1], groups, width, **kind) for _ in range(2)]
+    given += [torch.randn(4, **kind)] if has_sinks else []
+    given = [each.requires_grad_() for each in given]
+    wide = [each.detach().double().requires_grad_() for each in given]
+    starts = [
+        torch.tensor([0, *itertools.accumulate(row)], device="cuda") for row in (QUERIES, KEYS)
+    ]
+    form = attention_by_torch.Form(is_causal, window or 0, 1 / math.sqrt(width))
+    assert attention_by_torch.takes_packed(*given[:3], form)
+    found = kernels.attention_varlen(
+        *given[:3], *starts, max(QUERIES), max(KEYS), is_causal, window, None, *given[3:]
     )
-    for one, other in pairs:
-        away = float((one.double() - other).abs().max() / other.abs().max())
-        assert away <= (4 if one.dim() == 4 else 16) * EPSILON[dtype]
+    rows = []
+    parts = (each.split([*row, each.shape[0] - sum(row)]) for each, row in zip(
+        wide[:3], (QUERIES, KEYS, KEYS), strict=True))  # fmt: skip
+    for q, k, v in list(zip(*parts, strict=True))[:-1]:
+        heads = (each.transpose(0, 1).unsqueeze(0) for each in (q, k, v))
+        sinks = wide[3] if has_sinks else None
+        made = attention_reference(*heads, is_causal, window, sinks, is_packed=True)
+        rows.append(made.squeeze(0).transpose(0, 1))
+    expected = torch.cat([*rows, wide[0].new_zeros(2, 4, width)])
+    gradient = torch.randn_like(found)
+    ours = torch.autograd.grad(found, given, gradient)
+    theirs = torch.autograd.grad(expected, wide, gradient.double())
+    away = distances([found, *ours], [expected, *theirs])
+    assert max(away[:4]) <= 4 * EPSILON[dtype]
+    assert max(away[4:], default=0) <= 16 * EPSILON[dtype]
+    assert not found[-2:].any()
+    assert not any(each[-3:].any() for each in ours[1:3])
+
+
+def test_wrong_offsets_touch_no_memory_outside():
+    q = torch.randn(100, 4, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    for starts in ([0, 1 << 30, 7], [-5, 90, 60, 200], [100, 0, 1 << 40]):
+        offsets = torch.tensor(starts, device="cuda")
+        found = kernels.attention_varlen(q, q, q, offsets, offsets, 100, 100, True)
+        assert torch.autograd.grad(found.sum(), q)[0].shape == q.shape
+    torch.cuda.synchronize()
 
 
 @pytest.mark.parametrize(
