@@ -320,10 +320,10 @@ def _run_backward(
     given = _Rows(gradient.contiguous(), x, target.contiguous(), totals, ignored)
     bias = _contiguous(bias)
     of_block = _gradient_by_cublas if has_wide_products(x) else _gradient_of
+    memory = x.new_empty((rows * min(block, classes),))
     for first in range(0, classes if rows else 0, block):
         count = min(block, classes - first)
-        part = weight[first : first + count]
-        logits = x.new_empty((rows, count))
+        part, logits = weight[first : first + count], memory[: rows * count].view(rows, count)
         of_block(given, weight, bias, first, logits)
         add_product(logits, part, of_x)
         product_into(logits.t(), x, of_weight[first : first + count])

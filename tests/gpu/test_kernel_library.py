@@ -116,7 +116,8 @@ def test_a_loss_has_no_logits_in_memory():
     most = torch.cuda.max_memory_allocated() - before
     gradients = 2 * (x.numel() + weight.numel()) + 4 * x.numel()
     blocks = 2 * linear_cross_entropy.MOST_LOGITS + 4 * linear_cross_entropy.MOST_CACHED
-    assert most <= gradients + blocks + (1 << 25) < 2 * 8192 * 64_000
+    workspace = 1 << 25  # of cuBLAS, which takes it of torch's allocator
+    assert most <= gradients + blocks + workspace + (1 << 24) < 2 * 8192 * 64_000
 
 
 # -- attention -------------------------------------------------------------------------------------
