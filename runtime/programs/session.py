@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
         is_changing: bool
 
-        def retain(self, session: Any = None) -> None: ...
-        def release(self) -> None: ...
+        def retain(self, session: Any) -> None: ...
+        def release(self, user: Any) -> None: ...
 
     class Called(Protocol):
         """What a session asks of a program."""
@@ -139,8 +139,6 @@ class Session:
         self._slots = program.plan.state_slots(entry.dims, self.sizes, specs)
         self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
-        loaded.retain(self)
-        self._loaded = loaded
         self._program = program
         # Arguments as they are where there are this many; nested ones never are.
         self._arity = entry.arity
@@ -154,7 +152,9 @@ class Session:
         self._shared: Any = None  # what the instances share
         self._on_driver: Any = None
         self._last: list[int] = []  # what the driver's addresses hold
+        self._loaded = loaded  # before it is counted: what is not counted may be released too
         try:
+            loaded.retain(self)
             if self._known is None:
                 self._enter(Instance(loaded.executable.session(), *entry.ports))
             else:
@@ -276,9 +276,9 @@ class Session:
         self, entry: LoadedEntry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Any:
         """One call of an entry."""
-        if not self._turn.acquire(False):
-            self._wait()
-        try:
+        if self._turn.locked():
+            self._refuse_in_call()
+        with self._turn:  # never `acquire` by itself: a signal's handler may raise behind it
             if self._program._loaded is None or self._loaded is None:
                 raise self._closed()
             if entry is not self._entry:
@@ -292,15 +292,13 @@ class Session:
             result = self._fill(given, out, hold)
             self._run()
             return result
-        finally:
-            self._turn.release()
 
-    def _wait(self) -> None:
-        """Take the turn once the weights have changed; raises `SessionBusy` where a call has it."""
+    def _refuse_in_call(self) -> None:
+        """Raise `SessionBusy` where a call has the turn; where the weights change, it is waited
+        for."""
         loaded = self._loaded
-        if loaded is None or not loaded.is_changing:
+        if (loaded is None or not loaded.is_changing) and self._turn.locked():
             raise SessionBusy()
-        self._turn.acquire()
 
     def synchronize(self) -> None:
         """Wait for the work of the last call; raises what went wrong in it. On the host it is done
@@ -390,16 +388,14 @@ class Session:
         self, entry: LoadedEntry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Bound:
         """A bound call of an entry. Raises `SessionBusy` where a call runs."""
-        if not self._turn.acquire(False):
-            self._wait()
-        try:
+        if self._turn.locked():
+            self._refuse_in_call()
+        with self._turn:
             if self._program._loaded is None or self._loaded is None:
                 raise self._closed()
             if entry is not self._entry:
                 self._select(entry or find_entry(self._program._entries, None))
             return self._bound(arrays, out, named)
-        finally:
-            self._turn.release()
 
     def _bound(self, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]) -> Bound:
         """A bound call of the entry in use."""
@@ -506,7 +502,7 @@ class Session:
                     if self._shared is not None:
                         self._shared.close()
                 finally:
-                    loaded.release()
+                    loaded.release(self)
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,7 @@ import threading
 import weakref
 from collections import deque
 from concurrent.futures import Future
+from operator import attrgetter
 from time import monotonic
 
 from ..arrays.buffers import buffer_address, copy_strided
@@ -51,6 +52,22 @@ SHAPES_KEPT = 256
 LONGEST = 1e6  # milliseconds or seconds of a wait: threads cannot wait without limit
 
 
+class Turn(threading.Condition):
+    """A condition whose `with` takes its lock by C code alone: a signal's handler, which may raise,
+    runs between two steps of Python, and so never where the lock is taken and not noted."""
+
+    __enter__: Any = property(attrgetter("_lock.__enter__"))
+    __exit__: Any = property(attrgetter("_lock.__exit__"))
+
+
+class Answer(Future):  # type: ignore[type-arg]  # `Any` is there for checkers alone
+    """A future whose waiting caller a signal may interrupt without the lock staying taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._condition = Turn()
+
+
 class Request:
     """Arrays of one caller, checked.
 
@@ -77,7 +94,7 @@ class Request:
             self.addresses.append(kind.address(port, value, self.hold))
             if not port.index:
                 self.make = kind.make
-        self.future: Future[Any] = Future()
+        self.future: Future[Any] = Answer()
         self.came_s = self.ready_s = monotonic()
         self.timeout_s: float | None = None
 
@@ -146,9 +163,8 @@ class Batcher:
 
     def _begin_alone(self) -> None:
         """With no thread and no requests, as at first; in a forked process too."""
-        self.waiting = 0
         self._queues: dict[tuple[int, ...], deque[Request]] = {}
-        self._changed = threading.Condition()
+        self._changed = Turn()
         self._thread: threading.Thread | None = None
 
     def submit(self, *arrays: Any, timeout_s: float | None = None, **named: Any) -> Future[Any]:
@@ -170,11 +186,15 @@ class Batcher:
                 self.overloads += 1
                 raise Overloaded(found=self.waiting, limit=self._max_queue)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="aotc-batcher", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="aotc-batcher", daemon=True)
+                thread.start()
+                self._thread = thread
             self.requests += 1
-            self.waiting += 1
-            self._queues.setdefault(request.key, deque()).append(request)
+            queue = self._queues.get(request.key)
+            if queue is None:
+                self._queues[request.key] = deque([request])  # none is ever empty
+            else:
+                queue.append(request)
             self._changed.notify()
         request.future.add_done_callback(lambda future: self._cancelled(request, future))
         return request.future
@@ -193,8 +213,9 @@ class Batcher:
         except TimeoutError:
             if future.done() and not future.cancelled():  # it is the program's
                 raise
-            future.cancel()
             raise _late(timeout_s, timeout_s) from None
+        finally:  # late, or interrupted
+            future.cancel()
 
     async def call_async(self, *arrays: Any, timeout_s: float | None = None, **named: Any) -> Any:
         """The same in asyncio, whose cancellation takes the request out of the queue."""
@@ -208,6 +229,11 @@ class Batcher:
             return future.result()
         finally:  # late, or cancelled: `wait` cancels nothing
             future.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue now."""
+        return sum(map(len, list(self._queues.values())))
 
     def stats(self) -> Stats:
         """Those of the program; its calls are batches."""
@@ -252,10 +278,9 @@ class Batcher:
                 queue = self._queues.get(request.key)
                 if queue is not None and request in queue:
                     queue.remove(request)
-                    self._left(request.key, 1)
+                    self._left(request.key)
 
-    def _left(self, key: tuple[int, ...], count: int) -> None:
-        self.waiting -= count
+    def _left(self, key: tuple[int, ...]) -> None:
         if not self._queues[key]:
             del self._queues[key]
 
@@ -299,7 +324,7 @@ class Batcher:
             else:
                 batch.append(request)
                 rows += request.rows
-        self._left(key, count)
+        self._left(key)
         return batch
 
     def _run(self, batch: list[Request]) -> None:
