@@ -110,8 +110,8 @@ class Slot:
         self.is_calling = False
 
     def is_busy(self) -> bool:
-        """Whether a call of the thread runs. What ends one may keep it from giving the session back,
-        such as a signal's handler that raises; then nobody has the session's turn."""
+        """Whether a call of the thread runs. What ends one, such as a signal's handler that raises,
+        may keep it from giving the session back; then nobody has the session's turn."""
         session = self.session
         return session is not None and self.is_calling and session._turn.locked()
 

@@ -195,7 +195,7 @@ class Batcher:
                 self._queues[request.key] = deque([request])  # none is ever empty
             else:
                 queue.append(request)
-            self._changed.notify()
+            self._changed.notify_all()  # `notify` may meet a waiter that an interrupted one left
         request.future.add_done_callback(lambda future: self._cancelled(request, future))
         return request.future
 
