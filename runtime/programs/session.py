@@ -7,7 +7,7 @@ import sys
 from operator import attrgetter
 
 from ..arrays.dlpack import Borrowed
-from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..arrays.exchange import BUFFER, KINDS, kind_of, shape_of
 from ..arrays.port import ports
 from ..arrays.strided import copier
 from ..bundle.manifest import find_entry
@@ -209,7 +209,7 @@ class Session:
             try:
                 if tuple(map(SHAPE, arrays)) == self._shapes:
                     return arrays
-            except AttributeError:
+            except Exception:  # what has no shape, or raises, is asked again with its name
                 pass
         given: Sequence[Any] = arrays
         if named or len(arrays) != self._arity:
@@ -258,15 +258,7 @@ class Session:
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
         """The shape of an argument; raises `InputUnreadable` for what is not an array."""
-        shape = getattr(value, "shape", None)
-        if shape is None:
-            port = self._entry.ports[0][index]
-            kind_of(port, value)
-            try:
-                shape = memoryview(value).shape
-            except TypeError:  # DLPack alone tells a shape too late
-                raise port.no_array(value) from None
-        return tuple(shape or ())
+        return shape_of(self._entry.ports[0][index], value)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`. Raises `SessionBusy` where a call of it runs."""

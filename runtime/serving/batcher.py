@@ -24,7 +24,7 @@ from time import monotonic
 
 from ..arrays.buffers import buffer_address, copy_strided
 from ..arrays.dtypes import DTYPES
-from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..arrays.exchange import BUFFER, KINDS, kind_of, shape_of
 from ..arrays.port import ports
 from ..arrays.strided import copier
 from ..bundle.extent import Extent
@@ -260,7 +260,7 @@ class Batcher:
             given = list(arrange(entry.inputs, arrays, named))
         else:
             given = list(unfold(entry.structure.inputs, entry.inputs, arrays, named))
-        shapes = [_shape_of(*pair) for pair in zip(given, entry.ports[0], strict=True)]
+        shapes = [shape_of(*pair) for pair in zip(entry.ports[0], given, strict=True)]
         values = tuple(entry.signature.bind(shapes))
         sizes = values[: len(entry.dims)]
         found = self._ports.get(sizes)
@@ -406,18 +406,6 @@ def _check_seconds(name: str, value: Any, is_zero_allowed: bool = False) -> None
         least = "from 0" if is_zero_allowed else "above 0 and"
         expected = f"a number {least} below {LONGEST:.0g}"
         raise BatcherOption(name=name, found=repr(value), expected=expected)
-
-
-def _shape_of(value: Any, port: Port) -> tuple[int, ...]:
-    """The shape of an argument; raises `InputUnreadable` for what is not an array."""
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        kind_of(port, value)
-        try:
-            shape = memoryview(value).shape
-        except TypeError:
-            raise port.no_array(value) from None
-    return tuple(shape or ())
 
 
 def _as_array(joined: bytearray, dtype: str, shape: tuple[int, ...]) -> Any:
