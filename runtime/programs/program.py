@@ -17,6 +17,7 @@ import sys
 from ..bundle.manifest import find_entry, main_entry
 from ..bundle.signature import NO_SIZES
 from ..errors import ProgramClosed, StateBusy
+from ..settings import wait_s
 from .arguments import places
 from .entry import EntryFunction, EntryFunctions, LoadedEntry
 from .session import Bound as Bound
@@ -171,7 +172,7 @@ class PerThread(Pool):
             close_each(found)
 
 
-LOCK = type(_thread.allocate_lock())
+LOCK: Any = type(_thread.allocate_lock())
 
 
 def holding(turns: Sequence[Any], do: Callable[[], None]) -> None:
@@ -276,7 +277,7 @@ class Loaded:
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until program and sessions have released it, for None without end; whether they
         have."""
-        has_ended = self._ended.acquire(True, -1 if timeout_s is None else timeout_s)
+        has_ended = self._ended.acquire(True, wait_s("timeout_s", timeout_s))
         if has_ended:
             self._ended.release()
         return has_ended
@@ -645,6 +646,7 @@ class Program:
         time; those that had not refuse to run from then on, as after `close`. A new call raises
         `ProgramClosed`; sessions that are open go on.
         """
+        wait_s("timeout_s", timeout_s)  # what is none changes nothing
         loaded = self._loaded
         try:
             self._retire()

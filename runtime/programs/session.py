@@ -356,16 +356,21 @@ class Session:
         """Run once on memory at these addresses, inputs first; for callers that checked it all.
 
         addresses: of the first byte of each array; shapes: those of the inputs, a tuple of ints
-        each, with dynamic sizes. Raises what `Program` raises for sizes that do not fit.
-        Of programs of one entry. On a device it runs on the session's stream, else on the one that
-        is current for torch.
+        each, with dynamic sizes. Raises what `Program` raises for sizes that do not fit,
+        `ProgramClosed` and `SessionBusy`. Of programs of one entry. On a device it runs on the
+        session's stream, else on the one that is current for torch.
         """
-        if self._known is not None:
-            self._enter_shapes(shapes)
-        if addresses != self._last:
-            self._addresses[:] = addresses
-            self._last = addresses
-        self._run_here()
+        if self._turn.locked():
+            self._refuse_in_call()
+        with self._turn:
+            if self._program._loaded is None or self._loaded is None:
+                raise self._closed()
+            if self._known is not None:
+                self._enter_shapes(shapes)
+            if addresses != self._last:
+                self._addresses[:] = addresses
+                self._last = addresses
+            self._run_here()
 
     def _run_here(self) -> None:
         """A call on what the driver's addresses hold."""

@@ -239,7 +239,7 @@ class Weights:
             if not rows.adapters:
                 raise WeightsNotReplaceable(reason="it was built without `--adapters`")
             changes = read_adapter(path, scale)
-            targets = self._targets(changes, os.fspath(path))
+            targets = self._targets(changes, os.fsdecode(path))
             if loaded.weights is None and self._apply_on_device(targets, loaded):
                 return
             nbytes = loaded.file.nbytes
@@ -259,7 +259,7 @@ class Weights:
                 affected, beside = self._affected(targets, raw)
                 if lost or beside:
                     names = sorted({*lost, *beside})
-                    raise _mismatch(os.fspath(path), NOT_HELD, names)
+                    raise _mismatch(os.fsdecode(path), NOT_HELD, names)
                 for number, address in adapted.items():
                     row = rows.parameters[number]
                     if row.stored:

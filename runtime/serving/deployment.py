@@ -16,6 +16,7 @@ import _thread
 
 from ..errors import ProgramClosed, SwapIncompatible, SwapRunning
 from ..loading import find_statistics, load
+from ..settings import wait_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Deployment:
         # Of all programs together: counters never go back.
         options["stats"] = find_statistics(options.get("stats")) or False
         self._options = options
+        wait_s("drain_s", drain_s)
         self._drain_s = drain_s
         self._swapping = _thread.RLock()
         self._is_swapping = False  # read by the thread that has the lock
