@@ -21,7 +21,7 @@ from ..settings import wait_s
 from .arguments import places
 from .entry import EntryFunction, EntryFunctions, LoadedEntry
 from .session import Bound as Bound
-from .session import Session, close_each
+from .session import Session, close_each, refuse_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -172,24 +172,6 @@ class PerThread(Pool):
             close_each(found)
 
 
-LOCK: Any = type(_thread.allocate_lock())
-
-
-def holding(turns: Sequence[Any], do: Callable[[], None]) -> None:
-    """Call `do` while all of these locks are held.
-
-    Locks are taken and freed by C code alone: a signal's handler, which may raise, runs between two
-    steps of Python, and so never where a lock is taken and not noted.
-    """
-    taken: list[bool] = []
-    freed = map(LOCK.__exit__, turns, taken)
-    try:
-        taken.extend(map(LOCK.acquire, turns))
-        do()
-    finally:
-        list(freed)
-
-
 class Loaded:
     """Code and weights in memory, unloaded when program and sessions have all released it.
 
@@ -242,10 +224,12 @@ class Loaded:
     def exchange(self, put: Callable[[], None]) -> None:
         """Have `put` make the weights others, at the same addresses, between two calls of each
         session."""
+        from .turns import FORKS, holding
+
         user = object()
         try:
             self._count(user)
-            with self._making:
+            with FORKS, self._making:
                 sessions = self.sessions()
 
                 def put_between() -> None:
@@ -318,6 +302,8 @@ class Program:
     that no call allocates an arena; `session()` gives a thread one of its own. An input of the name
     `out` or `stream` is given by position.
     """
+
+    __reduce_ex__ = refuse_copy
 
     def __init__(
         self,

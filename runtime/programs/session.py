@@ -68,6 +68,15 @@ if TYPE_CHECKING:
 SHAPE = attrgetter("shape")
 
 
+def refuse_copy(value: object, protocol: object) -> Any:
+    """In place of `__reduce_ex__`: what holds code and memory is of one process, and there once.
+
+    Raises `TypeError`, as Python does for what cannot be copied or pickled.
+    """
+    text = f"a `{type(value).__name__}` is neither copied nor pickled, expected one a process"
+    raise TypeError(f"{text}: load the bundle there, `runtime.load(path)`")
+
+
 class Instance:
     """A session at given shapes: the driver's session and the ports of inputs and outputs.
 
@@ -103,6 +112,7 @@ class Session:
     For one thread at a time: a call while another one runs raises `SessionBusy`.
     """
 
+    __reduce_ex__ = refuse_copy
     __slots__ = ("__weakref__", "_addresses", "_all_known", "_arity", "_entry", "_inputs",
                  "_instance", "_known", "_last", "_loaded", "_main", "_on_driver", "_outputs",
                  "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
@@ -519,6 +529,7 @@ class Bound:
     It keeps its arrays alive. Two threads that call it at once take turns.
     """
 
+    __reduce_ex__ = refuse_copy
     __slots__ = ("_addresses", "_entry", "_keep", "_program", "_replay", "_run", "_session",
                  "_shapes", "_staged", "_turn", "outputs")  # fmt: skip
 

@@ -14,6 +14,7 @@ import ctypes
 import hashlib
 import mmap
 import os
+import weakref
 
 from ..arrays.buffers import buffer_address
 from ..arrays.dtypes import DTYPES
@@ -55,6 +56,18 @@ NOT_HELD = (
 )
 
 
+_ALL: weakref.WeakSet[Weights] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a child: a thread of the parent that computed weights is not here to give up its turn."""
+    for each in _ALL:
+        each._turn = _thread.allocate_lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class Weights:
     """What a program does to change its weights, one change at a time.
 
@@ -70,6 +83,7 @@ class Weights:
         self._codes: dict[str, tuple[Any, Plan]] = {}  # what is loaded, by the plan's file
         self._current: StagedMemory | None = None  # what is on a device, where it is not the file's
         self._is_on_device = False  # whether the device alone has the weights
+        _ALL.add(self)
 
     @property
     def parameters(self) -> Parameters:

@@ -31,6 +31,7 @@ from ..bundle.extent import Extent
 from ..bundle.manifest import find_entry
 from ..errors import BatcherClosed, BatcherOption, DeadlinePassed, NotBatched, Overloaded
 from ..programs.arguments import arrange, places, unfold
+from ..programs.session import refuse_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class Batcher:
     requests, batches, overloads, timeouts: how many there were, of timeouts those that were in the
     queue; waiting: requests in the queue now.
     """
+
+    __reduce_ex__ = refuse_copy
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ import _thread
 
 from ..errors import ProgramClosed, SwapIncompatible, SwapRunning
 from ..loading import find_statistics, load
+from ..programs.session import refuse_copy
 from ..settings import wait_s
 
 TYPE_CHECKING = False
@@ -41,6 +42,8 @@ class Deployment:
     are closed, at most `drain_s` seconds after the swap: then they raise `ProgramClosed`. So do the
     states that a program keeps for a thread's own calls: after a swap they begin anew.
     """
+
+    __reduce_ex__ = refuse_copy
 
     def __init__(
         self, path: str | os.PathLike[str], drain_s: float | None = DRAIN_S, **options: Any

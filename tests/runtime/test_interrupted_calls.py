@@ -12,7 +12,7 @@ from interrupting import LONGEST_S, in_another_thread, interrupt_everywhere
 sys.path.insert(0, str(Path(__file__).parents[1] / "state"))
 
 from aotc.runtime import load
-from aotc.runtime.programs.program import holding
+from aotc.runtime.programs.turns import holding
 
 GOOD = bytes(24)
 

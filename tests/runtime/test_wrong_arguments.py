@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 from pathlib import Path
 
@@ -135,6 +137,16 @@ def test_addresses_are_not_run_after_the_end_nor_in_a_call(write, tmp_path):
     for run_at in (kept.run_at, program.run_at):
         with pytest.raises(ProgramClosed):
             run_at([0] * count)
+
+
+@pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_is_of_one_process_is_neither_copied_nor_pickled(take, bundle):
+    with runtime.Deployment(bundle) as deployment:
+        program = deployment.program
+        for value in (deployment, program, program.session(), program.bind(bytes(24))):
+            with pytest.raises(TypeError, match="load the bundle there"):
+                take(value)
+        assert take(program.inputs)
 
 
 def test_a_bundle_that_is_not_there_is_still_said_so(tmp_path):
