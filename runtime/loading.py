@@ -286,13 +286,18 @@ def _check_states(manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, in
 
 
 def find_statistics(stats: bool | Statistics | None) -> Statistics | None:
-    """What calls are counted in; nothing is imported where they are not."""
+    """What calls are counted in; nothing is imported where they are not. Raises `ArgumentInvalid`
+    and `SettingInvalid`."""
     if stats is None or isinstance(stats, (bool, int, str)):
         if not _setting("AOTC_STATS", stats):
             return None
         from .programs.statistics import Statistics
 
         return Statistics()
+    if not hasattr(stats, "tally"):
+        expected = "a bool or the statistics of another program"
+        found, remedy = type(stats).__name__, "`stats=True` counts calls for `Program.stats`"
+        raise ArgumentInvalid(name="stats", found=found, expected=expected, remedy=remedy)
     return stats
 
 

@@ -161,7 +161,8 @@ def _of_device(manifest: Manifest, device: str | None) -> tuple[list[Target], in
 
     Raises `DeviceUnknown`.
     """
-    family, colon, number = (device or "").partition(":")
+    text = device if isinstance(device, str) else ""
+    family, colon, number = text.partition(":")
     targets = [each for each in manifest.targets if device is None or family == each.device]
     is_number = number.isascii() and number.isdigit() and len(number) < 5
     if not targets or (colon and not is_number):

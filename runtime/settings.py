@@ -7,6 +7,7 @@ line passes both to the same function, so that `aotc doctor` can print each valu
 
 from __future__ import annotations
 
+import _thread
 import os
 
 from .errors import SettingInvalid, SettingUnknown
@@ -25,6 +26,31 @@ class ArgumentInvalid(SettingInvalid):
 
     template = "`{name}` is {found!r}, expected {expected}"
     hint = "{remedy}"
+
+
+def path_text(name: str, value: Any) -> str:
+    """An argument that is a path, as text; raises `ArgumentInvalid` for what none can be."""
+    try:
+        text = os.fsdecode(value)
+    except TypeError:
+        text, value = "\0", type(value).__name__
+    if "\0" in text:
+        remedy = "give text or a `pathlib.Path`"
+        raise ArgumentInvalid(name=name, found=value, expected="a path", remedy=remedy)
+    return text
+
+
+def wait_s(name: str, value: Any, longest_s: float = _thread.TIMEOUT_MAX) -> float:
+    """An argument that is a time to wait, as locks take it: -1 for None, which has no limit, and no
+    wait for a time that has passed. Raises `ArgumentInvalid`."""
+    if value is None:
+        return -1.0
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or value != value:
+        remedy = "give None to wait without limit"
+        expected = "a number of seconds"
+        raise ArgumentInvalid(name=name, found=value, expected=expected, remedy=remedy)
+    return float(min(max(value, 0), longest_s))
 
 
 class Setting(Record):

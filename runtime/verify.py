@@ -79,7 +79,7 @@ def verify(
             path, lambda bundle: _verify(bundle, layers, device, threads, trust), digest
         )
     except (BundleError, IncompatibleError) as error:  # of the manifest
-        return [_failure(layers[0] if len(layers) == 1 else "integrity", os.fspath(path), error)]
+        return [_failure(layers[0] if len(layers) == 1 else "integrity", os.fsdecode(path), error)]
 
 
 def _verify(

@@ -25,6 +25,7 @@ from aotc.aot.cli.project import cache_folder, setting
 from aotc.aot.cli.suggesting import FileThatExists, SuggestingGroup
 from aotc.aot.printable import printable
 from aotc.cache.keys import BUCKETS
+from aotc.runtime.errors import EnvironmentFault
 from aotc.runtime.settings import SETTINGS, parse
 
 if TYPE_CHECKING:
@@ -178,8 +179,8 @@ def list_entries(given: Given, kind: str | None) -> None:
 def verify_entries(given: Given) -> int:
     """Read every entry and check every byte by its digest; changes nothing.
 
-    Exit 6 where an entry is damaged, or somebody else could have written it. A build treats
-    such an entry as a miss.
+    Exit 6 where an entry is damaged, or somebody else could have written it, 7 where some cannot be
+    read and the others are sound. A build treats such an entry as a miss.
     """
     from aotc.cache.checking import check
 
@@ -199,7 +200,9 @@ def verify_entries(given: Given) -> int:
                 f"{each.row.digest[:12]}  {each.row.kind}  {each.state}: {printable(each.detail)}"
             )
         click.echo(f"{len(findings)} entries: {len(findings) - len(bad)} sound, {len(bad)} not")
-    return INTEGRITY_EXIT_CODE if bad else 0
+    if any(each.state != "unreadable" for each in bad):
+        return INTEGRITY_EXIT_CODE
+    return EnvironmentFault.exit_code if bad else 0
 
 
 @command.command("gc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -28,7 +29,7 @@ from aotc.aot.cli.signals import asked, ending
 from aotc.aot.cli.suggesting import SuggestingGroup, near
 from aotc.aot.extensions import EXTENSIONS, extension
 from aotc.aot.version import VERSION
-from aotc.runtime.errors import AotcError, environment_fault
+from aotc.runtime.errors import AotcError, DiskFull, LimitReached, environment_fault
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -227,6 +228,8 @@ def _failed(error: Exception, as_json: bool) -> int:
         error = environment_fault("use", os.fsdecode(error.filename), error)
     elif isinstance(error, FileNotFoundError) and not _has_folder():
         error = environment_fault("use", "the current folder", error)
+    else:
+        error = _limit_reached(error) or error
     code, exit_code = getattr(error, "code", None), getattr(error, "exit_code", None)
     if code is None or exit_code is None:
         if as_json:
@@ -236,6 +239,16 @@ def _failed(error: Exception, as_json: bool) -> int:
         fields = error.as_map()["fields"] if isinstance(error, AotcError) else {}
         _report(str(code), int(exit_code), texts_of(error), fields)
     return print_error(error)
+
+
+def _limit_reached(error: Exception) -> AotcError | None:
+    """The typed error of a limit of the machine, wherever it was met: memory, open files, disk."""
+    if isinstance(error, MemoryError):
+        error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    if not isinstance(error, OSError):
+        return None
+    fault = environment_fault("go on in", "this process", error)
+    return fault if isinstance(fault, (DiskFull, LimitReached)) else None
 
 
 def _has_folder() -> bool:

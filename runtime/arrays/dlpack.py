@@ -138,17 +138,25 @@ class Borrowed:
     strides: tuple[int, ...]
 
     def __init__(self, capsule: Any) -> None:
-        """Take over `capsule`, which is then marked as used."""
+        """Take over `capsule`, which is then marked as used; raises `BufferError` for one whose
+        fields cannot be those of an array."""
+        self._deleter = None
         versioned = bool(_is_valid(capsule, NAME_VERSIONED))
         self._managed = _pointer(capsule, NAME_VERSIONED if versioned else NAME)
         kind = DLManagedTensorVersioned if versioned else DLManagedTensor
         managed: Any = kind.from_address(self._managed)
         _rename(capsule, USED_VERSIONED if versioned else USED)
         self._deleter = managed.deleter
+        if versioned and managed.major > VERSION[0]:  # what follows may lie elsewhere
+            raise BufferError(f"DLPack {managed.major}, expected at most {VERSION[0]}")
         tensor = managed.tensor
+        if tensor.ndim < 0 or (tensor.ndim and not tensor.shape):
+            raise BufferError(f"rank {tensor.ndim} without sizes")
         row = BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
         self.dtype = row.name if row else f"dlpack({tensor.code}, {tensor.bits}, {tensor.lanes})"
-        self.shape = tuple(tensor.shape[: tensor.ndim])
+        self.shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+        if not tensor.data and 0 not in self.shape:
+            raise BufferError(f"shape {list(self.shape)} without memory")
         self.device = DEVICES.get(tensor.device_type, f"dlpack device {tensor.device_type}")
         self.address = (tensor.data or 0) + tensor.byte_offset
         self.read_only = bool(versioned and managed.flags & FLAG_READ_ONLY)

@@ -17,6 +17,7 @@ All raise the `InputError` family with the argument's name, what was found and w
 from __future__ import annotations
 
 import sys
+from operator import index
 
 from ..errors import InputDevice, InputGradient
 from .buffers import buffer_address, writable_address
@@ -193,8 +194,9 @@ class CapsuleKind:
             borrowed = borrow(value) if device in HOST_DEVICES else None
         except Exception as error:  # what a producer raises is its own choice
             raise port.no_capsule(error) from error
-        if borrowed is None:
+        if borrowed is None or borrowed.device not in HOST_NAMES:
             found = DEVICES.get(device, f"dlpack device {device}")
+            found = found if borrowed is None else borrowed.device
             raise InputDevice(role=port.role, name=port.name, found=found, expected=HOST[0])
         port.check(borrowed.dtype, borrowed.shape)
         return borrowed
@@ -237,10 +239,9 @@ class BufferKind:
         return copied.address
 
     def _view(self, port: Port, value: Any) -> memoryview:
-        try:
-            view = memoryview(value)
-        except (TypeError, BufferError) as error:
-            raise port.no_array(value) from error
+        view = buffer_of(port, value)
+        if view.suboffsets:
+            raise port.unreadable("a buffer of addresses (suboffsets)", "an array in one block")
         dtype = _buffer_dtype(view, port)
         shape = tuple(view.shape or ())
         if len(shape) == 1 and view.c_contiguous and dtype in ("u8", port.dtype):
@@ -296,6 +297,8 @@ BY_TORCH = {name: dtype for dtype, name in TORCH_DTYPES.items()}
 BY_NUMPY = {row.numpy: row.name for row in DTYPES.values() if row.name != "bf16"}
 BY_BUFFER = {row.buffer: row.name for row in DTYPES.values() if row.name != "bf16"}
 
+HOST_NAMES = tuple(map(DEVICES.__getitem__, HOST_DEVICES))
+
 TORCH = TorchKind()
 NUMPY = NumpyKind()
 BUFFER = BufferKind()
@@ -319,10 +322,37 @@ def _classify(port: Port, value: Any) -> Kind:
         return TORCH if plain else CapsuleKind("torch")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return NUMPY
-    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+    if _has(port, value, "__dlpack__") and _has(port, value, "__dlpack_device__"):
         return CapsuleKind(type(value).__module__.split(".")[0])
+    buffer_of(port, value).release()
+    return BUFFER
+
+
+def buffer_of(port: Port, value: Any) -> memoryview:
+    """A view of an argument's buffer; raises `InputUnreadable`."""
     try:
-        memoryview(value).release()
+        return memoryview(value)
     except TypeError:
         raise port.no_array(value) from None
-    return BUFFER
+    except Exception as error:  # released or closed; what an exporter raises is its own choice
+        raise port.no_answer(value, "buffer", error) from error
+
+
+def _has(port: Port, value: Any, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception as error:  # an attribute of the argument's own
+        raise port.no_answer(value, f"`{name}`", error) from error
+
+
+def shape_of(port: Port, value: Any) -> tuple[int, ...]:
+    """The shape of an argument; raises `InputUnreadable` for what is not an array or tells none."""
+    try:
+        shape = getattr(value, "shape", None)
+        if shape is not None:
+            return tuple(map(index, shape))
+    except Exception as error:  # an attribute of the argument's own
+        raise port.no_answer(value, "shape", error) from error
+    if type(kind_of(port, value)) is CapsuleKind:  # DLPack alone tells a shape too late
+        raise port.no_array(value)
+    return tuple(buffer_of(port, value).shape or ())

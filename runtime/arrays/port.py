@@ -79,6 +79,11 @@ class Port:
         expected = f"an array {self.dtype}{list(self.shape)}"
         return self.unreadable(f"of type `{type(value).__name__}`", expected)
 
+    def no_answer(self, value: Any, what: str, error: Exception) -> InputUnreadable:
+        """The error for an argument that raises where it is asked for what an array has."""
+        found = f"of type `{type(value).__name__}`, whose {what} cannot be read ({error})"
+        return self.unreadable(found, f"an array {self.dtype}{list(self.shape)}")
+
     def no_capsule(self, error: Exception) -> InputUnreadable:
         """The error for an array whose library does not export it by DLPack."""
         found = f"an array that gives no DLPack capsule ({error})"

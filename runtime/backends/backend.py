@@ -14,6 +14,7 @@ from struct import error as StructError
 from ..arrays.dlpack import HOST
 from ..drivers.cuda import streams
 from ..drivers.cuda.errors import StreamForeign
+from ..settings import path_text
 from . import abi
 from .discovery import find
 from .errors import (
@@ -266,7 +267,7 @@ def get_backend(name: str | os.PathLike[str], configs: Mapping[str, str] | None 
     `initialize` gets, at the first call on each device. Raises the `BackendError` family: not
     found, not loadable, no back end, another ABI, another name, other configs.
     """
-    text = os.fspath(name)
+    text = path_text("name", name)
     if "/" in text:
         library = open_file(os.path.abspath(text))
     else:

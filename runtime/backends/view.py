@@ -134,9 +134,13 @@ def _of_capsule(slot: TensorSlot, label: str, value: Any, stream: int | None) ->
 def _of_buffer(slot: TensorSlot, label: str, value: Any) -> View:
     try:
         view = memoryview(value)
-    except (TypeError, BufferError):
-        found, expected = f"of type `{type(value).__name__}`", "an array"
+    except Exception as error:  # released or closed; what an exporter raises is its own choice
+        why = "" if isinstance(error, TypeError) else f", whose buffer cannot be read ({error})"
+        found, expected = f"of type `{type(value).__name__}`{why}", "an array"
         raise InputUnreadable(role=slot.role, name=label, found=found, expected=expected) from None
+    if view.suboffsets:
+        found, expected = "a buffer of addresses (suboffsets)", "an array in one block"
+        raise InputUnreadable(role=slot.role, name=label, found=found, expected=expected)
     letter = view.format.lstrip("@=<")
     letter = {"l": "q" if view.itemsize == 8 else "i", "c": "B"}.get(letter, letter)
     dtype = _as_bits(

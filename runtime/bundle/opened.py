@@ -48,7 +48,7 @@ class Bundle:
         expected = None if digest is None else _digits(digest)
         self._extras: Extras | None = None
         self.directory = open_bundle(path)
-        self.path = self.directory.path = name or os.fspath(path)
+        self.path = self.directory.path = name or os.fsdecode(path)
         try:
             self.data = self._read_manifest()
             self.manifest = Manifest.from_bytes(self.data, self.where(MANIFEST_NAME))
@@ -122,12 +122,12 @@ def read_bundle(
     except MemoryFull:
         raise
     except MemoryError:
-        raise MemoryFull(purpose=f"reading `{os.fspath(path)}`", nbytes="more") from None
+        raise MemoryFull(purpose=f"reading `{os.fsdecode(path)}`", nbytes="more") from None
 
 
 def _digits(digest: str) -> str:
     """The hex digits of a digest as people write it; raises `ArgumentInvalid`."""
-    digits = digest.removeprefix("sha256:").lower()
+    digits = digest.removeprefix("sha256:").lower() if isinstance(digest, str) else ""
     if len(digits) != 64 or not DIGITS.issuperset(digits):
         expected = "`sha256:` and 64 hex digits"
         remedy = "`aotc build` and `aotc inspect` print the digest of a bundle"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import array
 import ctypes
+import math
 import os
 import struct
 
 from ..arrays.buffers import buffer_address, copy_strided
 from ..errors import AdapterMismatch
+from ..settings import ArgumentInvalid, path_text
 from .tensor_files import given, read_json
 
 TYPE_CHECKING = False
@@ -73,8 +75,12 @@ class Change:
 
 
 def read_adapter(path: str | os.PathLike[str], scale: float) -> dict[str, Change]:
-    """Module → what is added to its weight; raises `AdapterMismatch` and `WeightsUnreadable`."""
-    folder = os.fspath(path)
+    """Module → what is added to its weight; raises `AdapterMismatch`, `WeightsUnreadable` and
+    `ArgumentInvalid`."""
+    folder = path_text("path", path)
+    if type(scale) not in (int, float) or not math.isfinite(scale):
+        expected, remedy = "a finite number", "1.0 adds the adapter as it was trained"
+        raise ArgumentInvalid(name="scale", found=scale, expected=expected, remedy=remedy)
     config = read_json(os.path.join(folder, CONFIG_NAME), "the configuration of an adapter")
     for name, values in PLAIN.items():
         if config.get(name) not in values:

@@ -112,9 +112,9 @@ class DeviceSession(Session):
     ) -> Any:
         """One call of an entry; `named` may have `stream`, a stream object or handle to run on."""
         stream = named.pop("stream", None)
-        if not self._turn.acquire(False):
-            self._wait()
-        try:
+        if self._turn.locked():
+            self._refuse_in_call()
+        with self._turn:
             if self._program._loaded is None or self._loaded is None:
                 raise self._closed()
             if entry is not self._entry:
@@ -131,8 +131,6 @@ class DeviceSession(Session):
             if not self._is_plain:
                 values = self._complete(given, values)
             return self._entry.give(values) if out is None else out
-        finally:
-            self._turn.release()
 
     def _run_here(self) -> None:
         stream = self._own_stream

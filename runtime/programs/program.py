@@ -17,10 +17,11 @@ import sys
 from ..bundle.manifest import find_entry, main_entry
 from ..bundle.signature import NO_SIZES
 from ..errors import ProgramClosed, StateBusy
+from ..settings import wait_s
 from .arguments import places
 from .entry import EntryFunction, EntryFunctions, LoadedEntry
 from .session import Bound as Bound
-from .session import Session, close_each
+from .session import Session, close_each, refuse_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,11 @@ class Pool:
     call, and threads never share one.
 
     `take` gives the session of a call, `give` has it back; `idle` are those in which no call runs.
+    turn: what calls hold meanwhile, where threads take turns. A call may end at any point, by a
+    signal's handler that raises: a session that is not given back is one less, and no more.
     """
+
+    turn: Any = None
 
     def __init__(self, make: Callable[[], Session]) -> None:
         """The first session is made now, so that a machine with too little memory says so."""
@@ -85,47 +90,40 @@ class Turns(Pool):
     """One session for all threads, so that no call allocates memory of its own."""
 
     def __init__(self, make: Callable[[], Session]) -> None:
-        self._turn = _thread.RLock()  # a finalizer may call the program inside a call
+        self.turn = _thread.RLock()  # a finalizer may call the program inside a call
         super().__init__(make)
 
-    def take(self) -> Session:
-        self._turn.acquire()
-        try:
-            return super().take()
-        except BaseException:
-            self._turn.release()
-            raise
-
-    def give(self, session: Session) -> None:
-        super().give(session)
-        self._turn.release()
-
     def idle(self) -> list[Session]:
-        with self._turn:
+        with self.turn:
             return super().idle()
 
 
 class Slot:
-    """A thread's session, None while a call of that thread runs; it goes with the thread."""
+    """A thread's session, None once it is closed; it goes with the thread.
 
-    __slots__ = ("__weakref__", "session")
+    is_calling: whether a call of the thread took it and has not given it back.
+    """
+
+    __slots__ = ("__weakref__", "is_calling", "session")
 
     def __init__(self) -> None:
         self.session: Session | None = None
+        self.is_calling = False
 
-    def take(self) -> Session | None:
-        """Take the session out, so that nobody else closes it meanwhile."""
-        session, self.session = self.session, None
-        return session
+    def is_busy(self) -> bool:
+        """Whether a call of the thread runs. What ends one, such as a signal's handler that raises,
+        may keep it from giving the session back; then nobody has the session's turn."""
+        session = self.session
+        return session is not None and self.is_calling and session._turn.locked()
 
 
 class PerThread(Pool):
-    """A session for each thread that calls. What one keeps, its own thread finds again."""
+    """A session for each thread that calls. What one keeps, its own thread finds again: it stays in
+    its slot while a call runs."""
 
     def __init__(self, make: Callable[[], Session]) -> None:
         self._local = _thread._local()
         self._slots: list[_weakref.ReferenceType[Slot]] = []
-        self._is_closed = False
         super().__init__(make)
         self.slot()
 
@@ -133,33 +131,41 @@ class PerThread(Pool):
         """The calling thread's."""
         found: Slot | None = getattr(self._local, "slot", None)
         if found is None:
-            found = self._local.slot = Slot()
+            made = Slot()
+            made.session = self._free.pop() if self._free else self._make()
             self._slots[:] = [each for each in self._slots if each() is not None]
-            self._slots.append(_weakref.ref(found))
-            found.session = self._free.pop() if self._free else self._make()
+            self._slots.append(_weakref.ref(made))
+            found = self._local.slot = made
         return found
 
     def take(self) -> Session:
         """The calling thread's; raises `StateBusy` inside of a call."""
-        return self._there(self.slot().take())
+        slot = self.slot()
+        session = self._there(slot)
+        slot.is_calling = True
+        return session
 
     def give(self, session: Session) -> None:
-        self.slot().session = session
+        self.slot().is_calling = False
 
     def idle(self) -> list[Session]:
-        return [self._there(self.slot().session)]
+        return [self._there(self.slot())]
 
-    def _there(self, session: Session | None) -> Session:
+    def _there(self, slot: Slot) -> Session:
+        session = slot.session
         if session is None:
-            if self._is_closed:
-                raise ProgramClosed(what="program")
+            raise ProgramClosed(what="program")
+        if slot.is_busy():
             raise StateBusy()
         return session
 
     def close(self) -> None:
-        self._is_closed = True
         slots = [slot for reference in self._slots if (slot := reference()) is not None]
-        found = [session for slot in slots if (session := slot.take()) is not None]
+        found = []
+        for slot in slots:
+            if not slot.is_busy():
+                session, slot.session = slot.session, None
+                found += [session] if session is not None else []
         try:
             super().close()
         finally:
@@ -197,55 +203,65 @@ class Loaded:
         self.weights = weights
         self.fallback = fallback
         self.check = check
-        self._users = 1  # the program
+        self._users = {id(self)}  # the program, and what it is counted by
         # The garbage collector may end a session of this thread while the thread is in here.
         self._lock = _thread.RLock()
         self._ended = _thread.allocate_lock()  # held while there are users
         self._ended.acquire()
 
-    def retain(self, session: Session | None = None) -> None:
+    def retain(self, session: Session) -> None:
         """Count a session; raises `ProgramClosed` where the code is unloaded."""
-        with self._making, self._lock:
+        with self._making:
+            self._count(session)
+            self._sessions.add(_weakref.ref(session, self._sessions.discard))
+
+    def _count(self, user: object) -> None:
+        with self._lock:
             if not self._users:
                 raise ProgramClosed(what="program")
-            self._users += 1
-            if session is not None:
-                self._sessions.add(_weakref.ref(session, self._sessions.discard))
+            self._users.add(id(user))
 
     def exchange(self, put: Callable[[], None]) -> None:
         """Have `put` make the weights others, at the same addresses, between two calls of each
         session."""
-        self.retain()
-        held = []
-        try:
-            with self._making:
-                sessions = self.sessions()
-                self.is_changing = True
-                for session in sessions:
-                    session._turn.acquire()
-                    held.append(session)
-                for session in sessions:
-                    session.synchronize()
-                put()
-        finally:
-            for session in held:
-                session._turn.release()
-            self.is_changing = False
-            self.release()
+        from .turns import FORKS, holding
 
-    def release(self) -> None:
-        """Count a session or the program no longer; the last one unloads the code."""
+        user = object()
+        try:
+            self._count(user)
+            with FORKS, self._making:
+                sessions = self.sessions()
+
+                def put_between() -> None:
+                    for session in sessions:
+                        session.synchronize()
+                    put()
+
+                try:
+                    self.is_changing = True
+                    holding([session._turn for session in sessions], put_between)
+                finally:
+                    self.is_changing = False
+        finally:
+            self.release(user)
+
+    def release(self, user: object | None = None) -> None:
+        """Count a session, or for None the program, no longer; the last one unloads the code. What
+        is not counted changes nothing."""
+        number = id(self if user is None else user)
         with self._lock:
-            self._users -= 1
-            is_last = not self._users
-        if is_last:
-            self.executable.close()
-            self._ended.release()
+            is_last = self._users == {number}
+            self._users.discard(number)
+            if is_last:
+                try:
+                    self.executable.close()
+                finally:
+                    self._ended.release()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until program and sessions have released it, for None without end; whether they
         have."""
-        has_ended = self._ended.acquire(True, -1 if timeout_s is None else timeout_s)
+        has_ended = self._ended.acquire(True, wait_s("timeout_s", timeout_s))
         if has_ended:
             self._ended.release()
         return has_ended
@@ -287,6 +303,8 @@ class Program:
     `out` or `stream` is given by position.
     """
 
+    __reduce_ex__ = refuse_copy
+
     def __init__(
         self,
         manifest: Manifest,
@@ -320,7 +338,6 @@ class Program:
         self.plan = plan
         self._fallback = loaded.fallback
         self.refit: Mapping[str, bytes] = {}  # files of the weights program, by `load`
-        self._changing: Weights | None = None
         self._entries = tuple(
             LoadedEntry(number, row, kind._ports(loaded.executable, row.inputs, row.outputs))
             for number, row in enumerate(manifest.entries)
@@ -421,6 +438,20 @@ class Program:
         arguments: dict[str, Any],
     ) -> Any:
         """One call of an entry."""
+        turn = self._sessions.turn
+        if turn is None:
+            return self._call_one(entry, arrays, out, arguments)
+        with turn:
+            return self._call_one(entry, arrays, out, arguments)
+
+    def _call_one(
+        self,
+        entry: LoadedEntry | None,
+        arrays: tuple[Any, ...],
+        out: Any,
+        arguments: dict[str, Any],
+    ) -> Any:
+        """The same, in its turn."""
         sessions = self._sessions
         session = sessions.take()
         try:
@@ -438,6 +469,14 @@ class Program:
         with dynamic sizes, which are checked. Nothing else is: for callers that know their arrays,
         such as a graph's guards. Raises `ProgramClosed` and, for shapes, `InputError`s.
         """
+        turn = self._sessions.turn
+        if turn is None:
+            return self._run_one(addresses, shapes)
+        with turn:
+            return self._run_one(addresses, shapes)
+
+    def _run_one(self, addresses: list[int], shapes: Shapes) -> None:
+        """The same, in its turn."""
         sessions = self._sessions
         session = sessions.take()
         try:
@@ -545,11 +584,13 @@ class Program:
 
     @property
     def _weights(self) -> Weights:
-        if self._changing is None:
+        found: Weights | None = vars(self).get("_changing")
+        if found is None:
             from .weights import Weights
 
-            self._changing = Weights(self.refit, self.digest[:12])
-        return self._changing
+            made = Weights(self.refit, self.digest[:12])
+            found = vars(self).setdefault("_changing", made)  # of two threads one's, for both
+        return found
 
     def flatten(self, result: Any) -> tuple[Any, ...]:
         """The arrays of a call's result in the order of `outputs`; raises `OutputStructure`."""
@@ -591,6 +632,7 @@ class Program:
         time; those that had not refuse to run from then on, as after `close`. A new call raises
         `ProgramClosed`; sessions that are open go on.
         """
+        wait_s("timeout_s", timeout_s)  # what is none changes nothing
         loaded = self._loaded
         try:
             self._retire()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 import os
 
+from ..settings import ArgumentInvalid
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -24,7 +26,13 @@ def manual_seed(seed: int) -> None:
     seed: any integer; its lowest 64 bits count.
     """
     global _source
-    _source = (_GIVEN, int(seed), itertools.count())
+    try:
+        number = int(seed)
+    except (TypeError, ValueError, OverflowError):
+        found, remedy = type(seed).__name__, "give a number, as to `torch.manual_seed`"
+        expected = "an integer"
+        raise ArgumentInvalid(name="seed", found=found, expected=expected, remedy=remedy) from None
+    _source = (_GIVEN, number, itertools.count())
 
 
 def next_seed() -> memoryview:

@@ -7,7 +7,7 @@ import sys
 from operator import attrgetter
 
 from ..arrays.dlpack import Borrowed
-from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..arrays.exchange import BUFFER, KINDS, kind_of, shape_of
 from ..arrays.port import ports
 from ..arrays.strided import copier
 from ..bundle.manifest import find_entry
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
         is_changing: bool
 
-        def retain(self, session: Any = None) -> None: ...
-        def release(self) -> None: ...
+        def retain(self, session: Any) -> None: ...
+        def release(self, user: Any) -> None: ...
 
     class Called(Protocol):
         """What a session asks of a program."""
@@ -66,6 +66,15 @@ if TYPE_CHECKING:
 
 
 SHAPE = attrgetter("shape")
+
+
+def refuse_copy(value: object, protocol: object) -> Any:
+    """In place of `__reduce_ex__`: what holds code and memory is of one process, and there once.
+
+    Raises `TypeError`, as Python does for what cannot be copied or pickled.
+    """
+    text = f"a `{type(value).__name__}` is neither copied nor pickled, expected one a process"
+    raise TypeError(f"{text}: load the bundle there, `runtime.load(path)`")
 
 
 class Instance:
@@ -103,6 +112,7 @@ class Session:
     For one thread at a time: a call while another one runs raises `SessionBusy`.
     """
 
+    __reduce_ex__ = refuse_copy
     __slots__ = ("__weakref__", "_addresses", "_all_known", "_arity", "_entry", "_inputs",
                  "_instance", "_known", "_last", "_loaded", "_main", "_on_driver", "_outputs",
                  "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
@@ -139,8 +149,6 @@ class Session:
         self._slots = program.plan.state_slots(entry.dims, self.sizes, specs)
         self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
-        loaded.retain(self)
-        self._loaded = loaded
         self._program = program
         # Arguments as they are where there are this many; nested ones never are.
         self._arity = entry.arity
@@ -154,7 +162,9 @@ class Session:
         self._shared: Any = None  # what the instances share
         self._on_driver: Any = None
         self._last: list[int] = []  # what the driver's addresses hold
+        self._loaded = loaded  # before it is counted: what is not counted may be released too
         try:
+            loaded.retain(self)
             if self._known is None:
                 self._enter(Instance(loaded.executable.session(), *entry.ports))
             else:
@@ -209,7 +219,7 @@ class Session:
             try:
                 if tuple(map(SHAPE, arrays)) == self._shapes:
                     return arrays
-            except AttributeError:
+            except Exception:  # what has no shape, or raises, is asked again with its name
                 pass
         given: Sequence[Any] = arrays
         if named or len(arrays) != self._arity:
@@ -258,15 +268,7 @@ class Session:
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
         """The shape of an argument; raises `InputUnreadable` for what is not an array."""
-        shape = getattr(value, "shape", None)
-        if shape is None:
-            port = self._entry.ports[0][index]
-            kind_of(port, value)
-            try:
-                shape = memoryview(value).shape
-            except TypeError:  # DLPack alone tells a shape too late
-                raise port.no_array(value) from None
-        return tuple(shape or ())
+        return shape_of(self._entry.ports[0][index], value)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`. Raises `SessionBusy` where a call of it runs."""
@@ -276,9 +278,9 @@ class Session:
         self, entry: LoadedEntry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Any:
         """One call of an entry."""
-        if not self._turn.acquire(False):
-            self._wait()
-        try:
+        if self._turn.locked():
+            self._refuse_in_call()
+        with self._turn:  # never `acquire` by itself: a signal's handler may raise behind it
             if self._program._loaded is None or self._loaded is None:
                 raise self._closed()
             if entry is not self._entry:
@@ -292,15 +294,13 @@ class Session:
             result = self._fill(given, out, hold)
             self._run()
             return result
-        finally:
-            self._turn.release()
 
-    def _wait(self) -> None:
-        """Take the turn once the weights have changed; raises `SessionBusy` where a call has it."""
+    def _refuse_in_call(self) -> None:
+        """Raise `SessionBusy` where a call has the turn; where the weights change, it is waited
+        for."""
         loaded = self._loaded
-        if loaded is None or not loaded.is_changing:
+        if (loaded is None or not loaded.is_changing) and self._turn.locked():
             raise SessionBusy()
-        self._turn.acquire()
 
     def synchronize(self) -> None:
         """Wait for the work of the last call; raises what went wrong in it. On the host it is done
@@ -366,16 +366,21 @@ class Session:
         """Run once on memory at these addresses, inputs first; for callers that checked it all.
 
         addresses: of the first byte of each array; shapes: those of the inputs, a tuple of ints
-        each, with dynamic sizes. Raises what `Program` raises for sizes that do not fit.
-        Of programs of one entry. On a device it runs on the session's stream, else on the one that
-        is current for torch.
+        each, with dynamic sizes. Raises what `Program` raises for sizes that do not fit,
+        `ProgramClosed` and `SessionBusy`. Of programs of one entry. On a device it runs on the
+        session's stream, else on the one that is current for torch.
         """
-        if self._known is not None:
-            self._enter_shapes(shapes)
-        if addresses != self._last:
-            self._addresses[:] = addresses
-            self._last = addresses
-        self._run_here()
+        if self._turn.locked():
+            self._refuse_in_call()
+        with self._turn:
+            if self._program._loaded is None or self._loaded is None:
+                raise self._closed()
+            if self._known is not None:
+                self._enter_shapes(shapes)
+            if addresses != self._last:
+                self._addresses[:] = addresses
+                self._last = addresses
+            self._run_here()
 
     def _run_here(self) -> None:
         """A call on what the driver's addresses hold."""
@@ -390,16 +395,14 @@ class Session:
         self, entry: LoadedEntry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Bound:
         """A bound call of an entry. Raises `SessionBusy` where a call runs."""
-        if not self._turn.acquire(False):
-            self._wait()
-        try:
+        if self._turn.locked():
+            self._refuse_in_call()
+        with self._turn:
             if self._program._loaded is None or self._loaded is None:
                 raise self._closed()
             if entry is not self._entry:
                 self._select(entry or find_entry(self._program._entries, None))
             return self._bound(arrays, out, named)
-        finally:
-            self._turn.release()
 
     def _bound(self, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]) -> Bound:
         """A bound call of the entry in use."""
@@ -506,7 +509,7 @@ class Session:
                     if self._shared is not None:
                         self._shared.close()
                 finally:
-                    loaded.release()
+                    loaded.release(self)
 
     def __enter__(self) -> Self:
         return self
@@ -526,6 +529,7 @@ class Bound:
     It keeps its arrays alive. Two threads that call it at once take turns.
     """
 
+    __reduce_ex__ = refuse_copy
     __slots__ = ("_addresses", "_entry", "_keep", "_program", "_replay", "_run", "_session",
                  "_shapes", "_staged", "_turn", "outputs")  # fmt: skip
 

@@ -140,7 +140,11 @@ def _files(path: str) -> list[str]:
         for name in (INDEX_NAME, SINGLE_NAME):
             if os.path.exists(os.path.join(path, name)):
                 return _files(os.path.join(path, name))
-        names = sorted(name for name in os.listdir(path) if name.endswith(SUFFIX))
+        try:
+            names = sorted(name for name in os.listdir(path) if name.endswith(SUFFIX))
+        except OSError as error:
+            found = error.strerror or str(error)
+            raise WeightsUnreadable(source=path, found=found, expected=EXPECTED) from None
         if len(names) != 1:
             raise WeightsUnreadable(
                 source=path,

@@ -14,6 +14,7 @@ import ctypes
 import hashlib
 import mmap
 import os
+import weakref
 
 from ..arrays.buffers import buffer_address
 from ..arrays.dtypes import DTYPES
@@ -55,6 +56,18 @@ NOT_HELD = (
 )
 
 
+_ALL: weakref.WeakSet[Weights] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a child: a thread of the parent that computed weights is not here to give up its turn."""
+    for each in _ALL:
+        each._turn = _thread.allocate_lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class Weights:
     """What a program does to change its weights, one change at a time.
 
@@ -70,6 +83,7 @@ class Weights:
         self._codes: dict[str, tuple[Any, Plan]] = {}  # what is loaded, by the plan's file
         self._current: StagedMemory | None = None  # what is on a device, where it is not the file's
         self._is_on_device = False  # whether the device alone has the weights
+        _ALL.add(self)
 
     @property
     def parameters(self) -> Parameters:
@@ -239,7 +253,7 @@ class Weights:
             if not rows.adapters:
                 raise WeightsNotReplaceable(reason="it was built without `--adapters`")
             changes = read_adapter(path, scale)
-            targets = self._targets(changes, os.fspath(path))
+            targets = self._targets(changes, os.fsdecode(path))
             if loaded.weights is None and self._apply_on_device(targets, loaded):
                 return
             nbytes = loaded.file.nbytes
@@ -259,7 +273,7 @@ class Weights:
                 affected, beside = self._affected(targets, raw)
                 if lost or beside:
                     names = sorted({*lost, *beside})
-                    raise _mismatch(os.fspath(path), NOT_HELD, names)
+                    raise _mismatch(os.fsdecode(path), NOT_HELD, names)
                 for number, address in adapted.items():
                     row = rows.parameters[number]
                     if row.stored:

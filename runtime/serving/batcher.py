@@ -19,17 +19,19 @@ import threading
 import weakref
 from collections import deque
 from concurrent.futures import Future
+from operator import attrgetter
 from time import monotonic
 
 from ..arrays.buffers import buffer_address, copy_strided
 from ..arrays.dtypes import DTYPES
-from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..arrays.exchange import BUFFER, KINDS, kind_of, shape_of
 from ..arrays.port import ports
 from ..arrays.strided import copier
 from ..bundle.extent import Extent
 from ..bundle.manifest import find_entry
 from ..errors import BatcherClosed, BatcherOption, DeadlinePassed, NotBatched, Overloaded
 from ..programs.arguments import arrange, places, unfold
+from ..programs.session import refuse_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +51,22 @@ MAX_WAIT_MS = 2.0
 MAX_QUEUE = 1024
 SHAPES_KEPT = 256
 LONGEST = 1e6  # milliseconds or seconds of a wait: threads cannot wait without limit
+
+
+class Turn(threading.Condition):
+    """A condition whose `with` takes its lock by C code alone: a signal's handler, which may raise,
+    runs between two steps of Python, and so never where the lock is taken and not noted."""
+
+    __enter__: Any = property(attrgetter("_lock.__enter__"))
+    __exit__: Any = property(attrgetter("_lock.__exit__"))
+
+
+class Answer(Future):  # type: ignore[type-arg]  # `Any` is there for checkers alone
+    """A future whose waiting caller a signal may interrupt without the lock staying taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._condition = Turn()
 
 
 class Request:
@@ -77,7 +95,7 @@ class Request:
             self.addresses.append(kind.address(port, value, self.hold))
             if not port.index:
                 self.make = kind.make
-        self.future: Future[Any] = Future()
+        self.future: Future[Any] = Answer()
         self.came_s = self.ready_s = monotonic()
         self.timeout_s: float | None = None
 
@@ -106,6 +124,8 @@ class Batcher:
     requests, batches, overloads, timeouts: how many there were, of timeouts those that were in the
     queue; waiting: requests in the queue now.
     """
+
+    __reduce_ex__ = refuse_copy
 
     def __init__(
         self,
@@ -146,9 +166,8 @@ class Batcher:
 
     def _begin_alone(self) -> None:
         """With no thread and no requests, as at first; in a forked process too."""
-        self.waiting = 0
         self._queues: dict[tuple[int, ...], deque[Request]] = {}
-        self._changed = threading.Condition()
+        self._changed = Turn()
         self._thread: threading.Thread | None = None
 
     def submit(self, *arrays: Any, timeout_s: float | None = None, **named: Any) -> Future[Any]:
@@ -170,12 +189,16 @@ class Batcher:
                 self.overloads += 1
                 raise Overloaded(found=self.waiting, limit=self._max_queue)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="aotc-batcher", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="aotc-batcher", daemon=True)
+                thread.start()
+                self._thread = thread
             self.requests += 1
-            self.waiting += 1
-            self._queues.setdefault(request.key, deque()).append(request)
-            self._changed.notify()
+            queue = self._queues.get(request.key)
+            if queue is None:
+                self._queues[request.key] = deque([request])  # none is ever empty
+            else:
+                queue.append(request)
+            self._changed.notify_all()  # `notify` may meet a waiter that an interrupted one left
         request.future.add_done_callback(lambda future: self._cancelled(request, future))
         return request.future
 
@@ -193,8 +216,9 @@ class Batcher:
         except TimeoutError:
             if future.done() and not future.cancelled():  # it is the program's
                 raise
-            future.cancel()
             raise _late(timeout_s, timeout_s) from None
+        finally:  # late, or interrupted
+            future.cancel()
 
     async def call_async(self, *arrays: Any, timeout_s: float | None = None, **named: Any) -> Any:
         """The same in asyncio, whose cancellation takes the request out of the queue."""
@@ -208,6 +232,11 @@ class Batcher:
             return future.result()
         finally:  # late, or cancelled: `wait` cancels nothing
             future.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue now."""
+        return sum(map(len, list(self._queues.values())))
 
     def stats(self) -> Stats:
         """Those of the program; its calls are batches."""
@@ -234,7 +263,7 @@ class Batcher:
             given = list(arrange(entry.inputs, arrays, named))
         else:
             given = list(unfold(entry.structure.inputs, entry.inputs, arrays, named))
-        shapes = [_shape_of(*pair) for pair in zip(given, entry.ports[0], strict=True)]
+        shapes = [shape_of(*pair) for pair in zip(entry.ports[0], given, strict=True)]
         values = tuple(entry.signature.bind(shapes))
         sizes = values[: len(entry.dims)]
         found = self._ports.get(sizes)
@@ -252,10 +281,9 @@ class Batcher:
                 queue = self._queues.get(request.key)
                 if queue is not None and request in queue:
                     queue.remove(request)
-                    self._left(request.key, 1)
+                    self._left(request.key)
 
-    def _left(self, key: tuple[int, ...], count: int) -> None:
-        self.waiting -= count
+    def _left(self, key: tuple[int, ...]) -> None:
         if not self._queues[key]:
             del self._queues[key]
 
@@ -299,7 +327,7 @@ class Batcher:
             else:
                 batch.append(request)
                 rows += request.rows
-        self._left(key, count)
+        self._left(key)
         return batch
 
     def _run(self, batch: list[Request]) -> None:
@@ -381,18 +409,6 @@ def _check_seconds(name: str, value: Any, is_zero_allowed: bool = False) -> None
         least = "from 0" if is_zero_allowed else "above 0 and"
         expected = f"a number {least} below {LONGEST:.0g}"
         raise BatcherOption(name=name, found=repr(value), expected=expected)
-
-
-def _shape_of(value: Any, port: Port) -> tuple[int, ...]:
-    """The shape of an argument; raises `InputUnreadable` for what is not an array."""
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        kind_of(port, value)
-        try:
-            shape = memoryview(value).shape
-        except TypeError:
-            raise port.no_array(value) from None
-    return tuple(shape or ())
 
 
 def _as_array(joined: bytearray, dtype: str, shape: tuple[int, ...]) -> Any:

@@ -16,6 +16,8 @@ import _thread
 
 from ..errors import ProgramClosed, SwapIncompatible, SwapRunning
 from ..loading import find_statistics, load
+from ..programs.session import refuse_copy
+from ..settings import wait_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class Deployment:
     states that a program keeps for a thread's own calls: after a swap they begin anew.
     """
 
+    __reduce_ex__ = refuse_copy
+
     def __init__(
         self, path: str | os.PathLike[str], drain_s: float | None = DRAIN_S, **options: Any
     ) -> None:
@@ -54,6 +58,7 @@ class Deployment:
         # Of all programs together: counters never go back.
         options["stats"] = find_statistics(options.get("stats")) or False
         self._options = options
+        wait_s("drain_s", drain_s)
         self._drain_s = drain_s
         self._swapping = _thread.RLock()
         self._is_swapping = False  # read by the thread that has the lock

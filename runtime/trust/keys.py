@@ -11,6 +11,7 @@ import os
 
 from ..errors import environment_fault
 from ..record import Record
+from ..settings import path_text
 from .errors import KeyInvalid, SigningExtraMissing
 
 TYPE_CHECKING = False
@@ -97,7 +98,7 @@ def _pem(source: Any) -> tuple[str, bytes]:
         source = source.encode()
     if isinstance(source, bytes) and source.lstrip().startswith(PEM):
         return "given as text", source
-    path = os.fsdecode(source)
+    path = path_text("trusted_keys", source)
     try:
         with open(path, "rb") as file:
             data = file.read(LIMIT_BYTES + 1)

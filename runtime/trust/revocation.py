@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from ..errors import environment_fault
+from ..settings import path_text
 from .errors import BundleRevoked, RevocationListInvalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
 
 LIMIT_BYTES = 16 << 20
 HEX = frozenset("0123456789abcdef")
@@ -15,7 +18,7 @@ def check_revoked(digest: str, revoked: str | os.PathLike[str], path: str) -> No
     """Raise `BundleRevoked` where the file `revoked` lists the digest (64 hex digits) of the bundle
     at `path`. A list that cannot be read revokes everything: `EnvironmentFault`, or
     `RevocationListInvalid` for one that is not understood."""
-    name = os.fspath(revoked)
+    name = path_text("revoked", revoked)
     for line, listed in enumerate(_digests(name), 1):
         if listed == digest:
             raise BundleRevoked(path=path, found=digest, line=line, revoked=name)

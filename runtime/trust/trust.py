@@ -52,8 +52,9 @@ def policy(
     `EnvironmentFault`.
     """
     given = read("AOTC_TRUSTED_KEYS").value if trusted_keys is None else trusted_keys
-    if isinstance(given, (str, bytes)) or len(given) > KEYS_LIMIT:
-        found = type(given).__name__ if isinstance(given, (str, bytes)) else f"{len(given)} keys"
+    is_list = isinstance(given, (list, tuple))
+    if not is_list or len(given) > KEYS_LIMIT:
+        found = f"{len(given)} keys" if is_list else type(given).__name__
         expected = f"a list of at most {KEYS_LIMIT} keys"
         remedy = "put a single key into a list; `revoked` ends trust in bundles one by one"
         raise ArgumentInvalid(name="trusted_keys", found=found, expected=expected, remedy=remedy)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import gc
+import mmap
+import sys
 
 import pytest
 import small_bundle
 
 from aotc.aot.pack import pack
 from aotc.runtime import load
+from aotc.runtime.arrays import dlpack
 from aotc.runtime.arrays.dlpack import Array, Borrowed, borrow
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.arrays.exchange import TORCH_DTYPES
+from aotc.runtime.arrays.exchange import TORCH_DTYPES, shape_of
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
@@ -317,3 +321,119 @@ def test_out_refusals(program_for):
     for wrong in (torch.empty(SHAPE), (torch.empty(SHAPE),), (weight,) * 3):
         with pytest.raises(OutputCount):
             program(given, out=wrong)
+
+
+class Raising:
+    """An object that raises what it likes where it is asked whether it is an array."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"no `{name}` today")
+
+
+def released_view():
+    view = memoryview(bytes(96))
+    view.release()
+    return view
+
+
+def closed_map():
+    memory = mmap.mmap(-1, 96)
+    memory.close()
+    return memory
+
+
+def scattered_rows():
+    module = pytest.importorskip("_testbuffer")
+    return module.ndarray(list(range(24)), shape=[4, 6], format="f", flags=module.ND_PIL)
+
+
+@pytest.mark.parametrize("make", [Raising, released_view, closed_map, scattered_rows])
+def test_what_raises_where_it_is_read_is_refused_by_name(program_for, tmp_path, make):
+    program, value = program_for(), make()
+    for call in (
+        lambda: program(value),
+        lambda: program(x=value),
+        lambda: program.bind(value),
+        lambda: program(bytes(96), out=(value, bytearray(24))),
+        lambda: shape_of(program._entries[0].ports[0][0], value),
+    ):
+        try:
+            call()
+        except InputError as error:
+            assert error.name in ("x", "y")  # noqa: PT017
+        else:
+            assert make is scattered_rows  # it tells a shape
+
+
+@pytest.mark.parametrize("shape", [7, ("n",), (4, None)], ids=str)
+def test_a_shape_that_is_none_is_refused_by_name(program_for, shape):
+    value = type("Odd", (), {"shape": shape})()
+    with pytest.raises(InputUnreadable, match=r"input `x`.*whose shape cannot be read"):
+        shape_of(program_for()._entries[0].ports[0][0], value)
+
+
+class Lying:
+    """A producer whose capsule says what the test tells it to say."""
+
+    def __init__(self, change, versioned):
+        self.change, self.versioned = change, versioned
+        self.memory = (ctypes.c_float * 24)()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, *, max_version=None):
+        block = dlpack.allocate_block(dlpack.header_bytes((4, 6)))
+        address = ctypes.addressof(self.memory)
+        managed = dlpack.describe(block, self.versioned, "f32", (4, 6), address, (1, 0))
+        self.change(managed)
+        return dlpack.export_capsule(block, self.versioned)
+
+
+def newer(managed):
+    managed.major = 2
+
+
+def no_sizes(managed):
+    managed.tensor.shape = None
+
+
+def negative_rank(managed):
+    managed.tensor.ndim = -1
+
+
+def no_memory(managed):
+    managed.tensor.data = None
+
+
+def elsewhere(managed):
+    managed.tensor.device_type = 2
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+@pytest.mark.parametrize("change", [newer, no_sizes, negative_rank, no_memory, elsewhere])
+def test_capsules_that_cannot_be_arrays_are_refused(program_for, change, versioned):
+    if change is newer and not versioned:
+        pytest.skip("capsules of 0.x have no version")
+    program, value = program_for(), Lying(change, versioned)
+    kind = InputDevice if change is elsewhere else InputUnreadable
+    with pytest.raises(kind, match="input `x`"):
+        program(value)
+    with pytest.raises(kind, match="output `y`"):
+        program(bytes(96), out=(value, bytearray(24)))
+    assert program(Lying(lambda managed: None, versioned))[0].shape == (4, 6)
+
+
+def test_what_is_no_capsule_leaves_no_warning(program_for, monkeypatch):
+    """Once a capsule was taken, another library marks it as used."""
+    seen = []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    producer = Lying(lambda managed: None, True)
+    capsule = producer.__dlpack__()
+    producer.__dlpack__ = lambda **options: capsule
+    program = program_for()
+    program(producer)
+    with pytest.raises(InputUnreadable):
+        program(producer)
+    gc.collect()
+    assert not seen

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from interrupting import in_another_thread, interrupt_everywhere
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -328,3 +330,18 @@ def test_it_is_imported_by_its_first_use_only():
     assert "aotc.runtime.loading" in seen
     assert not [name for name in seen if "serving" in name or "statistics" in name]
     assert not {"concurrent", "threading", "asyncio"} & set(seen)
+
+
+def test_it_serves_after_a_request_that_was_interrupted(program):
+    given = request(random.Random(0), 3)
+    with runtime.Batcher(program, max_wait_ms=0) as batcher:
+        batcher(*given)
+
+        def ask():
+            with suppress(RuntimeError):  # of a condition of Python's whose wait was interrupted
+                batcher(*given)
+
+        def check():
+            in_another_thread(lambda: batcher(*given))
+
+        assert interrupt_everywhere(ask, check) > 20

@@ -148,11 +148,10 @@ def test_close_closes_the_sessions_of_all_threads(bundle):
 
 
 def test_a_call_inside_a_call_is_refused(program):
-    slot = program._sessions.slot()
-    session = slot.take()
-    with pytest.raises(StateBusy):
+    session = program._sessions.take()
+    with session._turn, pytest.raises(StateBusy):
         program(SECOND)
-    slot.session = session
+    program._sessions.give(session)
     assert floats(program(SECOND)) == FIRST
 
 

@@ -8,7 +8,7 @@ import struct
 from ...arrays.dlpack import HOST
 from ...bundle.native_plan import SYMBOL, NativeLaunch
 from ...bundle.torch_calls import TorchCall
-from ...errors import DriverFault
+from ...errors import DriverFault, LimitReached, environment_fault
 from ..checks import WORD_BYTES, Checks, check_addresses
 from ..memory import HostShared, Memory, missing_on_host
 from . import executor_abi as abi
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DEVICE = HOST[0]
 HAS_DEVICE_MEMORY = False
 LIBRARY_NAME = "kernels.so"
+PROCESSOR_FILE = "/proc/cpuinfo"
 
 # What a row of the target table needs, in the words of /proc/cpuinfo; the better row last.
 _AVX2 = frozenset(("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"))
@@ -53,7 +54,8 @@ _LAUNCH = struct.Struct(f"{_LAUNCH_FIELDS}{_OWN_BYTES}x")
 def features() -> frozenset[str]:
     """The instruction sets that this process may use, in the words of /proc/cpuinfo.
 
-    Empty where that file is absent. Those of tiles are in it where the kernel permits them.
+    Empty where that file is absent; raises `LimitReached` where this process may open no more.
+    Those of tiles are in it where the kernel permits them.
     """
     found = processor_features()
     return found - TILE_FEATURES if found & TILE_FEATURES and tile_refusal() else found
@@ -62,12 +64,14 @@ def features() -> frozenset[str]:
 def processor_features() -> frozenset[str]:
     """The same before the kernel is asked."""
     try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        with open(PROCESSOR_FILE, encoding="ascii", errors="replace") as file:
             for line in file:
                 if line.startswith("flags"):
                     return frozenset(line.partition(":")[2].split())
-    except OSError:
-        pass
+    except OSError as error:
+        fault = environment_fault("read", PROCESSOR_FILE, error)
+        if isinstance(fault, LimitReached):  # what the processor has is not known then
+            raise fault from None
     return frozenset()
 
 
