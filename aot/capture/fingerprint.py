@@ -27,8 +27,8 @@ from aotc.aot.capture.libraries import of_the_process
 from aotc.aot.capture.spec import FunctionModule, Spec
 from aotc.aot.version import ROOT, sources_digest
 
-# Folders whose code makes a graph of an export, or stands in models.
-IMPORTER = ("aot/capture", "aot/huggingface", "aot/ir")
+# Folders whose code makes a graph of an export, stands in models, or in place of their ops.
+IMPORTER = ("aot/capture", "aot/huggingface", "aot/ir", "kernels/library")
 SETTINGS: dict[str, Callable[[], Any]] = {
     "default dtype": torch.get_default_dtype,
     "default device": torch.get_default_device,

@@ -279,9 +279,12 @@ def _views_of_rows(weights: Node) -> Iterator[Node]:
 
 
 def _narrowed(operand: Node, dtype: str) -> Node:
-    """cast(x) of an x of `dtype`, also behind a permutation → x; kernels keep scores in f32."""
+    """cast(x) of an x of `dtype`, also behind permutations and reshapes → x; kernels keep scores in
+    f32."""
     if operand.op == "permute":
         return build.permute(_narrowed(operand.inputs[0], dtype), operand.attr("dims"))
+    if operand.op == "reshape":
+        return build.reshape(_narrowed(operand.inputs[0], dtype), operand.shape)
     is_widened = operand.op == "cast" and operand.dtype == "f32"
     return operand.inputs[0] if is_widened and operand.inputs[0].dtype == dtype else operand
 

@@ -425,15 +425,26 @@ def _meaning(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, is_causal: bool, window: int,
     scale: float, lengths: Lengths | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """A softmax where each query sees a key, so that it is recognised: where nobody reads the sums
+    it becomes one kernel."""
     scores, _ = _scores(q, k, is_causal, window, scale, lengths)
     sums = torch.logsumexp(scores, -1)
     if sinks is not None:
         sink = widened(sinks).reshape(1, scores.shape[1], scores.shape[2], 1)
         sums = torch.logaddexp(sums, sink)
     sums = torch.where(sums == -math.inf, 0.0, sums)
-    weights = torch.exp(scores - sums.unsqueeze(-1)).to(v.dtype)
-    out = weights @ v.unsqueeze(2)
+    if sinks is None and lengths is None and (not window or _are_fewer(q, k)):
+        weights = torch.softmax(scores, -1)
+    else:
+        weights = torch.exp(scores - sums.unsqueeze(-1))
+    out = weights.to(v.dtype) @ v.unsqueeze(2)
     return out.reshape(*q.shape[:3], v.shape[3]), sums.reshape(q.shape[:3])
+
+
+def _are_fewer(q: Tensor, k: Tensor) -> bool:
+    """Whether there are no more queries than keys, as far as it is known: then each sees one."""
+    t, s = q.shape[2], k.shape[2]
+    return isinstance(t, int) and isinstance(s, int) and t <= s
 
 
 def _backward_meaning(

@@ -22,6 +22,7 @@ from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.targets.cpu.target import CPU  # noqa: E402
 from aotc.aot.targets.cuda.machines import GPUS  # noqa: E402
+from aotc.kernels import attention  # noqa: E402
 
 ROWS, SIZE = 6, 8
 
@@ -80,6 +81,14 @@ def three_dims(q, k, v):
     return torch.bmm(weights.softmax(-1), v)
 
 
+def of_the_library(q, k, v):
+    return attention(q, k[:, :2], v[:, :2], True)
+
+
+def window_of_the_library(q, k, v):
+    return attention(q, k, v, True, 3)
+
+
 # Variant → what must be known of the attention afterwards: causal, whether a mask is left, heads.
 VARIANTS = {
     causal: (True, False, 4),
@@ -92,6 +101,8 @@ VARIANTS = {
     scaled_before: (True, False, 4),
     scaled_both: (False, False, 4),
     three_dims: (False, True, 4),
+    of_the_library: (True, False, 2),
+    window_of_the_library: (True, True, 4),
 }
 
 
@@ -114,6 +125,24 @@ def test_variant_is_recognised(function):
     (found,) = interpret(result, [item.numpy() for item in inputs])
     wanted = function(*inputs).numpy()
     numpy.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def of_products_in_f32(q, k, v):
+    """Widened before they are seen in groups."""
+    wide_q, wide_k = (each.float().view(2, 2, 2, ROWS, SIZE) for each in (q, k))
+    weights = torch.softmax(wide_q @ wide_k.mT * SIZE**-0.5, -1).to(q.dtype)
+    return (weights @ v.view(2, 2, 2, ROWS, SIZE)).view(q.shape)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("function", [of_products_in_f32, of_the_library, eager])
+def test_operands_of_16_bits_stay_narrow(function, dtype):
+    """Kernels keep scores in f32 by themselves; what is widened is not copied."""
+    inputs = tuple(torch.randn(2, 4, ROWS, SIZE).to(dtype) for _ in range(3))
+    result, _ = rewrite(capture(spec_of(function, inputs)).graph, traits=GPUS[90])
+    (node,) = attentions(result)
+    assert {each.dtype for each in node.inputs[:3]} == {node.dtype}
+    assert not [each for each in result.nodes() if each.op in ("cast", "exp", "matmul")]
 
 
 def test_the_cpu_keeps_its_own_path():
