@@ -195,6 +195,11 @@ def is_cublas(x: Tensor) -> bool:
     return is_gpu(x.device) and x.element_size() == 2
 
 
+def is_by_torch(x: Tensor) -> bool:
+    """Whether a product alone is a call of torch's, whose gradients then are too."""
+    return is_cublas(x) and not torch.compiler.is_compiling()
+
+
 def in_given_types(x: Tensor) -> contextlib.AbstractContextManager[Any]:
     """Where torch's products take the types that they are given, under autocast too."""
     kind = x.device.type
@@ -306,6 +311,9 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         raise KernelShapeInvalid(
             function="matmul", argument="b", found=list(b.shape), expected=expected
         )
+    if is_by_torch(a):
+        with in_given_types(a):
+            return torch.matmul(a, b).contiguous()
     if right.dim() == 2:
         shape = (*left.shape[:-1], right.shape[1])
         result = _PRODUCT(flattened(left), right).reshape(shape)
@@ -332,6 +340,9 @@ def linear(
     """
     check_floats("linear", x=x, weight=weight, bias=bias)
     _check_linear("linear", x, weight, bias, activation)
+    if activation == "none" and is_by_torch(x):
+        with in_given_types(x):
+            return functional.linear(x, weight, bias)
     is_kept = activation != "none" and _is_differentiated(x, weight, bias)
     result: Tensor = _LINEAR(flattened(x), weight, bias, activation, is_kept)[0]
     return result.reshape(*x.shape[:-1], weight.shape[0])
