@@ -15,6 +15,11 @@ import pytest
 
 from aotc.aot.cli.program import run
 
+# Torch and what tests make are some million objects that stay: by Python's own count of new objects
+# all of them are walked hundreds of times, a fifth of the work of tests that compile. What must be
+# freed at a certain moment is asked for by `gc.collect()` in its test.
+gc.set_threshold(50_000, 10, 10)
+
 # Before anything asks for the processor: `tests/masked/sitecustomize.py`, the switches that change
 # it for this process and for those that tests start.
 _MASK = Path(__file__).parent / "masked" / "sitecustomize.py"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, _ops
 from torch._decomp import decomposition_table
 from torch._export import utils
 from torch._refs.linalg import vector_norm
@@ -30,6 +30,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 _NORM = torch.ops.aten.linalg_vector_norm.default
 _LIBRARY = torch.library.Library("aten", "IMPL")
 _LIST_OPS = getattr(utils, "_materialize_cpp_cia_ops", None)
+_CALLABLE = getattr(_ops, "Callable", None)
 
 
 @functools.cache
@@ -68,6 +69,20 @@ def repair_shapes() -> None:
 # -- torch's table of ops --------------------------------------------------------------------------
 
 
+class _Annotation(type):
+    """The type of a `Callable` for annotations that nobody reads: `Callable[P, T]` is itself."""
+
+    def __getitem__(cls, names: object) -> type:
+        return cls
+
+    def __instancecheck__(cls, found: object) -> bool:
+        return callable(found)
+
+
+class _Unread(metaclass=_Annotation):
+    pass
+
+
 @contextmanager
 def ops_listed_once() -> Iterator[None]:
     """Inside, torch looks all of its composite ops up once.
@@ -75,16 +90,23 @@ def ops_listed_once() -> Iterator[None]:
     A decomposition asks for each namespace's ops, of which there are some thirty, and each time
     torch finds anew every composite op of every namespace: a third of a small model's capture.
     Ops that are defined inside are not among those that may stay whole.
+
+    It then gives each of them some ten kernels, each by a decorator that is defined anew for it:
+    what the annotations of its definition say is not made, which is another quarter.
     """
     if _LIST_OPS is None:  # a torch that does it otherwise
         yield
         return
     _LIST_OPS()
     utils._materialize_cpp_cia_ops = lambda: None
+    if _CALLABLE is not None:
+        vars(_ops)["Callable"] = _Unread
     try:
         yield
     finally:
         utils._materialize_cpp_cia_ops = _LIST_OPS
+        if _CALLABLE is not None:
+            vars(_ops)["Callable"] = _CALLABLE
 
 
 # -- model libraries -------------------------------------------------------------------------------
