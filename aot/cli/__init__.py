@@ -9,7 +9,7 @@ import sys
 
 LOWEST_PYTHON = (3, 11)
 PACKAGES = ("click", "filelock")  # of the base installation; the runtime needs none
-# Torch and torch.export are 400,000 objects that stay. By Python's own count of new objects they are
+# Torch and torch.export are 400,000 objects that stay. By Python's own count of new objects all are
 # walked six times while they are loaded, a quarter of the time that it takes.
 FEW_COLLECTIONS = (20_000, 10, 10)
 

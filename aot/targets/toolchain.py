@@ -23,6 +23,7 @@ from typing import Any
 from aotc.aot.errors import CompileError
 from aotc.aot.folders import make_owned, owned, remove
 from aotc.aot.targets import elf
+from aotc.aot.targets.binary import OPTIMIZED
 from aotc.aot.targets.cuda.machines import BACKEND
 from aotc.aot.tasks.worker import BODY_FILE
 
@@ -210,6 +211,29 @@ def unload_without_driver(module: type) -> None:
             hook(kernel.module, kernel.function, kernel.name, kernel.metadata_group, kernel.hash)
 
     CompiledKernel.__del__ = end
+
+
+def of_processor(made: Object) -> str:
+    """An object's processor and its optimised LLVM IR: what its assembly is made of."""
+    return f"; {made.cpu}\n{made.llvm_ir}"
+
+
+@functools.cache
+def make_assembly_when_asked() -> None:
+    """Have Triton's kernels make their `asm["s"]` of the text of `of_processor` that they hold,
+    once somebody asks for it."""
+    from triton.compiler.compiler import AsmDict
+
+    missing: Callable[[Any, str], Any] = AsmDict.__missing__
+
+    def made(texts: Any, key: str) -> Any:
+        if key != "s" or OPTIMIZED not in texts:
+            return missing(texts, key)
+        cpu, _, optimized = texts[OPTIMIZED].removeprefix("; ").partition("\n")
+        texts[key] = assembly_of(optimized, cpu)
+        return texts[key]
+
+    AsmDict.__missing__ = made
 
 
 @functools.cache
