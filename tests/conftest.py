@@ -30,6 +30,10 @@ if os.environ.get("AOTC_TESTS_WITHOUT") or os.environ.get("AOTC_TESTS_TILES"):
         [str(_MASK.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
 
+# Torch's threads sleep between two ops: they would turn in circles for a while, on processors that
+# the other test process and the compiler processes have work for.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # Inductor compiles the few regions that tests leave to it by itself, without processes of its own,
 # and tries no instruction sets: each costs a compiler's run for every fresh cache.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
