@@ -381,7 +381,7 @@ def _register() -> None:
     _isa()
     backends.setdefault(NAME, Backend(compiler=CpuBackend, driver=CpuDriver))
     toolchain.unload_without_driver(Library)
-    toolchain.make_assembly_when_asked()
+    toolchain.make_assembly_when_asked(OPTIMIZED)
 
 
 def use_cpu() -> None:

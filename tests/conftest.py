@@ -163,3 +163,10 @@ def pytest_collection_finish() -> None:
     costs seconds among thousands of tests."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """What is left then is searched for garbage once: pytest does so five times, and Python again
+    as it ends, each of which is a second after all tests."""
+    gc.collect()
+    gc.freeze()

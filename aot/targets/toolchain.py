@@ -23,7 +23,6 @@ from typing import Any
 from aotc.aot.errors import CompileError
 from aotc.aot.folders import make_owned, owned, remove
 from aotc.aot.targets import elf
-from aotc.aot.targets.binary import OPTIMIZED
 from aotc.aot.targets.cuda.machines import BACKEND
 from aotc.aot.tasks.worker import BODY_FILE
 
@@ -219,17 +218,17 @@ def of_processor(made: Object) -> str:
 
 
 @functools.cache
-def make_assembly_when_asked() -> None:
-    """Have Triton's kernels make their `asm["s"]` of the text of `of_processor` that they hold,
-    once somebody asks for it."""
+def make_assembly_when_asked(place: str) -> None:
+    """Have Triton's kernels make their `asm["s"]` once somebody asks for it, of the text of
+    `of_processor` that they hold at `asm[place]`."""
     from triton.compiler.compiler import AsmDict
 
     missing: Callable[[Any, str], Any] = AsmDict.__missing__
 
     def made(texts: Any, key: str) -> Any:
-        if key != "s" or OPTIMIZED not in texts:
+        if key != "s" or place not in texts:
             return missing(texts, key)
-        cpu, _, optimized = texts[OPTIMIZED].removeprefix("; ").partition("\n")
+        cpu, _, optimized = texts[place].removeprefix("; ").partition("\n")
         texts[key] = assembly_of(optimized, cpu)
         return texts[key]
 

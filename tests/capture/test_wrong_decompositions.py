@@ -1,4 +1,5 @@
-"""A decomposition that is wrong is no rounding: it loosens no tolerance, of whatever model."""
+"""A decomposition that is wrong is no rounding: it loosens no tolerance, of whatever model. And
+what torch finds in its own names while one runs."""
 
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ torch = pytest.importorskip("torch")
 from torch.export import Dim  # noqa: E402
 
 from aotc.aot.capture.capture import capture  # noqa: E402
+from aotc.aot.capture.libraries import ops_listed_once  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.contents import TOLERANCES, tolerances  # noqa: E402
 
@@ -62,3 +64,14 @@ def test_it_loosens_no_tolerance(dtype, has_state, is_dynamic):
     for probe in found.probes:
         limits |= {*tolerances(found, "ieee", probe.roundings)}
     assert limits == {TOLERANCES["f32" if dtype == torch.float32 else "bf16"]}
+
+
+def test_what_torch_calls_callable_while_ops_are_listed_once():
+    """Its annotations are not made, and what may be called is known all the same."""
+    own = torch._ops.Callable
+    with ops_listed_once(), ops_listed_once():
+        kind = torch._ops.Callable
+        assert kind[[int], str] is kind
+        assert isinstance(len, kind)
+        assert not isinstance("len", kind)
+    assert torch._ops.Callable is own
