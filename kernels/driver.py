@@ -31,6 +31,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from aotc.aot.errors import KernelFailed
 from aotc.aot.targets import toolchain
+from aotc.aot.targets.binary import OPTIMIZED
 from aotc.aot.targets.cpu.compile import LoadableKernel, compile_library
 from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.digest import compiler_digest, triton_version
@@ -90,12 +91,12 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         def generate(module: Any, metadata: dict[str, Any]) -> str:
             library, texts = self._compiled(module, metadata, options.debug)
             made.append(library)
-            metadata["assembly"] = texts["s"]
+            metadata["optimized"] = texts[OPTIMIZED]
             return texts["ll"]
 
         stages["ttir"] = _optimize
         stages["llir"] = generate
-        stages["s"] = lambda _, metadata: metadata.pop("assembly")
+        stages[OPTIMIZED] = lambda _, metadata: metadata.pop("optimized")
         stages["so"] = lambda *_: made.pop()
 
     def _compiled(
@@ -380,6 +381,7 @@ def _register() -> None:
     _isa()
     backends.setdefault(NAME, Backend(compiler=CpuBackend, driver=CpuDriver))
     toolchain.unload_without_driver(Library)
+    toolchain.make_assembly_when_asked(OPTIMIZED)
 
 
 def use_cpu() -> None:

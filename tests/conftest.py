@@ -15,6 +15,11 @@ import pytest
 
 from aotc.aot.cli.program import run
 
+# Torch and what tests make are some million objects that stay: by Python's own count of new objects
+# all of them are walked hundreds of times, a fifth of the work of tests that compile. What must be
+# freed at a certain moment is asked for by `gc.collect()` in its test.
+gc.set_threshold(50_000, 10, 10)
+
 # Before anything asks for the processor: `tests/masked/sitecustomize.py`, the switches that change
 # it for this process and for those that tests start.
 _MASK = Path(__file__).parent / "masked" / "sitecustomize.py"
@@ -24,6 +29,10 @@ if os.environ.get("AOTC_TESTS_WITHOUT") or os.environ.get("AOTC_TESTS_TILES"):
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(_MASK.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
+
+# Torch's threads sleep between two ops: they would turn in circles for a while, on processors that
+# the other test process and the compiler processes have work for.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Inductor compiles the few regions that tests leave to it by itself, without processes of its own,
 # and tries no instruction sets: each costs a compiler's run for every fresh cache.
@@ -152,5 +161,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: no search for garbage walks it again, of which each
     costs seconds among thousands of tests."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """What is left then is searched for garbage once: pytest does so five times, and Python again
+    as it ends, each of which is a second after all tests."""
     gc.collect()
     gc.freeze()

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 import aotc.aot.options
 from aotc.aot.tasks.workers import Workers
 
-LEFT_AT_MOST = 2
+LEFT_AT_MOST = 2  # of those that were started in what most builds start theirs in, and of others
 _left: list[tuple[Hashable, object]] = []  # what a process was started in, and the process
+_usual: list[Hashable] = []  # what the tests begin in: one that changes it ends none of these
 
 
 class SharedWorkers(Workers):
@@ -37,14 +38,18 @@ class SharedWorkers(Workers):
         """Leave the idle processes to the next pool."""
         _left.extend((self._started_in, worker) for worker in self.idle)
         self.idle.clear()
-        while len(_left) > LEFT_AT_MOST:
-            _left.pop(0)[1].end()
+        for is_usual in (True, False):
+            rows = [row for row in _left if (row[0] in _usual) == is_usual]
+            for row in rows[: max(0, len(rows) - LEFT_AT_MOST)]:
+                _left.remove(row)
+                row[1].end()
 
 
 def _surroundings(is_confined: bool) -> Hashable:
     """All that a process takes from the one that starts it."""
     own = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    folders = (os.getcwd(), tempfile.gettempdir(), tuple(sys.path))  # noqa: PTH109
+    search = tuple(dict.fromkeys(sys.path))
+    folders = (os.getcwd(), tempfile.gettempdir(), search)  # noqa: PTH109
     return (is_confined, folders, frozenset(own.items()))
 
 
@@ -53,6 +58,7 @@ def shared_workers() -> Iterator[None]:
     """Inside, builds of this process share their compiler processes."""
     own = aotc.aot.options.Workers
     aotc.aot.options.Workers = SharedWorkers
+    _usual[:] = [_surroundings(is_confined=False)]
     try:
         yield
     finally:

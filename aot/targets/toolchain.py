@@ -212,6 +212,29 @@ def unload_without_driver(module: type) -> None:
     CompiledKernel.__del__ = end
 
 
+def of_processor(made: Object) -> str:
+    """An object's processor and its optimised LLVM IR: what its assembly is made of."""
+    return f"; {made.cpu}\n{made.llvm_ir}"
+
+
+@functools.cache
+def make_assembly_when_asked(place: str) -> None:
+    """Have Triton's kernels make their `asm["s"]` once somebody asks for it, of the text of
+    `of_processor` that they hold at `asm[place]`."""
+    from triton.compiler.compiler import AsmDict
+
+    missing: Callable[[Any, str], Any] = AsmDict.__missing__
+
+    def made(texts: Any, key: str) -> Any:
+        if key != "s" or place not in texts:
+            return missing(texts, key)
+        cpu, _, optimized = texts[place].removeprefix("; ").partition("\n")
+        texts[key] = assembly_of(optimized, cpu)
+        return texts[key]
+
+    AsmDict.__missing__ = made
+
+
 @functools.cache
 def descriptor_flags() -> tuple[str, ...]:
     """What Triton's front end passes between a host tensor descriptor's strides and its sizes.

@@ -9,6 +9,7 @@ library prints reaches the parent as a message.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import shutil
@@ -25,6 +26,9 @@ from aotc.aot.tasks.confine import confine
 from aotc.aot.tasks.task import LIMITS, describe, pack, resolve, unpack
 from aotc.runtime.errors import BundleLimit
 
+# What is loaded stays, and what a kernel's compilation makes is dropped as it ends: between them
+# Python would walk it all a thousand times.
+FEW_COLLECTIONS = (20_000, 10, 10)
 BODY_FILE = "body.ll"  # in a worker's folder: the text that is being compiled
 LENGTH = struct.Struct("<Q")
 STEP_BYTES = 1 << 20  # as much is asked for at once, so that a false length takes no memory
@@ -70,6 +74,7 @@ def _exactly(read: Callable[[int], bytes], nbytes: int) -> bytes:
 
 def main() -> None:
     """Serve requests `(function name, arguments)` until the parent closes the pipe."""
+    gc.set_threshold(*FEW_COLLECTIONS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what ctrl-c ends
     if sys.argv[2]:
         global HELD

@@ -144,7 +144,7 @@ class _Worker:
         path, self._lock = make_owned("worker")
         self.folder = Path(path)
         self._errors = (self.folder / "stderr").open("w+b")
-        search = [entry or str(Path.cwd()) for entry in sys.path]
+        search = list(dict.fromkeys(entry or str(Path.cwd()) for entry in sys.path))
         self._process = subprocess.Popen(
             [sys.executable, "-c", BOOT, str(self.folder), "confined" * is_confined, *search],
             stdin=subprocess.PIPE,

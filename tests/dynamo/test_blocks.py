@@ -175,8 +175,12 @@ def test_a_result_that_is_kept_too_is_the_users(bases):
     assert torch.equal(inner, before)
 
 
-def test_random_chains_have_the_gradients_of_f64(bases):
-    for seed in range(12):
+# Four chains have all activations in every place; the others are of other sizes.
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.nightly)], ids=["few", "many"]
+)
+def test_random_chains_have_the_gradients_of_f64(bases, seeds):
+    for seed in seeds:
         torch.manual_seed(seed)
         torch._dynamo.reset()
         widths = torch.randint(3, 80, (4,)).tolist()

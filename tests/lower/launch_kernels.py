@@ -11,6 +11,7 @@ process of its own. THREADS (0: as usual) run native programs: as many as wait f
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -100,6 +101,7 @@ def _described(arguments: list[torch.Tensor], row: dict) -> TensorDescriptor:
 
 
 def main(mode: str, threads: int) -> None:
+    gc.set_threshold(20_000, 10, 10)  # torch and Triton stay, and are not walked again and again
     if threads:
         native_launch.default_threads = lambda: threads
     if mode == "native":

@@ -98,7 +98,7 @@ def compile_library(
     )
     made = toolchain.compile_object(lowered.llvm_ir, symbol, row.cpu)
     library = toolchain.link({"executor": _executor(), symbol: made.data})
-    texts = {"ll": lowered.llvm_ir, "s": made.assembly}
+    texts = {"ll": lowered.llvm_ir, OPTIMIZED: toolchain.of_processor(made)}
     return LoadableKernel(library, symbol, lowered.scratch_bytes, texts, lowered.sites)
 
 
