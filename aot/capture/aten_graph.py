@@ -25,6 +25,7 @@ from aotc.aot.capture.aten_places import HOST, LATE, Place
 from aotc.aot.capture.aten_signature import (
     CHOSEN,
     READ_AS_IT_LIES,
+    RELAID,
     Fixed,
     Given,
     Made,
@@ -36,7 +37,7 @@ from aotc.aot.capture.aten_signature import (
     Viewed,
     reach,
 )
-from aotc.aot.capture.importer import RELAID, Importer
+from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, type_of
 from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, ends_of, extent_of, reading
 from aotc.aot.errors import DimUnreadable

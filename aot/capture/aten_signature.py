@@ -10,6 +10,7 @@ import torch
 
 Numbers = tuple[Any, ...]  # ints, or what stands for a size of the call
 READ_AS_IT_LIES = "aotc_read_as_it_lies"  # note on a result: views of memory need no copy
+RELAID = "aotc_relaid"  # an argument's value as torch traced it, where it lies otherwise
 CHOSEN = "aotc_chosen"  # note on a call that is torch's to compute, though it has an import
 
 

@@ -68,9 +68,10 @@ def in_process_meaning(op: torch._ops.OpOverload) -> Callable[..., Any]:
     if not devices:
         return meaning
 
-    def decomposed(*arguments: Any) -> Any:
-        tensors = (each for each in arguments if isinstance(each, torch.Tensor))
-        return NotImplemented if next(tensors).device.type in devices else meaning(*arguments)
+    def decomposed(*arguments: Any, **named: Any) -> Any:
+        given = (*arguments, *named.values())
+        device = next(each.device for each in given if isinstance(each, torch.Tensor))
+        return NotImplemented if device.type in devices else meaning(*arguments, **named)
 
     return decomposed
 

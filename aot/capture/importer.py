@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from aotc.aot.capture import data_numbers
+from aotc.aot.capture.aten_signature import RELAID
 from aotc.aot.capture.custom_ops import IMPORTS, called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
 from aotc.aot.capture.imports.call import (
@@ -56,7 +57,6 @@ from aotc.aot.ir.types import TensorType
 
 # Orders calls that have effects, which are refused where they are made.
 TOKEN = "token"
-RELAID = "aotc_relaid"  # an argument's value as torch traced it, where it lies otherwise
 # Other classes of tensors, as of quantised ones, are taken apart by torch.export or refused.
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 TEXT_LENGTH = 256  # characters of a text about a check that a plan holds

@@ -97,11 +97,18 @@ def _is_guarded_by_floats() -> bool:
 class _Decompositions(Mapping[Any, Callable[..., Any]]):
     """The table of decompositions, made when a trace first looks into it."""
 
+    def __init__(self) -> None:
+        self._known: tuple[int, Mapping[Any, Callable[..., Any]]] = (0, {})
+
     @property
     def _table(self) -> Mapping[Any, Callable[..., Any]]:
         from aotc.aot.dynamo.decompositions import decompositions
 
-        return ChainMap({op: in_process_meaning(op) for op in MEANINGS}, decompositions())
+        count, table = self._known
+        if not table or count != len(MEANINGS):  # libraries define theirs as they are imported
+            meanings = {op: in_process_meaning(op) for op in MEANINGS}
+            self._known = len(MEANINGS), ChainMap(meanings, decompositions())
+        return self._known[1]
 
     def __getitem__(self, operator: Any) -> Callable[..., Any]:
         return self._table[operator]

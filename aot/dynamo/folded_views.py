@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from aotc.aot.capture.aten_signature import RELAID
 from aotc.aot.dynamo.library_products import PRODUCT, VIEWS, WIDE_PRODUCT
 
 _reinterpreted = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", None)
@@ -54,7 +55,8 @@ def folds_of(module: GraphModule, laid: AbstractSet[Node]) -> Folds:
         if node.target in VIEWS and any(user.target in _PRODUCTS for user in node.users):
             below = _below(node)
             place = _place(node, below)
-            if place is not None and (below.target in _PRODUCTS or below in laid):
+            is_as_traced = below.target in _PRODUCTS or (below in laid and RELAID not in below.meta)
+            if place is not None and is_as_traced:
                 rows.append(Fold(numbers[node], numbers[below], *place))
     return Folds(len(numbers), tuple(rows))
 

@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from aotc.aot.capture.aten_graph import HIDDEN, base_of
-from aotc.aot.capture.importer import RELAID
+from aotc.aot.capture.aten_signature import RELAID
 
 CONVOLUTION = torch.ops.aten.convolution.default
 SPATIAL_RANKS = (3, 4, 5)  # batch, channels, and one to three dims

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from aotc.aot.capture.aten_signature import CHOSEN
+from aotc.aot.capture.aten_signature import CHOSEN, RELAID
 from aotc.aot.dynamo.options import Options
 
 FEWEST_MULTIPLICATIONS = 1 << 32  # fewer take as long as a call of torch's does
@@ -95,8 +95,12 @@ def _is_to_f32(node: Node, conversions: list[Node]) -> bool:
 
 
 def _views_before(node: Node) -> Iterator[Node]:
-    """The views of a product's operands that nothing else reads."""
+    """The views of a product's operands that nothing else reads; none of arguments that lie
+    otherwise than in the trace, where torch may not have such a view."""
     for each in node.all_input_nodes:
+        found = []
         while each.target in VIEWS and len(each.users) == 1:
-            yield each
+            found.append(each)
             each = each.all_input_nodes[0]
+        if RELAID not in each.meta:
+            yield from found

@@ -180,9 +180,7 @@ def _both(call: Function, tensors: Sequence[Tensor], rest: Sequence[Tensor]) -> 
     return [result.detach(), *torch.autograd.grad(result.sum(), list(tensors))]
 
 
-def _needed_mebibytes(
-    call: Function, tensors: Sequence[Tensor], rest: Sequence[Tensor]
-) -> float:  # fmt: skip
+def _needed_mebibytes(call: Function, tensors: Sequence[Tensor], rest: Sequence[Tensor]) -> float:
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

@@ -128,8 +128,8 @@ def attention(
     query t sees keys up to t, as torch's. window: query t sees the keys less than `window` away
     from t, with itself. scale: 1 / sqrt(D) where it is None. sinks: [heads], logits that take
     weight and have no value. Returns [batch, heads, T, DV], whose memory has the dims in q's order
-    (contiguous where DV is not D); sums are in f32, a query that sees no key gives zeros. The
-    scores are not kept: the backward pass makes them again.
+    (contiguous where DV is not D, or q has no dense rows); sums are in f32, a query that sees no
+    key gives zeros. The scores are not kept: the backward pass makes them again.
 
     Of f16 and bf16 on CUDA it is computed by cuDNN or FlashAttention, as torch's settings say,
     where these take it; their gradients may differ from call to call in the order of their sums,
@@ -271,7 +271,7 @@ def _run_varlen(
         _check_starts("k", key_starts, longest_keys, k.shape[0])
     packing = Packing(query_starts, key_starts, longest_queries, longest_keys)
     form = by_torch.Form(is_causal, window, scale)
-    if by_torch.takes_packed(q, k, v, form):
+    if by_torch.takes_packed(q, k, v, packing, form):
         out, sums = by_torch.forward_packed(q, k, v, sinks, packing, form)
         return laid_like(out, q), sums
     out, sums = _fake(q, k, v, sinks)
@@ -351,7 +351,7 @@ def _run_varlen_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     packing = Packing(query_starts, key_starts, longest_queries, longest_keys)
     form = by_torch.Form(is_causal, window, scale)
-    if by_torch.takes_packed(q, k, v, form):
+    if by_torch.takes_packed(q, k, v, packing, form):
         found = by_torch.gradients_packed(gradient, q, k, v, out, sums, packing, form)
         return _with_sinks(found, gradient, q, k, v, sinks, out, sums)
     call = _call(q, k, v, packing, window, scale, is_causal, True)
@@ -384,7 +384,8 @@ def _sinks_gradient(sinks: Tensor | None, sums: Tensor, deltas: Tensor, q: Tenso
         return q.new_empty((0,))
     shape, others = ((1, -1, 1), (0, 2)) if sums.dim() == 3 else ((1, -1), (0,))
     share = torch.exp(widened(sinks).reshape(shape) - sums)
-    return -(share * deltas).sum(others).to(sinks.dtype)
+    weighted = torch.where(deltas == 0, 0.0, share * deltas)  # rows of no sequence have no sum
+    return -weighted.sum(others).to(sinks.dtype)
 
 
 def _fake_backward(
@@ -437,8 +438,17 @@ def _meaning(
         weights = torch.softmax(scores, -1)
     else:
         weights = torch.exp(scores - sums.unsqueeze(-1))
-    out = weights.to(v.dtype) @ v.unsqueeze(2)
-    return out.reshape(*q.shape[:3], v.shape[3]), sums.reshape(q.shape[:3])
+    out = (weights.to(v.dtype) @ v.unsqueeze(2)).reshape(*q.shape[:3], v.shape[3])
+    return _laid_as(out, q), sums.reshape(q.shape[:3])
+
+
+def _laid_as(x: Tensor, q: Tensor) -> Tensor:
+    """`x` in the layout that `_fake` says, as far as it is known: views of it count on that."""
+    if x.shape != q.shape or not all(isinstance(each, int) for each in (*q.shape, *q.stride())):
+        return x
+    order = sorted(range(q.dim()), key=rows_like(q).stride().__getitem__, reverse=True)
+    back = [order.index(dim) for dim in range(q.dim())]
+    return x.permute(order).contiguous().permute(back)
 
 
 def _are_fewer(q: Tensor, k: Tensor) -> bool:
@@ -497,7 +507,7 @@ def _varlen_meaning(
         sinks, is_causal, window, scale, (query_starts.diff(), key_starts.diff()),
     )  # fmt: skip
     out, sums = (_packed(each, query_starts, q.shape[0]) for each in results)
-    return out, sums
+    return _laid_as(out, q), sums
 
 
 def _varlen_backward_meaning(
@@ -544,8 +554,9 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 def _backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
     if gradient is None:
         return (None,) * 7
-    found = _ATTENTION_BACKWARD(gradient, *ctx.saved_tensors, ctx.is_causal, ctx.window, ctx.scale)
-    of_sinks = None if ctx.saved_tensors[3] is None else found[3]
+    saved = ctx.saved_tensors  # once: a checkpoint computes them at each look
+    found = _ATTENTION_BACKWARD(gradient, *saved, ctx.is_causal, ctx.window, ctx.scale)
+    of_sinks = None if saved[3] is None else found[3]
     return *found[:3], of_sinks, None, None, None
 
 
@@ -583,8 +594,9 @@ def _save_varlen(ctx: Any, inputs: Any, output: Any) -> None:
 def _varlen_backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
     if gradient is None:
         return (None,) * 11
-    found = _ATTENTION_VARLEN_BACKWARD(gradient, *ctx.saved_tensors, *ctx.numbers)
-    of_sinks = None if ctx.saved_tensors[3] is None else found[3]
+    saved = ctx.saved_tensors
+    found = _ATTENTION_VARLEN_BACKWARD(gradient, *saved, *ctx.numbers)
+    of_sinks = None if saved[3] is None else found[3]
     return *found[:3], of_sinks, *(None,) * 7
 
 

@@ -61,9 +61,12 @@ def choice(q: Tensor, k: Tensor, v: Tensor, form: Form) -> SDPBackend | None:
     return SDPBackend.FLASH_ATTENTION if _is_flash(q) else None
 
 
-def takes_packed(q: Tensor, k: Tensor, v: Tensor, form: Form) -> bool:
-    """Whether FlashAttention computes [queries, heads, D] with [keys, groups, D]."""
-    return _is_taken(q, k, v, form) and _is_flash(q)
+def takes_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing, form: Form) -> bool:
+    """Whether FlashAttention computes [queries, heads, D] with [keys, groups, D]. It takes a window
+    that is as long as the keys for none on that side, also where queries stand before the keys."""
+    is_empty = packing.query_starts.shape[0] < 2 or not min(packing[2:])
+    is_wide = not form.is_causal and form.window > packing.longest_keys
+    return not is_empty and not is_wide and _is_taken(q, k, v, form) and _is_flash(q)
 
 
 def _is_flash(q: Tensor) -> bool:
@@ -77,10 +80,14 @@ def _wanted(q: Tensor, k: Tensor, v: Tensor, form: Form) -> SDPBackend | None:
     if form.window:
         return SDPBackend.FLASH_ATTENTION if _is_flash(q) else None
     groups = {"enable_gqa": q.shape[1] != k.shape[1]}
-    found = SDPBackend(
-        torch._fused_sdp_choice(q, k, v, None, 0.0, form.is_causal, scale=form.scale, **groups)
-    )
-    return found if found in _BOTH else None
+    try:
+        found = torch._fused_sdp_choice(
+            q, k, v, None, 0.0, form.is_causal, scale=form.scale, **groups
+        )
+    except RuntimeError:  # none of those that the user has left
+        return None
+    by = SDPBackend(found)
+    return by if by in _BOTH else None
 
 
 def _is_taken(q: Tensor, k: Tensor, v: Tensor, form: Form) -> bool:
@@ -164,14 +171,14 @@ def forward_packed(
     sequence."""
     starts = _safe_starts(packing, q, k)
     out, sums = torch.ops.aten._flash_attention_forward(
-        q, k, v, *starts, *packing[2:], 0.0, form.is_causal, False,
+        q, k, v, *starts, *_longest(packing), 0.0, form.is_causal, False,
         scale=form.scale, **_sides(form),
     )[:2]  # fmt: skip
     sums = sums.t()
     if sinks is not None:
-        sums = torch.where(sums == torch.inf, -torch.inf, sums)  # of queries without a key
-        with_sink = torch.logaddexp(sums, sinks.float())
-        out.mul_(torch.exp(sums - with_sink).unsqueeze(-1))
+        is_blind = sums == torch.inf  # a query without a key, whose result is 0
+        with_sink = torch.where(is_blind, sinks.float(), torch.logaddexp(sums, sinks.float()))
+        out.mul_(torch.exp(sums - with_sink).masked_fill(is_blind, 0.0).unsqueeze(-1))
         sums = with_sink
     beyond = _beyond(q, starts[0])
     return out.masked_fill_(beyond, 0.0), sums.masked_fill(beyond.squeeze(-1), 0.0).contiguous()
@@ -187,8 +194,8 @@ def gradients_packed(
         gradient = gradient.contiguous()
     seed, offset = q.new_empty((2,), dtype=torch.int64).unbind()  # of dropout: not read
     of_q, of_k, of_v = torch.ops.aten._flash_attention_backward(
-        gradient, q, k, v, out, sums.t().contiguous(), *starts, *packing[2:], 0.0, form.is_causal,
-        seed, offset, scale=form.scale, **_sides(form),
+        gradient, q, k, v, out, sums.t().contiguous(), *starts, *_longest(packing), 0.0,
+        form.is_causal, seed, offset, scale=form.scale, **_sides(form),
     )  # fmt: skip
     beyond = _beyond(k, starts[1])
     return (
@@ -196,6 +203,11 @@ def gradients_packed(
         of_k.masked_fill_(beyond, 0.0),
         of_v.masked_fill_(beyond, 0.0),
     )
+
+
+def _longest(packing: Packing) -> tuple[int, int]:
+    """Of one query each FlashAttention takes the rows for one a sequence, whatever the offsets."""
+    return max(2, packing.longest_queries), packing.longest_keys
 
 
 def _safe_starts(packing: Packing, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

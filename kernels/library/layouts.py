@@ -61,9 +61,10 @@ def contiguous_like(x: Tensor, *_: Any) -> Tensor:
 
 def rows_like(x: Tensor) -> Tensor:
     """An empty tensor of the same shape and type whose last dim's elements lie side by side: laid
-    out as `x` where that is so of `x`, without its gaps."""
-    is_of_rows = x.shape[-1] < 2 or x.stride(-1) == 1
-    return torch.empty_like(x) if is_of_rows else contiguous_like(x)
+    out as torch's `empty_like` lays it where that is so there, else contiguous."""
+    found = torch.empty_like(x)
+    is_of_rows = found.shape[-1] < 2 or found.stride(-1) == 1
+    return found if is_of_rows else contiguous_like(x)
 
 
 def laid_like(x: Tensor, like: Tensor) -> Tensor:

@@ -177,7 +177,7 @@ def linear_cross_entropy(
     shape for "none". The backward pass holds at most 2²⁵ elements of the logits' gradient at a
     time, or 128 for each row where that is more. A target that is no class raises
     KernelTargetInvalid on the CPU; on CUDA its loss is that of a logit 0.
-    Behind `aotc build` and `backend="aotc"` it is torch's arithmetic, with logits.
+    Behind `aotc build`, and `backend="aotc"` on the CPU, it is torch's arithmetic, with logits.
     Raises KernelDtypeUnsupported, KernelShapeInvalid, KernelDeviceInvalid and KernelValueInvalid.
     """
     loss = linear_losses(x, weight, target, bias, ignore_index, reduction)
@@ -421,9 +421,9 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 def _backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
     if gradient is None:
         return (None,) * 5
-    has_bias = ctx.saved_tensors[2] is not None
-    of_x, of_weight, of_bias = _LOSSES_BACKWARD(gradient, *ctx.saved_tensors, ctx.ignored)
-    return of_x, of_weight, of_bias if has_bias else None, None, None
+    saved = ctx.saved_tensors  # once: a checkpoint computes them at each look
+    of_x, of_weight, of_bias = _LOSSES_BACKWARD(gradient, *saved, ctx.ignored)
+    return of_x, of_weight, None if saved[2] is None else of_bias, None, None
 
 
 differentiate(_LOSSES, _save, _backward)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Exponents within a block whose exponentials do not underflow beside each other, in f64 and f32.
-FARTHEST: tl.constexpr = tl.constexpr(600.0)
-FARTHEST_OF_F32: tl.constexpr = tl.constexpr(60.0)
+# Exponents within a block that may be summed relative to its largest: a running result is rounded
+# as a number of this size is, however small it is, and the exponentials do not underflow.
+FARTHEST: tl.constexpr = tl.constexpr(16.0)
 
 
 @triton.jit
@@ -170,8 +170,7 @@ def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.const
     # NaN, which a largest passes over, and infinity, as beyond any distance.
     is_odd = tl.max(((x != x) | (x == float("inf"))).to(tl.int32), 0) != 0
     finite = tl.where(x == float("-inf"), largest, x)
-    FAR: tl.constexpr = FARTHEST if x.dtype == tl.float64 else FARTHEST_OF_F32
-    is_near = (largest - tl.min(finite, 0) < FAR) | (largest == float("-inf"))
+    is_near = (largest - tl.min(finite, 0) < FARTHEST) | (largest == float("-inf"))
     if is_near & (is_odd == 0) & (value == value) & (value != float("inf")):
         peak = tl.maximum(value, largest)
         base = tl.where(peak == float("-inf"), 0.0, peak)

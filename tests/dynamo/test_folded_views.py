@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from aotc.aot.capture.aten_signature import CHOSEN, RELAID
+from aotc.aot.dynamo import library_products
 from aotc.aot.dynamo.eager_graph import eager_graph
 from aotc.aot.dynamo.folded_views import folded
+from aotc.aot.dynamo.options import read_options
 
 aten = torch.ops.aten
 
@@ -83,6 +87,24 @@ def test_arguments_that_lie_elsewhere_are_laid_first():
     behind = torch.empty(31)[1:].view(2, 3, 5).copy_(x)
     (found,) = call([apart, behind])
     assert torch.equal(found, of_weight(g, x))
+
+
+def test_views_of_arguments_that_are_given_otherwise_than_traced_stay_as_they_are(monkeypatch):
+    """What is saved of convolutions lies channels last; the views above keep the traced strides,
+    and torch may not have them of that memory, so that they are not chosen for its library."""
+    monkeypatch.setattr(library_products, "FEWEST_MULTIPLICATIONS", 1)
+    given = [each.bfloat16() for each in given_of(of_weight)]
+    for is_relaid in (False, True):
+        module = traced(of_weight, *given)
+        (first, *_) = module.graph.find_nodes(op="placeholder")
+        if is_relaid:
+            first.meta[RELAID] = first.meta["val"]
+        folds = eager_graph(module).folds
+        assert len(folds.rows) == 2 - is_relaid
+        library_products.choose(module, replace(read_options({}), ordinal=0))
+        chosen = [node.target for node in module.graph.nodes if CHOSEN in node.meta]
+        assert chosen.count(aten.view.default) == 2 - is_relaid
+        assert aten.mm.default in chosen
 
 
 def test_graphs_without_products_and_open_sizes_stay_as_they_are():

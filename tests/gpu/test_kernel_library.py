@@ -207,7 +207,8 @@ def test_packed_attention_by_torchs_kernels(number):
         torch.tensor([0, *itertools.accumulate(row)], device="cuda") for row in (QUERIES, KEYS)
     ]
     form = attention_by_torch.Form(is_causal, window or 0, 1 / math.sqrt(width))
-    assert attention_by_torch.takes_packed(*given[:3], form)
+    packing = attention_by_torch.Packing(*starts, max(QUERIES), max(KEYS))
+    assert attention_by_torch.takes_packed(*given[:3], packing, form)
     found = kernels.attention_varlen(
         *given[:3], *starts, max(QUERIES), max(KEYS), is_causal, window, None, *given[3:]
     )
@@ -228,6 +229,54 @@ def test_packed_attention_by_torchs_kernels(number):
     assert max(away[4:], default=0) <= 16 * EPSILON[dtype]
     assert not found[-2:].any()
     assert not any(each[-3:].any() for each in ours[1:3])
+
+
+@pytest.mark.parametrize("longest", [1, 5])
+def test_a_step_of_decoding_with_an_idle_sequence(longest):
+    """One query each, none of the idle one, and a row behind all; two groups of heads."""
+    kind = {"device": "cuda", "dtype": torch.bfloat16}
+    q, k = torch.randn(3, 4, 64, **kind), torch.randn(90, 2, 64, **kind)
+    starts = [torch.tensor(row, device="cuda") for row in ([0, 1, 1, 2], [0, 40, 60, 90])]
+    found = kernels.attention_varlen(q, k, k, *starts, longest, 40, True)
+    for row, (first, last) in enumerate([(0, 40), (60, 90)]):
+        heads = (x.transpose(0, 1).unsqueeze(0).double() for x in (q[row : row + 1], k[first:last]))
+        query, keys = heads
+        expected = attention_reference(query, keys, keys, True, None, None, is_packed=True)
+        away = distances([found[row]], [expected[0, :, 0]])
+        assert max(away) <= 4 * EPSILON[torch.bfloat16]
+    assert not found[2].any()
+
+
+def test_windows_as_long_as_the_keys_of_fewer_keys_than_queries():
+    """The first queries stand before the keys, and see none."""
+    kind = {"device": "cuda", "dtype": torch.bfloat16}
+    q, k = torch.randn(100, 2, 64, **kind), torch.randn(10, 2, 64, **kind)
+    starts = [torch.tensor([0, len(each)], device="cuda") for each in (q, k)]
+    found = kernels.attention_varlen(q, k, k, *starts, 100, 10, False, 12)
+    heads = [each.transpose(0, 1).unsqueeze(0).double() for each in (q, k, k)]
+    expected = attention_reference(*heads, False, 12, None, is_packed=True)[0].transpose(0, 1)
+    assert max(distances([found], [expected])) <= 4 * EPSILON[torch.bfloat16]
+    assert not found[:70].any()
+
+
+def test_no_sequences_and_no_queries():
+    q = torch.randn(8, 2, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    none, empty = (torch.tensor(row, device="cuda") for row in ([0], [0, 0]))
+    for starts, longest in ((none, 8), (empty, 0)):
+        found = kernels.attention_varlen(q, q, q, starts, starts, longest, longest)
+        assert not found.any()
+        assert not torch.autograd.grad(found.sum(), q)[0].any()
+
+
+def test_where_torch_has_no_kernel_that_the_user_left():
+    q = torch.randn(1, 2, 50, 60, device="cuda", dtype=torch.bfloat16)
+    wide = q.double()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        for x, of in ((q, wide), (torch.randn_like(q.mT).mT, None)):
+            found = kernels.attention(x, x, x)
+            of = x.double() if of is None else of
+            expected = attention_reference(of, of, of, False, None, None)
+            assert max(distances([found], [expected])) <= 4 * EPSILON[torch.bfloat16]
 
 
 def test_wrong_offsets_touch_no_memory_outside():

@@ -112,6 +112,51 @@ def test_operands_are_read_where_they_lie():
     torch.testing.assert_close(found, reference(q, k, v, True, None, None), rtol=1e-12, atol=1e-12)
 
 
+def test_rows_that_overlap():
+    """Layouts that torch takes over for another tensor, but whose rows are not dense there."""
+    q = torch.randn(1, 2, 40, dtype=torch.float64).unfold(-1, 16, 1)[:, :, :8].requires_grad_()
+    wide = q.detach().clone().requires_grad_()
+    found, expected = (
+        kernels.attention(q, q, q, True),
+        reference(wide, wide, wide, True, None, None),
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    gradient = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad(found, q, gradient), torch.autograd.grad(expected, wide, gradient),
+        strict=True,
+    ):  # fmt: skip
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("sinks", [(4,), ()])
+def test_a_checkpoint_computes_it_again(sinks):
+    """Which looks at what is saved once alone."""
+    given = [torch.randn(1, 4, 5, 8, requires_grad=True) for _ in range(3)]
+    given += [torch.randn(each, requires_grad=True) for each in [sinks] if each]
+
+    def call(q, k, v, *sinks):
+        return kernels.attention(q, k, v, True, None, None, *sinks)
+
+    checked = torch.utils.checkpoint.checkpoint(call, *given, use_reentrant=False)
+    pairs = (torch.autograd.grad(each.sum(), given) for each in (checked, call(*given)))
+    for one, other in zip(*pairs, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aotc"])
+def test_compiled_results_have_the_layout_of_the_queries(tmp_path, monkeypatch, backend):
+    monkeypatch.setenv("AOTC_CACHE_DIR", str(tmp_path))
+
+    def call(x):
+        q = x.view(2, 6, 4, 8).transpose(1, 2)
+        return kernels.attention(q, q, q, True).transpose(1, 2).view(2, 6, 32)
+
+    torch._dynamo.reset()
+    x = torch.randn(2, 6, 32)
+    torch.testing.assert_close(torch.compile(call, backend=backend)(x), call(x))
+
+
 def test_large_scores_and_masked_rows_stay_finite():
     q, k = torch.randn(1, 1, 5, 4) * 1e4, torch.randn(1, 1, 9, 4) * 1e4
     assert bool(kernels.attention(q, k, k).isfinite().all())

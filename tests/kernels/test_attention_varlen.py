@@ -182,6 +182,16 @@ def test_no_rows(lengths):
         assert bool(one.isfinite().all())
 
 
+def test_large_sinks_of_rows_behind_the_last_sequence():
+    """Whose sums are 0: the exponential of a sink alone may have no number."""
+    q = torch.randn(7, 2, 8)
+    sinks = torch.full((2,), 100.0, requires_grad=True)
+    starts = starts_of([3, 2])
+    found = kernels.attention_varlen(q, q, q, starts, starts, 3, 3, True, None, None, sinks)
+    (gradient,) = torch.autograd.grad(found.sum(), sinks)
+    assert bool(gradient.isfinite().all())
+
+
 def test_rows_behind_the_last_sequence_and_longer_limits():
     """They give zeros, and take none: buffers of a fixed size."""
     q = torch.randn(12, 2, 4, requires_grad=True)
