@@ -139,6 +139,21 @@ def test_sums_of_exponentials_are_exact_where_the_others_add_nothing(program, sp
         assert torch.equal(rows[4].narrow(dim, 4, 4), expected.narrow(dim, 4, 4)), x.dtype
 
 
+def test_sums_of_exponentials_before_a_far_larger_one_are_as_exact(program, spec):
+    """A larger element behind them rounds none of the results before it."""
+    generator = torch.Generator().manual_seed(4)
+    xs = [drawn(each, generator, 1.0) for each in spec["example_inputs"]]
+    ways = [(x, dim) for x, (_, dim, _) in zip(xs, WAYS, strict=True) if x.is_floating_point()]
+    for x, dim in ways:
+        x.select(dim, 7).fill_(550.0 if x.dtype.itemsize >= 4 else 55.0)
+    found = [each for each in program(*xs) if each[0].is_floating_point()]
+    for (x, dim), rows in zip(ways, found, strict=True):
+        unit = torch.finfo(torch.float64 if x.dtype.itemsize >= 4 else torch.float32).eps
+        expected = torch.logcumsumexp(x.double(), dim).narrow(dim, 0, 7)
+        away = (rows[3].narrow(dim, 0, 7).double() - expected).abs()
+        assert bool((away <= 16 * unit + torch.finfo(x.dtype).eps * expected.abs()).all()), x.dtype
+
+
 def test_special_values_are_those_of_torch(program, spec):
     generator = torch.Generator().manual_seed(2)
     special = (math.nan, -math.nan, math.inf, -math.inf, -0.0, 0.0)
