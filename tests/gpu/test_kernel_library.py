@@ -321,3 +321,43 @@ def test_deterministic_gradients_are_ours():
     finally:
         torch.use_deterministic_algorithms(False)
     assert torch.equal(one, other)
+
+
+# -- behind torch.compile --------------------------------------------------------------------------
+
+
+def block(x, packed, out, classes, target):
+    """Attention of two groups of two heads whose rows are parts of longer ones, and the loss."""
+    batch, length, _ = x.shape
+    q, k, v = functional.linear(x, packed).split([256, 128, 128], -1)
+    q, k, v = (each.view(batch, length, -1, 64).transpose(1, 2) for each in (q, k, v))
+    found = kernels.attention(q, k, v, True).transpose(1, 2).reshape(batch, length, 256)
+    return kernels.linear_cross_entropy(x + functional.linear(found, out), classes, target)
+
+
+@pytest.mark.parametrize("backend", ["aotc", "inductor"])
+def test_compiled_graphs_call_what_has_no_scores_and_logits(monkeypatch, tmp_path, backend):
+    monkeypatch.setenv("AOTC_CACHE_DIR", str(tmp_path))
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    shapes = ((4, 200, 256), (512, 256), (256, 256), (5000, 256))
+    given = [torch.randn(each, device="cuda").mul(0.1).bfloat16() for each in shapes]
+    given = [each.requires_grad_() for each in given]
+    target = torch.arange(800, device="cuda").reshape(4, 200)
+    options = {"options": {"fallback": "error"}} if backend == "aotc" else {}
+    compiled = torch.compile(block, backend=backend, fullgraph=True, **options)
+    calls = []
+    own = attention_by_torch.forward
+    monkeypatch.setattr(attention_by_torch, "forward", lambda *a: calls.append(a) or own(*a))
+    wide = [each.detach().double().requires_grad_() for each in given]
+    results = [
+        [loss, *torch.autograd.grad(loss, of)]
+        for loss, of in (
+            (compiled(*given, target), given),
+            (block(*given, target), given),
+            (block(*wide, target), wide),
+        )
+    ]
+    assert len(calls) == 2  # of the compiled graph, and of eager
+    ours, eager = (distances(each, results[2]) for each in results[:2])
+    assert max(ours) <= 2 * max(eager) + EPSILON[torch.bfloat16]
