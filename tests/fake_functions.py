@@ -104,6 +104,12 @@ class Functions:
             "multiprocessors": 132,
             "shared_bytes": SHARED_LIMIT_BYTES,
             "l2_bytes": 50 << 20,
+            "warp_threads": 32,
+            "multiprocessor_threads": 2048,
+            "multiprocessor_programs": 32,
+            "multiprocessor_registers": 65536,
+            "multiprocessor_shared_bytes": 228 << 10,
+            "reserved_shared_bytes": 1 << 10,
         }
         name = {number: name for name, number in ATTRIBUTES.items()}[attribute]
         put(to, known.get(name, 1), ctypes.c_int)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UNKNOWN = "-"
 HEADS = (
     "kernel", "launches", "time", "share", "each", "bytes", "operations", "limit", "registers",
-    "shared", "spills",
+    "shared", "spills", "occupancy",
 )  # fmt: skip
 
 
@@ -71,10 +71,11 @@ def command(
     `share` is of the time of all launches, `each` the time of one. `limit` is the share of the
     measured copy bandwidth or rate of products, whichever is nearer, that a kernel reaches.
     Products of f32 on a GPU have the part of that rate which their precision leaves them; on a CPU
-    it is >100% where operands come from caches. What is not known has no column. Bytes and
-    operations are those of the example's sizes where sizes are dynamic. Below the table stand the
-    kernels that take more than 3% of the launches' time and reach less than 25% of their
-    limit, with the time they would take at the limit.
+    it is >100% where operands come from caches. `occupancy` is the share of a multiprocessor's
+    threads that fit at once with their registers and shared memory. What is not known has no
+    column. Bytes and operations are those of the example's sizes where sizes are dynamic. Below the
+    table stand the kernels that take more than 3% of the launches' time and reach less than 25% of
+    their limit, with the time they would take at the limit.
     """
     for path in (plot_file, trace_file):
         check_place(path, bundle)
@@ -106,6 +107,7 @@ def profile_bundle(
 ) -> Profile:
     """Load, run and time; raises the errors of `runtime.load`."""
     from aotc.aot.profile import cpu, cpu_limits, cuda, peaks
+    from aotc.aot.profile.occupancy import Multiprocessor
     from aotc.aot.profile.report import Profile, rows_of
     from aotc.aot.profile.subject import subject_of
 
@@ -123,10 +125,12 @@ def profile_bundle(
         if family != "cuda":
             threads = subject.executable.threads
             name, limits = cpu_name(), cpu_limits.measure_limits(needs, threads)
+            multiprocessor = None
         else:
             gpu = program._open().executable.gpu
             name, limits = gpu.name, peaks.measure_limits(gpu)
-        rows = rows_of(subject.plan, times_us, facts)
+            multiprocessor = Multiprocessor.of(gpu)
+        rows = rows_of(subject.plan, times_us, facts, multiprocessor)
         called = find_entry(program.manifest.entries, entry).name
         return Profile(program.target, name, rows, call_us, limits, host_us, called)
 
@@ -228,5 +232,6 @@ def _line(profile: Profile, rows: Sequence[LaunchRow]) -> dict[str, object]:
         UNKNOWN if first.registers is None else first.registers,
         UNKNOWN if first.shared_bytes is None else bytes_text(first.shared_bytes),
         UNKNOWN if first.spill_bytes is None else bytes_text(first.spill_bytes),
+        UNKNOWN if first.occupancy is None else f"{first.occupancy:.0%}",
     )
     return dict(zip(HEADS, cells, strict=True))

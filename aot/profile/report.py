@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from aotc.aot.profile.occupancy import Multiprocessor
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.plan_parts import Image
 from aotc.runtime.bundle.torch_calls import TorchCall
 
 PROVENANCE = "provenance.json"
@@ -71,6 +73,7 @@ class LaunchRow:
     registers: int | None = None
     shared_bytes: int | None = None
     spill_bytes: int | None = None
+    occupancy: float | None = None  # see `Multiprocessor`
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +147,13 @@ class Profile:
 
 
 def rows_of(
-    plan: LaunchPlan, times_us: Sequence[float], facts: Mapping[str, Any]
+    plan: LaunchPlan,
+    times_us: Sequence[float],
+    facts: Mapping[str, Any],
+    multiprocessor: Multiprocessor | None = None,
 ) -> tuple[LaunchRow, ...]:
-    """The steps of a plan with their times and what the build knew of them."""
+    """The steps of a plan with their times and what the build knew of them; multiprocessor: of the
+    GPU that they ran on."""
     known, kernels = facts.get("groups", []), facts.get("kernels", {})
     rates = facts.get("product_rates", {})  # by the names of kernels
     count = len(plan.steps) - len(plan.calls)
@@ -181,9 +188,18 @@ def rows_of(
                 code.get("registers") if image is not None else None,
                 image.shared_bytes if image is not None else None,
                 code.get("spill_bytes") if image is not None else None,
+                _occupancy(multiprocessor, image, code.get("registers")),
             )
         )
     return tuple(rows)
+
+
+def _occupancy(
+    multiprocessor: Multiprocessor | None, image: Image | None, registers: int | None
+) -> float | None:
+    if multiprocessor is None or image is None or registers is None:
+        return None
+    return multiprocessor.occupancy(image.threads, registers, image.shared_bytes)
 
 
 def _rate(value: object) -> float:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from trace_rules import check_trace
 
 from aotc.aot.profile import ptx, report
+from aotc.aot.profile.occupancy import Multiprocessor
 from aotc.aot.profile.report import LaunchRow, Limits, Profile
 from aotc.aot.profile.trace import trace
 
@@ -139,7 +140,27 @@ def test_a_bundle_of_a_device(fake_cuda, aotc, tmp_path, monkeypatch):
     assert record["host_us"] > 0
     assert (record["target"], record["limits"]["bytes_per_s"]) == ("cuda-sm_90", 4e12)
     assert [each["name"] for each in record["launches"]] == ["copy"] * 3
+    known = {each["occupancy"] for each in record["launches"] if each["registers"] is not None}
+    assert all(0 < each <= 1 for each in known)
     assert fake_cuda.live() == {}
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared_bytes", "expected"),
+    [
+        (256, 64, 0, 0.5),  # 4 programs by their registers
+        (1024, 64, 0, 0.5),  # one
+        (1024, 65, 0, 0.0),  # none: 72 registers are given to each thread
+        (128, 32, 0, 1.0),  # 16 by their threads
+        (32, 32, 0, 0.5),  # 32 programs and no more
+        (128, 32, 100 << 10, 0.125),  # two by shared memory
+        (33, 16, 0, 1.0),  # two warps, one of them of one thread
+    ],
+)
+def test_occupancy(threads, registers, shared_bytes, expected):
+    """Of an H100 and an H200, as NVIDIA's table of compute capability 9.0 has them."""
+    hopper = Multiprocessor(2048, 32, 65536, 228 << 10, 1 << 10)
+    assert hopper.occupancy(threads, registers, shared_bytes) == expected
 
 
 def test_slow_kernels_stand_below_the_table(capsys):

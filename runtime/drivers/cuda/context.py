@@ -41,11 +41,14 @@ ATTRIBUTES = {  # CUdevice_attribute
     "memory_clock_khz": 36,
     "memory_bus_bits": 37,
     "l2_bytes": 38,
+    "multiprocessor_threads": 39,
     "capability_major": 75,
     "capability_minor": 76,
     "multiprocessor_shared_bytes": 81,
     "multiprocessor_registers": 82,
     "shared_bytes": 97,  # of one program, after it asked for more than 48 KiB
+    "multiprocessor_programs": 106,
+    "reserved_shared_bytes": 111,  # of each program, beside its own
 }
 UNKNOWN_NEED = "more bytes than are free"  # of what the driver allocates for itself
 SPECIAL_STREAMS = (0, 1, 2)  # the default streams of whatever context is current
