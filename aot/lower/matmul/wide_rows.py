@@ -23,7 +23,7 @@ from aotc.aot.ir.infer import WORDS_RANK
 from aotc.aot.ir.size import Extent, typical
 from aotc.aot.lower.matmul.operands import Walk, product_of
 from aotc.aot.lower.spec import Candidate
-from aotc.aot.lower.tiles import TILED, TILED_COSTS, blocks, matmul_candidates
+from aotc.aot.lower.tiles import TILED_COSTS, WINDOWS, blocks, matmul_candidates
 from aotc.aot.schedule.domain import batch_index, operand_accesses
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Access, accesses
@@ -95,7 +95,7 @@ class WideRows:
         """Configs BM, BN, BK; the grid is (tiles of all images, panels, 1), or panels first."""
         shape = self.images, self.row.extent, columns, depth
         found = []
-        for candidate in matmul_candidates(shape, TILED, traits, inner):
+        for candidate in matmul_candidates(shape, WINDOWS, traits, inner):
             sizes = dict(candidate.config)
             tiles = blocks(self.row.extent, sizes["BM"]) * self.images
             grid = tiles, blocks(columns, sizes["BN"])
