@@ -120,6 +120,7 @@ class Reading:
 
 TILED = Reading(0, 0)  # both where they stand, by the processor's tiles
 TILED_COPY = Reading(1, 0)  # the left one copied in their order
+WINDOWS = Reading(0, 1)  # TILED, the left one windows of an image that all columns read
 PACKED = Reading(0, 4)  # the left operand where it stands, the right one as it is packed
 IN_PLACE = Reading(4, 12)  # the right one is brought in order first
 COPIED = Reading(16, 12)  # both are
@@ -184,7 +185,7 @@ def matmul_candidates(
     BK must divide `inner`, a divisor of K, if one is given. Ordered by cost, the cheapest first.
     """
     batch, rows, columns, depth = shape
-    if reading in (TILED, TILED_COPY):
+    if reading in (TILED, TILED_COPY, WINDOWS):
         return _tiled_candidates(shape, reading, traits, inner)
     columns_block = panel_columns(shape, reading, traits)
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
@@ -218,6 +219,7 @@ TILED_COSTS = _TiledCosts()
 TILED_ROWS = (16, 32, 64, 128, 256, 512)
 TILED_COLUMNS = (PACK_N, 2 * PACK_N, 4 * PACK_N, 8 * PACK_N)
 TILED_DEPTH = 256
+BLOCK_ROWS = 32  # of two tiles of sums below each other, to which columns are read once
 FEW_TILED_ROWS = 32  # of a tile where there may be fewer than 16: all of them are copied
 
 
@@ -234,6 +236,10 @@ def _tiled_candidates(
     least = bounds(rows)[0]
     heights = [size for size in TILED_ROWS if size <= least]
     heights = heights or [min(FEW_TILED_ROWS, power_above(typical(rows)))]
+    if reading is WINDOWS:  # deep: columns pass by each block of rows, and stay near meanwhile
+        heights = [size for size in heights if size >= BLOCK_ROWS] or heights
+        near = (each for each in widths if _is_near(each, typical(depth)))
+        widths = list(near) or widths[:1]
     whole = inner & -inner if inner else content(depth) & -content(depth)
     inner_block = min(TILED_DEPTH, whole)
     prices = {
@@ -282,12 +288,21 @@ def _tiled_price(
         elif left <= costs.half_cache_bytes:
             left /= across
         return turns * (own + costs.end_ns + (left + right) / costs.far_bytes)
+    if reading is WINDOWS:
+        again = 1 if _is_near(width, depth) else down
+        far = 2.0 * width * depth * again / down
+        return turns * (own + costs.end_ns + far / costs.far_bytes)
     moved = 2 * height * depth / costs.copied_bytes
     moved += 2 * width * depth / (down * costs.far_bytes)  # tiles down follow each other
     if 2 * width * inner > costs.nearest_cache_bytes:  # again for each block of tiles
         moved += height / 32 * 2 * width * depth / costs.near_bytes
     moved += 8 * height * width * (depth // inner) / costs.near_bytes  # sums
     return turns * (own + moved)
+
+
+def _is_near(width: int, depth: int) -> bool:
+    """Whether so many columns stay in a core's cache from one tile of rows to the next."""
+    return 2 * width * depth <= TILED_COSTS.half_cache_bytes
 
 
 def is_shifted(rows: Extent, candidates: Sequence[Candidate], *, is_tiled: bool = False) -> bool:

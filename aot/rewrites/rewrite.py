@@ -60,6 +60,7 @@ def _cpus(traits: TargetTraits) -> bool:
 
 
 _gpus: Wants = attrgetter("is_gpu")
+_words: Wants = attrgetter("multiplies_bf16")
 _packers: Wants = attrgetter("packs_weights")
 
 
@@ -138,6 +139,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(MEMORY, function=scan.expand_scans, wants=_gpus),
     Stage(MEMORY, function=scan.expand_short_scans, wants=_cpus),
     Stage("channels", channels.RULES, wants=_gpus, is_storage=True),
+    Stage("channels", channels.WORD_RULES, wants=_words, is_storage=True),
     Stage("groups", groups.RULES, wants=_cpus),
     Stage("layout", (*layout.RULES, *norms.RULES, *_CLEANING)),
     Stage("fold-layout", function=fold.fold_all_but_transposes),
@@ -185,7 +187,7 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
     "algebra": algebra.RULES,
     "activations": activations.RULES,
     "norms": norms.RULES,
-    "channels": channels.RULES,
+    "channels": (*channels.RULES, *channels.WORD_RULES),
     "views": views.RULES,
     "layout": layout.RULES,
     "groups": groups.RULES,

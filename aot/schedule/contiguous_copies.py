@@ -46,6 +46,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
+from aotc.aot.ir.infer import WORDS_RANK
 from aotc.aot.ir.size import Extent, fixed, is_static, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.domain import (
@@ -95,7 +96,8 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         if node.kind not in MATMULS:
             return node
         node = _without_copies(node, behind) if traits.is_gpu else node
-        node = _with_columns(_with_copy(node, copies), copies, traits)
+        node = _with_margins(_with_copy(node, copies), copies, traits)
+        node = _with_columns(node, copies, traits)
         node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)
         node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
         node = _with_depth(node, copies, traits)
@@ -200,6 +202,62 @@ def _with_copy(root_op: Node, copies: dict[Node, Node]) -> Node:
         return root_op
     copies[copy] = copy
     return changed
+
+
+def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
+    """The matmul by tiles on windows whose rows are a steady distance apart: of a copy of their
+    input with its margins, pixels that lie a stride apart next to each other; or on a copy of the
+    windows, where these are single pixels."""
+    path = _to_window(root_op.inputs[0])
+    windows, is_packed = path[-1], root_op.kind == "matmul_packed"
+    is_packed = is_packed and root_op.inputs[1].type.rank == WORDS_RANK
+    if not traits.has_tiles or not is_packed or windows.op != "window":
+        return root_op
+    source, is_strided = windows.inputs[0], set(windows.attr("strides")) != {1}
+    if is_strided and set(windows.attr("sizes")) == {1}:
+        copy, changed = windows, root_op
+    elif is_strided and is_static([source.shape[axis] for axis in windows.attr("axes")]):
+        copy, moved = _in_phases(path)
+        changed = root_op.on((moved, *root_op.inputs[1:]))
+    elif source.kind == "pad":
+        copy, changed = source, root_op
+    else:
+        return root_op
+    if copy not in copies and _run(changed, copy) > 0:
+        copies[copy] = copy
+        return changed
+    return root_op if copy not in copies else changed
+
+
+def _in_phases(path: Sequence[Node]) -> tuple[Node, Node]:
+    """A copy of the windows' input in which each s-th pixel follows the one before, s the stride,
+    and the operand that reads it: x[N, H, W, C] → x[N, s, s, H / s, W / s, C]."""
+    windows = path[-1]
+    source, axes = windows.inputs[0], windows.attr("axes")
+    steps = dict(zip(axes, windows.attr("strides"), strict=True))
+    steps = {axis: step for axis, step in steps.items() if step != 1}
+    more = [
+        -fixed(extent) % steps[axis] if axis in steps else 0
+        for axis, extent in enumerate(source.shape)
+    ]
+    whole = build.pad(source, (0,) * len(more), tuple(more), 0) if any(more) else source
+    shape, phases, order = list[Extent](), list[int](), list[int]()
+    for axis, extent in enumerate(whole.shape):
+        order.append(len(shape))
+        shape.append(extent // steps.get(axis, 1))
+        if axis in steps:
+            phases.append(len(shape))
+            shape.append(steps[axis])
+    first = axes[0]
+    order = [*order[:first], *phases, *order[first:]]
+    copy = build.permute(build.reshape(whole, shape), order)
+    back = [order.index(place) for place in range(len(order))]
+    moved = build.reshape(build.permute(copy, back), whole.shape)
+    for axis, count in enumerate(more):
+        moved = build.slice_axis(moved, axis, 0, source.shape[axis]) if count else moved
+    for node in reversed(path):
+        moved = node.on((moved,))
+    return copy, moved
 
 
 def _with_positions(root_op: Node, copies: dict[Node, Node]) -> Node:

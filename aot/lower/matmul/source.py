@@ -16,6 +16,7 @@ from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
 from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
 from aotc.aot.lower.matmul.operands import Product, Walk, product_of, walk_of
+from aotc.aot.lower.matmul.wide_rows import WideRows, wide_rows_of
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import (
     COPIED,
@@ -56,18 +57,20 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
     run_block = fixed(walk.block) if walk.is_split else 0
     inner_block = run_block & -run_block
-    reading = _reading(group, is_packed, traits)
-    candidates = matmul_candidates(shape, reading, traits, inner_block)
+    wide = wide_rows_of(group, walk, depth_of_left(walk), traits)
+    if wide is None:
+        reading = _reading(group, is_packed, traits)
+        candidates = matmul_candidates(shape, reading, traits, inner_block)
+        is_tiled, by_columns = reading in (TILED, TILED_COPY), is_by_columns(shape, reading)
+    else:
+        candidates = wide.candidates(*shape[2:], traits, inner_block)
+        is_tiled, by_columns = True, wide.is_by_columns
+    panels_axis = 0 if by_columns else 1
     writer = _MatmulWriter(
-        group,
-        root_op,
-        candidates,
-        walk,
-        is_tiled=reading in (TILED, TILED_COPY),
-        panels_axis=0 if is_by_columns(shape, reading) else 1,
+        group, root_op, candidates, walk, wide, is_tiled=is_tiled, panels_axis=panels_axis
     )
     holes = {
-        "tile_rows": [writer.tile_rows()],
+        "tile_rows": writer.tile_rows(),
         "load_a": writer.load_a,
         "load_b": writer.load_b,
         "store": writer.store,
@@ -81,6 +84,11 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         writer.before_loop,
     )
     return kernel_file.kernel_of(group, [kernel_file.Draft("", lines)], candidates)
+
+
+def depth_of_left(walk: Walk) -> Symbol:
+    """k along a tile of the left operand: of one run, or of all."""
+    return Symbol("ca" if walk.is_split else "ka", walk.run)
 
 
 def _reading(group: Group, is_packed: bool, traits: TargetTraits) -> Reading:
@@ -127,11 +135,13 @@ class _MatmulWriter:
         root_op: Node,
         candidates: tuple[Candidate, ...],
         walk: Walk,
+        wide: WideRows | None,
         *,
         is_tiled: bool,
         panels_axis: int,
     ) -> None:
         self.group, self.root_op, self.domain, self.walk = group, root_op, group.domain, walk
+        self.wide = wide
         self.panels_axis = panels_axis
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.accumulator = computed(root_op.dtype)
@@ -141,7 +151,7 @@ class _MatmulWriter:
             for symbol, block in self._blocks()
         }
         self.is_shifted = is_shifted(self.domain.rows.extent, candidates, is_tiled=is_tiled)
-        if self.is_shifted:
+        if self.is_shifted or wide is not None:
             self.has_tail[self.domain.rows.name] = False
         self.columns_block = kernel_file.blocks_of(candidates, "BN")[0]
         self.panel, self.column = self._column_symbols()
@@ -158,6 +168,14 @@ class _MatmulWriter:
         position = ix.of(self.panel) * self.columns_block + ix.of(self.column)
         return tuple(part.substitute({self.domain.lanes: position}) for part in index)
 
+    def _in_tile(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        """An index of the result by the program's own symbols."""
+        found = self._in_columns(index)
+        if self.wide is None:
+            return found
+        values = {self.domain.rows: self.wide.index}
+        return tuple(part.substitute(values) for part in found)
+
     def constants(self) -> dict[str, str]:
         """Sizes and the accumulator's type, as literals of the template."""
         assert self.domain.reduced is not None
@@ -170,12 +188,14 @@ class _MatmulWriter:
             "PANELS": str(self.panels_axis),
         }
 
-    def tile_rows(self) -> str:
+    def tile_rows(self) -> list[str]:
         """The rows of a tile; the last tile may move back to end with the rows."""
+        if self.wide is not None:
+            return self.wide.lines(1 - self.panels_axis, "BM")
         first = f"tl.program_id({1 - self.panels_axis}) * BM"
         if self.is_shifted:
             first = f"tl.minimum({first}, {kernel_text(self.domain.rows.extent)} - BM)"
-        return f"x = {first} + tl.arange(0, BM)[:, None]"
+        return [f"x = {first} + tl.arange(0, BM)[:, None]"]
 
     def _blocks(self) -> list[tuple[Symbol, str]]:
         assert self.domain.reduced is not None
@@ -200,7 +220,9 @@ class _MatmulWriter:
         self.load_a, self.load_b = lines[:count], lines[count:]
         self.emitter.forget(inside)
         self.before_loop, self.body.lines = self.body.lines, []
-        roots = [Root(root.node, self._in_columns(root.index)) for root in self.group.roots]
+        if self.wide is not None:
+            self.masks |= self.wide.masks
+        roots = [Root(root.node, self._in_tile(root.index)) for root in self.group.roots]
         kernel_file.write_stores(self.emitter, roots)
         self.store = self.body.lines
 
@@ -208,11 +230,13 @@ class _MatmulWriter:
         """A: rows clamped instead of masked, k along the lanes."""
         rows, depth = self.domain.rows, self.domain.reduced
         assert depth is not None
+        inner = depth_of_left(self.walk)
+        if self.wide is not None:
+            return _Side(self.wide.left, inner, self.wide.row, "BM, BK")
         if self.has_tail[rows.name]:
             last = rows.extent - 1
             rows = Symbol("xa", rows.extent)
             self.body.write(f"xa = tl.minimum(x, {kernel_text(last)})")
-        inner = Symbol("ca" if self.walk.is_split else "ka", self.walk.run)
         domain = replace(self.domain, rows=rows)
         need, _ = operand_accesses(self.root_op, domain, batch_index(self.root_op, domain))
         index = tuple(part.substitute({depth: self.walk.position(inner)}) for part in need.index)
@@ -265,7 +289,9 @@ class _MatmulWriter:
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.root_op:
             return None
-        tile = frozenset({self.domain.rows, self.column, self.panel, self.domain.outer})
+        wide = self.wide
+        rows = (self.domain.rows,) if wide is None else (wide.image, wide.high, wide.across)
+        tile = frozenset({*rows, self.column, self.panel, self.domain.outer})
         return Value("acc", frozenset(symbol for symbol in tile if symbol.extent != 1))
 
 

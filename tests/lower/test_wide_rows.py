@@ -1,0 +1,96 @@
+"""Convolutions by tiles read their input where it stands: numbers, and which kernels they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lower.case_graphs import graph_of, op, operand, weight
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.lower import lower
+from aotc.aot.schedule import schedule
+from aotc.aot.targets.cpu.target import CPU
+from aotc.runtime.drivers.cpu import driver as cpu
+
+HERE = Path(__file__).parent
+MASKED = HERE.parent / "masked"
+TILES = replace(CPU, has_tiles=True, product_rates=(("i8", 32.0), ("bf16", 16.0)))
+WIDE = "high = x //"
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.triton
+@pytest.mark.parametrize("target", ["cpu-x86-64-amx", "cpu"])
+def test_convolutions_have_the_numbers_of_f64(target, tmp_path, cache):
+    """Drawn filters, strides, margins, dilations, groups and orders of the dims, with fresh
+    numbers: by tiles, which are functions here, and by what the machine has."""
+    environment = dict(os.environ)
+    if target != "cpu":
+        if "avx512_bf16" not in cpu.features():
+            pytest.skip("the functions need AVX-512 BF16")
+        path = os.pathsep.join([str(MASKED), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment |= {"AOTC_TESTS_TILES": "emulated", "PYTHONPATH": path}
+    command = [sys.executable, str(HERE / "drawn_convolutions.py"), target, tmp_path, cache]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
+    errors = json.loads(found.stdout)
+    assert len(errors) > 40
+    assert {name: error for name, error in errors.items() if not error <= 1} == {}
+    if target != "cpu":
+        for name in ("bf16", "int8"):
+            assert (tmp_path / name / "3-lower.txt").read_text().count(WIDE) >= 12
+
+
+def windows(shape, size, stride=1, padding=0, dilation=1, channels=64) -> list[Node]:
+    """A convolution of N images, channels last, as a product with panels of words."""
+    images, high, wide = shape
+    x = operand("x", images, high, wide, channels, dtype="bf16")
+    margins = (0, padding, padding, 0)
+    data = b.pad(x, margins, margins, 0.0) if padding else x
+    attrs = {"axes": (1, 2), "sizes": (size,) * 2, "strides": (stride,) * 2}
+    found = make("window", (data,), attrs | {"dilations": (dilation,) * 2})
+    rows = b.permute(found, (0, 1, 2, 4, 5, 3))
+    count, depth = images * found.shape[1] * found.shape[2], size * size * channels
+    panels = weight("w", 2, depth // 2, 64, 2, dtype="bf16")
+    left = b.reshape(rows, (count, depth))
+    product = make("matmul_packed", (left, panels), {"n": 128})
+    return [op("relu", product)]
+
+
+def texts(outputs, traits=TILES) -> list[str]:
+    """The kernels' sources, in order."""
+    plan = schedule(graph_of(outputs), traits)
+    return [spec.forms[0].source for spec in lower(plan, traits)]
+
+
+@pytest.mark.parametrize(
+    ("given", "launches", "is_wide"),
+    [
+        (windows((2, 14, 14), 3, padding=1), 2, True),
+        (windows((2, 14, 14), 3, padding=2, dilation=2), 2, True),
+        (windows((2, 15, 14), 3), 1, True),  # no margins: nothing is copied
+        (windows((2, 28, 28), 3, stride=2, padding=1), 2, True),
+        (windows((2, 28, 29), 1, stride=2), 2, False),  # rows of the copy are at a distance anyway
+        (windows((2, 4, 4), 3, padding=1), 2, False),  # more margins than positions
+    ],
+)
+def test_rows_are_counted_as_they_lie(given, launches, is_wide):
+    found = texts(given)
+    assert len(found) == launches
+    assert (WIDE in found[-1]) == is_wide
+    assert "mask=inside" not in found[-1]
+
+
+def test_words_of_vectors_copy_windows():
+    """A copy of windows that is made on the way; one of the input with margins took as long."""
+    found = texts(windows((2, 14, 14), 3, padding=1), CPU)
+    assert len(found) == 1
+    assert "mask=inside" in found[0]
