@@ -3,7 +3,7 @@
 docs/how-to/softmax-to-the-limit.md goes through them by what `aotc profile` shows. The kernels are
 ones of Triton behind ops of torch; each step is an entry point of one bundle:
 
-    aotc build examples/softmax_steps.py -o steps.aotc
+    aotc build examples/profiling/softmax_steps.py -o steps.aotc
     aotc profile steps.aotc --entry apart
 """
 
