@@ -38,6 +38,7 @@ def forward(query: Tensor, key: Tensor, value: Tensor, *how: Any, **named: Any) 
 
     torch's own table gives the weights in place of the latter.
     """
+    key, value = (_for_each_head(query, each) for each in (key, value))
     found = _scores((query, key, value), *how, **named)
     if found is None:
         return NotImplemented
@@ -59,6 +60,8 @@ def backward(gradient: Tensor, *given: Any, **named: Any) -> Any:
     With P the weights: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)), dQ = s dS K, dK = s dSᵀ Q.
     """
     query, key, value, out, logsumexp, *how = given
+    groups = key.shape[1]
+    key, value = (_for_each_head(query, each) for each in (key, value))
     found = _scores((query, key, value), *how, **named)
     if found is None:
         return NotImplemented
@@ -67,7 +70,17 @@ def backward(gradient: Tensor, *given: Any, **named: Any) -> Any:
     q, k, v, o, g = (each.to(scores.dtype) for each in (query, key, value, out, gradient))
     inner = weights * (g @ v.transpose(-2, -1) - (g * o).sum(-1, keepdim=True)) * factor
     made = (inner @ k, inner.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ g)
+    if groups != key.shape[1]:
+        shared = (each.unflatten(1, (groups, -1)).sum(2) for each in made[1:])
+        made = (made[0], *shared)
     return tuple(each.to(query.dtype) for each in made)
+
+
+def _for_each_head(query: Tensor, shared: Tensor) -> Tensor:
+    """Keys or values with a head for each of the queries', in f64: our kernels have no f64."""
+    ratio = query.shape[1] // shared.shape[1]
+    is_shared = query.dtype == torch.float64 and query.shape[1] == ratio * shared.shape[1] > 0
+    return shared.repeat_interleave(ratio, 1) if is_shared and ratio > 1 else shared
 
 
 def _scores(

@@ -24,10 +24,11 @@ from aotc.aot.capture.imports.table import (
     OTHERWISE_DECOMPOSED,
     SUMS_OF_PRODUCTS,
 )
-from aotc.aot.dynamo import activations, attention, foreach, pooling
+from aotc.aot.dynamo import activations, attention, foreach, lookups, pooling
 from aotc.aot.dynamo.random_ops import DROPOUT_MASK
 
 aten = torch.ops.aten
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 Table = dict[Any, Callable[..., Any]]
 
 
@@ -44,12 +45,14 @@ def decompositions() -> Table:
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)
     table.update(activations.GRADIENTS)
+    table.update(lookups.GRADIENTS)
     table.update(foreach.decompositions())
     table[aten._efficientzerotensor.default] = torch.zeros  # gradients of steps
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
     table[aten._softmax_backward_data.default] = _softmax_backward
     table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
+    table[aten._trilinear.default] = _products_of_three
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     table[aten.diagonal_scatter.default] = _diagonal_scatter
     table[aten.dist.default] = _distance
@@ -66,6 +69,19 @@ def _softmax_backward(gradient: Tensor, weights: Tensor, dim: int, dtype: torch.
     """P ∘ (g - Σ g ∘ P), as eager's kernel: g ∘ P - P Σ g ∘ P loses a difference of small terms."""
     share = (gradient * weights).sum(dim, keepdim=True)
     return ((gradient - share) * weights).to(dtype)
+
+
+def _products_of_three(
+    first: Tensor, second: Tensor, third: Tensor, *missing: Sequence[int], unroll_dim: int = 1
+) -> Tensor:
+    """The sum over some dims of three tensors' product, of dims that one has or lacks: a product of
+    matrices and another one. missing: the dims that each of them lacks, and those that are added
+    up; `nn.Bilinear` and its gradients."""
+    *lacking, added = missing[:4]
+    dims = range(first.dim() + len(lacking[0]))
+    letters = ["".join(_LETTERS[dim] for dim in dims if dim not in row) for row in lacking]
+    result = "".join(_LETTERS[dim] for dim in dims if dim not in added)
+    return torch.einsum(f"{','.join(letters)}->{result}", first, second, third)
 
 
 def _distance(left: Tensor, right: Tensor, p: float = 2) -> Tensor:

@@ -156,10 +156,16 @@ def test_other_types(calls, small_blocks, dtype):
 
 
 @pytest.mark.parametrize(
-    ("rows", "dtype"), [(FEWEST - 1, torch.float32), (FEWEST, torch.float64), (5, torch.bfloat16)]
+    ("rows", "dtype", "groups"),
+    [
+        (FEWEST - 1, torch.float32, 3),
+        (FEWEST, torch.float64, 3),
+        (FEWEST, torch.float64, 1),
+        (5, torch.bfloat16, 3),
+    ],
 )
-def test_arithmetic_where_there_are_no_kernels(rows, dtype):
-    operands = [heads(2, 3, each, 16, dtype) for each in (rows, 33, 33)]
+def test_arithmetic_where_there_are_no_kernels(rows, dtype, groups):
+    operands = [heads(2, 3, rows, 16, dtype), *(heads(2, groups, 33, 16, dtype) for _ in range(2))]
     mask = torch.randn(rows, 33).to(dtype)
     mask[-1] = -math.inf
     gradient = torch.randn(2, 3, rows, 16).to(dtype)
@@ -167,7 +173,8 @@ def test_arithmetic_where_there_are_no_kernels(rows, dtype):
     named = {"attn_mask": mask, "scale": 0.3}
     found = attention.backward(gradient, *operands, out, sums, 0.0, False, **named)
     wide = [each.detach().double().requires_grad_() for each in operands]
-    expected = functional.scaled_dot_product_attention(*wide, attn_mask=mask.double(), scale=0.3)
+    wide_named = {"attn_mask": mask.double(), "scale": 0.3, "enable_gqa": True}
+    expected = functional.scaled_dot_product_attention(*wide, **wide_named)
     gradients = torch.autograd.grad(expected, wide, gradient.double())
     for one, other in zip((out, *found), (expected, *gradients), strict=True):
         assert one.dtype == dtype
