@@ -91,8 +91,8 @@ def _windows_as_channels(root: Node, context: Context) -> Node | None:
     moved = build.permute(windows, (0, *own, *range(1, 2 + rank)))
     joined = build.reshape(moved, (data.shape[0], count, *windows.shape[2 : 2 + rank]))
     none, more = (0,) * (2 + rank), (0, wanted - count, *[0] * rank)
-    permuted = build.permute(weight, (0, *range(2, 1 + rank), 1, 1 + rank))
-    rows = build.reshape(permuted, (filters, count, *[1] * (rank - 1), last))
+    ordered = build.permute(weight, (0, *range(2, 1 + rank), 1, 1 + rank))
+    rows = build.reshape(ordered, (filters, count, *[1] * (rank - 1), last))
     changed = {
         name: (*[value] * (rank - 1), root.attr(name)[-1])
         for name, value in (("stride", 1), ("padding", 0), ("dilation", 1))

@@ -38,6 +38,7 @@ pointers: it is joined from concats of a few parts each, which are stored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from math import isqrt
@@ -74,6 +75,10 @@ BLOCK_DEPTH = 64  # elements of a row in a block of such an operand
 MOST_ROW_BYTES = 4 << 20  # of a left operand that is copied to rows along the depth
 LARGE = 1 << 20  # elements of operands that are computed before the product
 TOGETHER = 16  # elements in a run, a power of two, that Triton finds
+# Of products by words of vectors, up to which a copy with margins is better than one of windows for
+# each panel (benchmarks/narrow_convolutions.py): bytes are multiplied faster than they are copied.
+MOST_COLUMNS = {"bf16": 32}
+WIDE_LANES = 16  # of vectors: shorter ones multiply no faster than they copy
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
 # Multiply-adds of f32, from which on transposing the right operand first is faster (H200: 512³ in
 # 13.5 for 14.8 µs, 1024³ in 38 for 103, 2048³ in 200 for 445), where the rows of the copy begin at
@@ -211,9 +216,13 @@ def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
     path = _to_window(root_op.inputs[0])
     windows, is_packed = path[-1], root_op.kind == "matmul_packed"
     is_packed = is_packed and root_op.inputs[1].type.rank == WORDS_RANK
-    if not traits.has_tiles or not is_packed or windows.op != "window":
+    if windows.op != "window" or not is_packed or windows.dtype not in dict(traits.product_rates):
         return root_op
-    source, is_strided = windows.inputs[0], set(windows.attr("strides")) != {1}
+    most = MOST_COLUMNS.get(windows.dtype, math.inf) if traits.lanes >= WIDE_LANES else 0
+    if not traits.has_tiles and typical(root_op.shape[-1]) > most:
+        return root_op
+    source = windows.inputs[0]
+    is_strided = traits.has_tiles and set(windows.attr("strides")) != {1}
     if is_strided and set(windows.attr("sizes")) == {1}:
         copy, changed = windows, root_op
     elif is_strided and is_static([source.shape[axis] for axis in windows.attr("axes")]):

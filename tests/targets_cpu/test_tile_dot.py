@@ -72,6 +72,23 @@ def closed(
 
 
 @triton.jit
+def summed(
+    a, b, out, M, DEPTH: tl.constexpr, PACK: tl.constexpr, OUT: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """BN columns of B, whose rows lie in words, added up in turns of BK."""
+    x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    n = tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), OUT)
+    for start in range(0, DEPTH, BK):
+        k = start + tl.arange(0, BK)
+        left = tl.load(a + tl.minimum(x, M - 1) * DEPTH + k[None, :])
+        words = b + (k[:, None] // PACK) * (PACK * BN) + n * PACK + k[:, None] % PACK
+        acc = tl.dot(left, tl.load(words), acc, out_dtype=OUT)
+    tl.store(out + x * BN + n, acc * 2, mask=x < M)
+
+
+@triton.jit
 def chained(a, b, c, out, S: tl.constexpr):
     """A product of a product, which is computed, added to the first: nothing is stored at once."""
     x, y = tl.arange(0, S)[:, None], tl.arange(0, S)[None, :]
@@ -255,6 +272,19 @@ def test_many_threads_multiply_at_once(word_row):
     assert all(torch.equal(each, expected) for each in found)
 
 
+@pytest.mark.parametrize("inner", [32, 64, 128])
+@pytest.mark.parametrize("rows", [32, 45])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+def test_sums_over_turns(dtype, rows, inner, word_row):
+    a, b = operands(dtype, (rows, 64, 256), (0, 0))
+    pack, total = (4, tl.int32) if dtype == torch.int8 else (2, tl.float32)
+    words = b.reshape(256 // pack, pack, 64).transpose(1, 2).contiguous()
+    out = torch.full((rows, 64), 7, dtype=torch.int32 if dtype == torch.int8 else torch.float32)
+    summed[(2,)](a, words, out, rows, 256, pack, total, 32, 64, inner)
+    limit = 0 if dtype == torch.int8 else most_apart(a, b)
+    assert ((out.double() - 2 * (a.double() @ b.double())).abs() <= limit).all()
+
+
 # ------------------------------------------------------------ on every machine
 
 
@@ -291,6 +321,19 @@ def test_sums_stay_in_tiles_over_a_loop_that_ends_in_stores():
     found = lower(text, ISAS[ROW], no_alias=True).llvm_ir
     assert found.count("tileloadd64") == found.count("tilestored64") == 4
     assert found.count("tdpbf16ps") == 4
+
+
+@pytest.mark.parametrize(("inner", "is_apart"), [(64, False), (128, False), (256, True)])
+@pytest.mark.parametrize(("element", "pack", "total"), [("bf16", 2, "fp32"), ("i8", 4, "i32")])
+def test_sums_of_short_turns_stay_in_registers(inner, is_apart, element, pack, total):
+    """Over a loop whose turns are long they go to memory and back, 16 kB of it here."""
+    config = {"DEPTH": 512, "PACK": pack, "BM": 64, "BN": 64, "BK": inner}
+    config["OUT"] = tl.int32 if total == "i32" else tl.float32
+    kinds = [("a", f"*{element}"), ("b", f"*{element}"), ("out", f"*{total}"), ("M", "i32")]
+    kinds += [(name, "constexpr") for name in config]
+    order = {name: place for place, name in enumerate(summed.arg_names)}
+    text = toolchain.ttir_text(summed, sorted(kinds, key=lambda kind: order[kind[0]]), config)
+    assert bool(lower(text, ISAS[VECTORS], no_alias=True).scratch_bytes) == is_apart
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, TypeAlias
 
 from aotc.aot.targets.cpu import (
     batched,
@@ -35,7 +36,7 @@ from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, intege
 from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value, unsupported
 from aotc.aot.targets.cpu.word_sides import Instruction, Left, Right
-from aotc.aot.targets.cpu.writer import Operand, constant
+from aotc.aot.targets.cpu.writer import Loop, Operand, constant
 
 ACCUMULATE = {"f32": "fma", "f64": "fma", "i32": "mul"}
 """Accumulator type → how a product is added; operands are widened to it."""
@@ -307,6 +308,18 @@ def _write_widened(
         filling.finish([each.bound for each in ends])
 
 
+class Turn(NamedTuple):
+    """One turn of a loop around a product, with the operands as they are then."""
+
+    loop: Loop
+    a: Left
+    b: Right
+
+
+Turns: TypeAlias = Callable[[Sequence[Operand]], AbstractContextManager[Turn]]
+"""Sums to start with → the turns, which carry the sums."""
+
+
 class Product(NamedTuple):
     """accumulator[rows, columns] += a[rows, depth] · b[depth, columns], by tiles."""
 
@@ -333,6 +346,8 @@ class Product(NamedTuple):
     """The stores that take the elements."""
     is_last: Operand | None
     """Whether they take them now: in the last turn of the loop around; None: they do."""
+    turns: Turns | None = None
+    """The loop around, which runs for each block; None: it runs outside of all blocks."""
 
     @property
     def strip_columns(self) -> int:
@@ -367,11 +382,11 @@ def dot(kernel: Kernel, operation: Operation) -> None:
     product = _product(kernel, operation, (shape[0], shape[1]))
     whole = _with_all_columns(kernel, product)
     if whole is None:
-        _strips(kernel, product)
+        strips(kernel, product)
     else:
         limit = product.limits[1]
         is_whole = compare(kernel.lanes, "icmp eq", limit, constant(shape[1], "i32"))
-        each = [functools.partial(_strips, kernel, one) for one in (whole, product)]
+        each = [functools.partial(strips, kernel, one) for one in (whole, product)]
         kernel.writer.branch(is_whole, each)
     if product.accumulator is not None:
         kernel.buffers[result] = product.accumulator._replace(min_depth=kernel.writer.depth)
@@ -389,7 +404,7 @@ def _with_all_columns(kernel: Kernel, product: Product) -> Product | None:
     return None if tile == product.tile else product._replace(tile=tile, limits=limits)
 
 
-def _strips(kernel: Kernel, product: Product) -> list[Operand]:
+def strips(kernel: Kernel, product: Product) -> list[Operand]:
     """All strips of the columns that are asked for."""
     if product.shape[1] == product.strip_columns:
         _strip(kernel, product, integer(0))
@@ -498,22 +513,36 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
         if accumulator is not None and not product.is_new:
             before = functools.partial(_before, kernel, accumulator, places)
         start = [zero] * len(places) if before is None or product.is_apart else before()
-        start = _started(kernel, product, rows, row, start)
-        limit = product.limit
-        skips = may_skip(limit)
-        with kernel.writer.loop(limit, product.turn, start, may_skip=skips) as loop:
-            totals = list(loop.carried)
-            inner = kernel.lanes.atom(loop.counter, "i32", product.turn, natural=True)
-            for step in range(0, product.turn, product.pack):
-                place = kernel.lanes.add(inner, integer(step))
-                totals = _outer_product(kernel, product, rows, (row, place, column), totals)
-            _prefetch(kernel, product, (row, inner, column))
-            loop.next_values = totals
-        totals = loop.results
+        if product.turns is None:
+            totals = _sums(kernel, product, rows, (row, column), start)
+        else:
+            with kernel.width(1), product.turns(start) as (loop, a, b):
+                own = product._replace(a=a, b=b)
+                with kernel.width(tile.width):
+                    found = _sums(kernel, own, rows, (row, column), list(loop.carried))
+                loop.next_values = found
+            totals = loop.results
         if before is not None and product.is_apart:
             pairs = zip(before(), totals, strict=True)
             totals = [kernel.lanes.binary("fadd", one, more) for one, more in pairs]
         _leave(kernel, product, places, totals)
+
+
+def _sums(
+    kernel: Kernel, product: Product, rows: int, place: tuple[Int, Int], start: list[Operand]
+) -> list[Operand]:
+    """A block of sums at (row, column) over the depth, from `start` on."""
+    (row, column), limit = place, product.limit
+    start = _started(kernel, product, rows, row, start)
+    with kernel.writer.loop(limit, product.turn, start, may_skip=may_skip(limit)) as loop:
+        totals = list(loop.carried)
+        inner = kernel.lanes.atom(loop.counter, "i32", product.turn, natural=True)
+        for step in range(0, product.turn, product.pack):
+            at = kernel.lanes.add(inner, integer(step))
+            totals = _outer_product(kernel, product, rows, (row, at, column), totals)
+        _prefetch(kernel, product, (row, inner, column))
+        loop.next_values = totals
+    return list(loop.results)
 
 
 def _before(kernel: Kernel, accumulator: Buffer, places: Sequence[Index]) -> list[Operand]:

@@ -26,6 +26,7 @@ from aotc.aot.targets.cpu import (
     tile_pipeline,
     transposed_store,
     usage,
+    word_pipeline,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import (
@@ -217,7 +218,8 @@ class Lowering:
             return False
         is_open = fused_store.is_open(found, self.kernel)
         self.kernel.fused_store, self.kernel.asked_for = found if is_open else None, found
-        if not is_open or not tile_pipeline.write(self.kernel, found, self._block_without):
+        pipelines = (tile_pipeline, word_pipeline) if is_open else ()
+        if not any(each.write(self.kernel, found, self._block_without) for each in pipelines):
             ROOT_OPS[found.operation.name](self, found.operation)
         is_stored = self.kernel.fused_store is not None
         self.kernel.fused_store = self.kernel.asked_for = None

@@ -218,6 +218,13 @@ def right_of(kernel: Kernel, value: Value, strip_columns: int, instruction: Inst
     return Right(value, order, None, copy, is_unsigned, kernel.writer.depth)
 
 
+def is_in_place(kernel: Kernel, right: Value, instruction: Instruction) -> bool:
+    """Whether the right operand stands in the order of words."""
+    depth, columns = right.type.shape or (0, 0)
+    order = Order(right.type.element, depth, columns)
+    return depth % instruction.pack == 0 and _in_place(kernel, right, order) is not None
+
+
 def _in_place(kernel: Kernel, value: Value, order: Order) -> Matrix | None:
     width = min(kernel.isa.lanes, order.columns)
     return words.right_in_place(kernel, value, order, (order.pack, width))
