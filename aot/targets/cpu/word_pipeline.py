@@ -44,10 +44,10 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     depth = (operation.operands[0].type.shape or (0, 0))[-1]
     if stored.operation is operation or len(shape) != 2 or depth > MOST_DEPTH:
         return None
-    if kernel.isa.registers < REGISTERS or tile_dot.shape_of(kernel, operation) is not None:
+    if kernel.isa.registers < REGISTERS or not dot.is_zero(kernel, start_of(stored)):
         return None
-    instruction = word_sides.instruction_of(kernel, operation)
-    if instruction is None or not dot.is_zero(kernel, start_of(stored)):
+    instruction = _instruction(kernel, stored, run)
+    if instruction is None:
         return None
     limits = fused_store.limits(stored, kernel)
     kind = operation.results[0].type.element
@@ -62,7 +62,7 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
             b = word_sides.right_of(kernel, operation.operands[1], columns, instruction)
             yield dot.Turn(loop, a, b)
 
-    if shape[0] < tile.rows or not _is_in_place(kernel, stored, run, instruction):
+    if shape[0] < tile.rows:
         return None
     with kernel.probe(), kernel.width(1), turns([]) as turn:
         turn.loop.next_values = []
@@ -85,10 +85,9 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     )
 
 
-def _is_in_place(
-    kernel: Kernel, stored: StoredProduct, run: RunBut, instruction: Instruction
-) -> bool:
-    """Whether both operands stand in memory as words are read."""
+def _instruction(kernel: Kernel, stored: StoredProduct, run: RunBut) -> Instruction | None:
+    """By which words are multiplied where both operands stand in memory as words are read; else
+    None. Where they stand may depend on the turn."""
     operation = stored.dot
     with (
         kernel.probe(),
@@ -98,7 +97,11 @@ def _is_in_place(
         run(stored.operation, operation)
         left, right = operation.operands[:2]
         load = operands.plain_load(kernel, left)
-        found = load is not None and operands.step(kernel, load.operands[0], 1) == 1
-        found = found and word_sides.is_in_place(kernel, right, instruction)
+        found = None
+        if tile_dot.shape_of(kernel, operation) is None:
+            found = word_sides.instruction_of(kernel, operation)
+        is_read = load is not None and operands.step(kernel, load.operands[0], 1) == 1
+        if found is not None and not (is_read and word_sides.is_in_place(kernel, right, found)):
+            found = None
         loop.next_values = []
     return found
