@@ -56,7 +56,12 @@ WORDS = (
     Word(r"demands?(?<!on demand)", "access", CODE),
     Word(r"turned(?! (out|away|into))", "transposed, rotated", CODE),
     Word(r"sinks?", "consumer, root store", ("aot/schedule/", "aot/lower/", "aot/plan/")),
-    Word(r"(?<!embedding_)bags?", "embedding_bag", CODE, ("aot/capture/imports/",)),
+    Word(
+        r"(?<!embedding_)bags?",
+        "embedding_bag",
+        CODE,
+        ("aot/capture/imports/", "aot/dynamo/lookups.py"),
+    ),
     Word(r"call decides", "dynamic"),
     Word(r"calls? (keeps?|leaves?) (to|behind)", "state"),
     Word(r"native_?session", "driver's session", CODE),

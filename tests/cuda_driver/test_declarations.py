@@ -136,11 +136,14 @@ def test_numbers():
         "memory_clock_khz": "MEMORY_CLOCK_RATE",
         "memory_bus_bits": "GLOBAL_MEMORY_BUS_WIDTH",
         "l2_bytes": "L2_CACHE_SIZE",
+        "multiprocessor_threads": "MAX_THREADS_PER_MULTIPROCESSOR",
         "capability_major": "COMPUTE_CAPABILITY_MAJOR",
         "capability_minor": "COMPUTE_CAPABILITY_MINOR",
         "multiprocessor_shared_bytes": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
         "multiprocessor_registers": "MAX_REGISTERS_PER_MULTIPROCESSOR",
         "shared_bytes": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+        "multiprocessor_programs": "MAX_BLOCKS_PER_MULTIPROCESSOR",
+        "reserved_shared_bytes": "RESERVED_SHARED_MEMORY_PER_BLOCK",
     }
     found = {ours: int(number[f"CU_DEVICE_ATTRIBUTE_{name}"]) for ours, name in device.items()}
     assert found == cuda_device.ATTRIBUTES
