@@ -88,7 +88,7 @@ class CallBlocks:
             whole = wholes.get((at, dtype))
             if whole is None:
                 whole = wholes[at, dtype] = self._whole(at, wholes).view(dtype)
-            found.append(_part(whole, shape, strides, start // dtype.itemsize))
+            found.append(reinterpreted(whole, shape, strides, start // dtype.itemsize))
         return found
 
     def _whole(self, at: int, wholes: dict[tuple[int, torch.dtype], torch.Tensor]) -> torch.Tensor:
@@ -147,11 +147,12 @@ class CallBlocks:
         return base if is_whole else 0
 
 
-def _part(
-    whole: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int
+def _viewed(
+    value: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> torch.Tensor:
-    """A tensor in the memory of another of its type, from element `start` on."""
-    return whole.new_empty(0).set_(whole.untyped_storage(), start, shape, strides)  # type: ignore[call-overload, no-any-return]
+    return value.as_strided(shape, strides, value.storage_offset() + offset)
 
 
-_part = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _part)
+reinterpreted = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _viewed)
+"""(tensor, shape, strides, elements behind its first): a tensor in its memory, by torch's own
+function where it has it, which takes half as long."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
-from aotc.aot.dynamo.call_blocks import NO_BLOCKS, Blocks, CallBlocks, Layout
+from aotc.aot.dynamo.call_blocks import NO_BLOCKS, Blocks, CallBlocks, Layout, reinterpreted
 from aotc.aot.dynamo.devices import device_at
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import Extent, Row, evaluate, reader
@@ -278,17 +278,7 @@ def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:
     """A view of a tensor; an argument that lies otherwise is copied first."""
     if row.is_argument and value.stride() != row.base:
         value = value.new_empty_strided(value.shape, row.base).copy_(value)
-    return _reinterpreted(value, row.shape, row.strides, row.offset)
-
-
-def _reinterpret(
-    value: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
-) -> torch.Tensor:
-    return value.as_strided(shape, strides, value.storage_offset() + offset)
-
-
-# torch's own, where it has it, takes half as long
-_reinterpreted = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", _reinterpret)
+    return reinterpreted(value, row.shape, row.strides, row.offset)  # type: ignore[no-any-return]
 
 
 def _spread(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

@@ -72,13 +72,19 @@ def _softmax_backward(gradient: Tensor, weights: Tensor, dim: int, dtype: torch.
 
 
 def _products_of_three(
-    first: Tensor, second: Tensor, third: Tensor, *missing: Sequence[int], unroll_dim: int = 1
+    first: Tensor,
+    second: Tensor,
+    third: Tensor,
+    without_first: Sequence[int],
+    without_second: Sequence[int],
+    without_third: Sequence[int],
+    added: Sequence[int],
+    unroll_dim: int = 1,
 ) -> Tensor:
-    """The sum over some dims of three tensors' product, of dims that one has or lacks: a product of
-    matrices and another one. missing: the dims that each of them lacks, and those that are added
-    up; `nn.Bilinear` and its gradients."""
-    *lacking, added = missing[:4]
-    dims = range(first.dim() + len(lacking[0]))
+    """The sum over the dims `added` of three tensors' product, each without some of the dims:
+    `nn.Bilinear` and its gradients, as products of matrices."""
+    lacking = (without_first, without_second, without_third)
+    dims = range(first.dim() + len(without_first))
     letters = ["".join(_LETTERS[dim] for dim in dims if dim not in row) for row in lacking]
     result = "".join(_LETTERS[dim] for dim in dims if dim not in added)
     return torch.einsum(f"{','.join(letters)}->{result}", first, second, third)

@@ -17,9 +17,9 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_signature import RELAID
+from aotc.aot.dynamo.call_blocks import reinterpreted
 from aotc.aot.dynamo.library_products import PRODUCT, VIEWS, WIDE_PRODUCT
 
-_reinterpreted = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", None)
 _PRODUCTS = (PRODUCT, WIDE_PRODUCT)
 
 
@@ -81,7 +81,7 @@ def _place(node: Node, below: Node) -> tuple[tuple[int, ...], tuple[int, ...], i
 def folded(module: GraphModule, folds: Folds) -> Callable[..., Any]:
     """What runs a graph, with one call for each of the views."""
     nodes = list(module.graph.nodes)
-    if _reinterpreted is None or not folds.rows or len(nodes) != folds.nodes:
+    if not folds.rows or len(nodes) != folds.nodes:
         return module.forward  # a module that is called looks for hooks, and these have none
     rows = {nodes[fold.node]: fold for fold in folds.rows}
     graph, copies = Graph(), {}
@@ -89,7 +89,7 @@ def folded(module: GraphModule, folds: Folds) -> Callable[..., Any]:
         fold = rows.get(node)
         if fold is not None:
             place = (copies[nodes[fold.below]], fold.shape, fold.strides, fold.offset)
-            copies[node] = graph.call_function(_reinterpreted, place)
+            copies[node] = graph.call_function(reinterpreted, place)
         elif node.target in _PRODUCTS:
             arguments = tuple(copies.get(each, each) for each in node.args)
             copies[node] = graph.call_function(torch.mm, arguments)

@@ -1,7 +1,8 @@
 """Gradients of ops that look up: embedding bags, and samples at places of a grid.
 
 For each op of torch its arithmetic, as `decompositions.py` collects them; where it returns
-`NotImplemented`, torch's kernel computes the op.
+`NotImplemented`, torch's kernel computes the op. So it is on CUDA, where look-ups by indices are
+left to torch unless they are unchecked, and each of these ops is one kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _bags(
     padding: int = -1,
 ) -> Any:  # fmt: skip
     """The bags, and for their gradients the bag of each index and how many each bag counts."""
-    if _is_left(mode, is_sparse, by_frequency):
+    if weight.is_cuda or _is_left(mode, is_sparse, by_frequency):
         return NotImplemented
     given = (weight, indices, offsets, by_frequency, mode, is_sparse, factors, has_last, padding)
     found = aten._embedding_bag_forward_only.default(*given)[0]
@@ -46,7 +47,7 @@ def _bags_backward(
     factors: Tensor | None, padding: int = -1,
 ) -> Any:  # fmt: skip
     """Of the table: each index adds its bag's gradient, or its share of that, to its row."""
-    if _is_left(mode, is_sparse, by_frequency):
+    if gradient.is_cuda or _is_left(mode, is_sparse, by_frequency):
         return NotImplemented
     if mode == MEAN:
         gradient = gradient / sizes.clamp(min=1).unsqueeze(1).to(gradient.dtype)
@@ -65,8 +66,10 @@ def _is_left(mode: int, is_sparse: bool, by_frequency: bool) -> bool:
 def _factors_backward(
     gradient: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, of_bag: Tensor, mode: int,
     padding: int = -1,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """Of the factor of each index: gradient · row."""
+    if gradient.is_cuda:
+        return NotImplemented
     rows = weight.index_select(0, indices)
     found = (gradient.index_select(0, of_bag) * rows).sum(1)
     return torch.where(indices == padding, 0.0, found)
@@ -133,7 +136,7 @@ def _samples_backward(
 ) -> Any:  # fmt: skip
     """Of data [batch, channels, height, width] and of the grid [batch, rows, columns, 2]: a sample
     is a sum of elements by weights, which the grid's coordinates decide."""
-    if mode not in (BILINEAR, NEAREST):
+    if data.is_cuda or mode not in (BILINEAR, NEAREST):
         return NotImplemented
     wide = torch.float64 if data.dtype == torch.float64 else torch.float32
     g, values, places = (each.to(wide) for each in (gradient, data, grid))

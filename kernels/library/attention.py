@@ -326,17 +326,17 @@ def _run_backward(
     by = by_torch.choice(q, k, v, form)
     if by is not None:
         found = by_torch.gradients(by, gradient, q, k, v, out, sums, form)
-        return _with_sinks(found, gradient, q, k, v, sinks, out, sums)
+        return _gradients_by_torch(found, gradient, q, k, v, sinks, out, sums)
     call = _call(q, k, v, None, window, scale, is_causal, True)
     results = [rows_like(each) for each in (q, k, v)]
     return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)
 
 
-def _with_sinks(
+def _gradients_by_torch(
     found: tuple[Tensor, Tensor, Tensor], gradient: Tensor, q: Tensor, k: Tensor, v: Tensor,
     sinks: Tensor | None, out: Tensor, sums: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of q, k and v by torch's kernels, laid out as they are, and that of sinks."""
+    """What torch's kernels found for q, k and v, laid out as these, and the gradient of sinks."""
     of_q, of_k, of_v = map(laid_like, found, (q, k, v))
     if sinks is None:
         return of_q, of_k, of_v, q.new_empty((0,))
@@ -353,7 +353,7 @@ def _run_varlen_backward(
     form = by_torch.Form(is_causal, window, scale)
     if by_torch.takes_packed(q, k, v, packing, form):
         found = by_torch.gradients_packed(gradient, q, k, v, out, sums, packing, form)
-        return _with_sinks(found, gradient, q, k, v, sinks, out, sums)
+        return _gradients_by_torch(found, gradient, q, k, v, sinks, out, sums)
     call = _call(q, k, v, packing, window, scale, is_causal, True)
     results = [rows_like(each).zero_() for each in (q, k, v)]
     return _launch_backward(gradient, q, k, v, sinks, out, sums, results, call)

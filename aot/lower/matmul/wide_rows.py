@@ -85,8 +85,8 @@ class WideRows:
 
     @property
     def is_by_columns(self) -> bool:
-        """Whether neighbouring programs have the same rows: where the input has no room in a core's
-        cache, what a tile reads has."""
+        """Whether neighbouring programs have the same rows: where the input does not fit a core's
+        cache, and what a tile reads does."""
         return self.data_bytes > TILED_COSTS.half_cache_bytes
 
     def candidates(
