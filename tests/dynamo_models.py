@@ -158,6 +158,21 @@ class Solving(nn.Module):
         return self.second(torch.linalg.solve_ex(matrix, x).result)
 
 
+class Repeated(nn.Module):
+    """Two calls of one layer whose graph is compiled by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Linear(5, 5) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        @torch.compiler.nested_compile_region
+        def layer(x: Tensor, weight: Tensor) -> Tensor:
+            return torch.tanh(x @ weight)
+
+        return layer(layer(x, self.first.weight), self.second.weight)
+
+
 @dataclass(frozen=True)
 class Golden:
     """A model, its example and how many graphs Dynamo makes of it."""

@@ -37,7 +37,7 @@ from aotc.aot.capture.aten_signature import (
     Viewed,
     reach,
 )
-from aotc.aot.capture.importer import Importer
+from aotc.aot.capture.importer import Importer, data_dependence
 from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, type_of
 from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, ends_of, extent_of, reading
 from aotc.aot.errors import DimUnreadable
@@ -227,7 +227,11 @@ class _AtenImporter(Importer):
     def _call(self, node: torch.fx.Node) -> None:
         if CHOSEN in node.meta:
             self.chosen.add(node)
-            self._stand_in(node)
+            why = data_dependence(node)
+            if why:  # what reads the results has no import
+                self._refuse(node, why)
+            else:
+                self._stand_in(node)
             return
         before = dict(self.checks)
         try:

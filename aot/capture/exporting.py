@@ -20,6 +20,7 @@ from torch.export import ExportedProgram, _trace
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import MEANINGS, Decompositions
 from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
+from aotc.aot.capture.flex_attention import flex_attention_traced
 from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
 from aotc.aot.capture.libraries import ops_listed_once, register_types, repair_shapes
@@ -128,7 +129,7 @@ def _decomposed(
     program: ExportedProgram, table: dict[OperatorBase, Callable[..., Any]], path: str
 ) -> ExportedProgram:
     try:
-        with defaults_known(), all_user_frames(__file__), numbering():
+        with defaults_known(), all_user_frames(__file__), numbering(), flex_attention_traced():
             return program.run_decompositions(table, decompose_custom_triton_ops=True)
     except UnsupportedError:
         raise

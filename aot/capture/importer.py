@@ -291,7 +291,7 @@ class Importer:
             elif any(isinstance(each, Node) for each in operands) or is_float:
                 self.values[node] = data_numbers.computed(node, operands)
         except (NotSupported, TypeRuleError) as refused:
-            self._refuse(node, _data_dependence(node) or str(refused))
+            self._refuse(node, data_dependence(node) or str(refused))
 
     def _imported(self, given: Any) -> Any:
         return self.values.get(given) if isinstance(given, torch.fx.Node) else given
@@ -350,7 +350,7 @@ class Importer:
         if _makes_constant(node):
             self.values[node] = self._constant(node.name, _computed(node))
         elif not self._follows_refused(node, name):
-            self._leave(node, ways_out(node) or _data_dependence(node))
+            self._leave(node, ways_out(node) or data_dependence(node))
 
     def _follows_refused(self, node: torch.fx.Node, name: str) -> bool:
         """Whether this is arithmetic on sizes of a result that was refused, and is listed."""
@@ -443,7 +443,7 @@ def _flatten(value: Any) -> list[Any]:
     return [value]
 
 
-def _data_dependence(node: torch.fx.Node) -> str:
+def data_dependence(node: torch.fx.Node) -> str:
     """Why an op without a row cannot have one, as far as its result says so."""
     value = node.meta.get("val")
     tensors = [item for item in _flatten(value) if isinstance(item, torch.Tensor)]

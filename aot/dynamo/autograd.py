@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.devices import facts
 from aotc.aot.dynamo.errors import GradientMissing
 from aotc.aot.dynamo.graph_key import EXAMPLE, TEXT, is_users_op, kept, our_keys
+from aotc.aot.dynamo.inner_graphs import graphs_of
 from aotc.aot.dynamo.joint_graph import Ends, JointGraph
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.overlapping_outputs import keep_their_gradients_apart
@@ -41,6 +43,8 @@ from aotc.aot.dynamo.programs import counting, toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
 from aotc.aot.rewrites.registry import digest_of, registered
 
+# torch refuses a graph of a loop whose results are one another, as without these they would be.
+NEEDED_BY_FLOW = (torch.ops.aten.detach.default,)
 Compiler = Callable[..., "CompiledGraph"]  # of a graph, its examples and what it keeps
 
 
@@ -95,9 +99,13 @@ def _is_guarded_by_floats() -> bool:
 
 
 class _Decompositions(Mapping[Any, Callable[..., Any]]):
-    """The table of decompositions, made when a trace first looks into it."""
+    """The table of decompositions, made when a trace first looks into it.
 
-    def __init__(self) -> None:
+    `whole` are ops to leave out of it.
+    """
+
+    def __init__(self, whole: Collection[Any] = ()) -> None:
+        self._whole = frozenset(whole)
         self._known: tuple[int, Mapping[Any, Callable[..., Any]]] = (0, {})
 
     @property
@@ -107,7 +115,9 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
         count, table = self._known
         if not table or count != len(MEANINGS):  # libraries define theirs as they are imported
             meanings = {op: in_process_meaning(op) for op in MEANINGS}
-            self._known = len(MEANINGS), ChainMap(meanings, decompositions())
+            table = ChainMap(meanings, decompositions())
+            left = {op: table[op] for op in table if op not in self._whole}
+            self._known = len(MEANINGS), left if self._whole else table
         return self._known[1]
 
     def __getitem__(self, operator: Any) -> Callable[..., Any]:
@@ -193,10 +203,12 @@ def _simplified(
         "force_non_lazy_backward_lowering": True,
         "graphsafe_rng_functionalization": False,
     }
+    has_flow = any(map(graphs_of, module.graph.nodes))
     with (
         functorch_config.patch(patch),
         our_keys(),
         traced_otherwise(),
+        _graphs_inside() if has_flow else nullcontext(),
         _computing_from_the_first_call(),
     ):
         call = kept(module) or aot_module_simplified(
@@ -206,7 +218,7 @@ def _simplified(
             bw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, backward),
             inference_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),
             partition_fn=_partitioned,
-            decompositions=_Decompositions(),
+            decompositions=_Decompositions(NEEDED_BY_FLOW if has_flow else ()),
         )
     return torch._dynamo.disable(call, reason="a compiled graph")  # type: ignore[no-any-return]
 
@@ -232,6 +244,35 @@ def _computing_from_the_first_call() -> Iterator[None]:
         yield
     finally:
         counted["total"], context.fakify_first_call = total, True
+
+
+@contextmanager
+def _graphs_inside() -> Iterator[None]:
+    """Inside the block `flex_attention` on the CPU is traced as arithmetic, and numbers of tensors
+    may be sizes of a trace, as of the turns of a loop.
+
+    torch's gradient of `while_loop` asks for these, and Dynamo permits it by a switch of its own
+    for what the user's code reads.
+    """
+    from aotc.aot.capture.flex_attention import flex_attention_traced
+
+    with flex_attention_traced(lambda query: query.is_cpu), _numbers_read():
+        yield
+
+
+@contextmanager
+def _numbers_read() -> Iterator[None]:
+    mode = torch._guards.detect_fake_mode()
+    shapes = None if mode is None else mode.shape_env
+    if shapes is None:
+        yield
+        return
+    before = shapes.settings
+    shapes.settings = replace(before, allow_scalar_outputs=True)
+    try:
+        yield
+    finally:
+        shapes.settings = before
 
 
 # -- ops without a backward ------------------------------------------------------------------------

@@ -4,7 +4,9 @@ What torch's ops give lies as these lay in the trace, and graphs behind them wer
 so arguments are brought into the traced strides. Attention takes whatever has its last dim dense,
 and mostly gives what was traced all the same; there the results are laid.
 
-torch's pickle of a graph keeps the calls and nothing that is noted beside them.
+torch's pickle of a graph keeps the calls and nothing that is noted beside them. To open one, torch
+traces its code again; `KeptCalls` keeps calls there that are given no tensor: torch would run them
+once, and have their results as constants.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node, Tracer
+from torch.overrides import TorchFunctionMode
 
 from aotc.aot.capture.aten_signature import CHOSEN
 from aotc.aot.dynamo.folded_views import NO_FOLDS, Folds, folded, folds_of
@@ -23,6 +26,26 @@ from aotc.aot.dynamo.random_ops import called
 
 Boxed = Callable[[list[Any]], Any]
 Strides = tuple[int, ...] | None
+
+
+class KeptCalls(Tracer):
+    """Records all calls of a graph's code, also of ops that make or draw a tensor of numbers."""
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> Graph:
+        """The graph of the code."""
+        with _Recording(self):
+            return super().trace(root, concrete_args)
+
+
+class _Recording(TorchFunctionMode):
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return self._tracer.create_proxy("call_function", function, args, kwargs or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +84,7 @@ class EagerGraph:
 
 def eager_graph(module: GraphModule) -> EagerGraph:
     """The graph as data, with what its trace knows."""
+    module._tracer_cls = KeptCalls
     placeholders = module.graph.find_nodes(op="placeholder")
     strides = {node: _traced_strides(node) for node in placeholders}
     attended = {node: all(map(_is_of_attention, node.users)) for node in placeholders}

@@ -22,19 +22,27 @@ from aotc.aot.capture.aten_graph import (
 )
 from aotc.aot.capture.aten_signature import CHOSEN, Fixed, Result, Sized, Viewed
 from aotc.aot.capture.sizes import Sizes
-from aotc.aot.dynamo import region_blocks
+from aotc.aot.dynamo import flow_nodes, region_blocks
 from aotc.aot.dynamo.calling import Boxed, Call, Interface
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.devices import place_of, placed
 from aotc.aot.dynamo.eager_graph import boxed
 from aotc.aot.dynamo.fallback import by_library, choose_own, leave, log, refuse
+from aotc.aot.dynamo.inner_graphs import graphs_of
 from aotc.aot.dynamo.joint_graph import NO_ENDS, Ends
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.library_products import choose
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import counting
-from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, RandomStep, Recipe, Step
+from aotc.aot.dynamo.recipe import (
+    Compiled,
+    Controlled,
+    LeftToTorch,
+    RandomStep,
+    Recipe,
+    Step,
+)
 from aotc.aot.dynamo.region_blocks import (
     NO_REGION_ENDS,
     Laid,
@@ -58,7 +66,7 @@ from aotc.aot.ir.size import Size, UndecidedSize, is_static
 from aotc.aot.plan import SizeTable
 from aotc.runtime import AotcError
 
-Code = Compiled | LeftToTorch | None
+Code = Compiled | LeftToTorch | Controlled | None
 Orders = Mapping[Node, tuple[int, ...]]  # results, and the dims by falling stride
 NO_ORDERS: Orders = MappingProxyType({})
 NUMBERS_COMPILED = 8  # outside of a program's range, then torch's ops run
@@ -80,6 +88,7 @@ def compile_graph(
     sizes = sizes_in(examples)
     take_layouts(module, examples)
     choose_own(module)
+    flow_nodes.choose(module)
     if options.ordinal is not None and not channels_last(module, *ends.saved):
         choose(module, options)
     parts = split(module, examples, sizes)
@@ -311,11 +320,26 @@ def _compiled(
     examples = [node.meta.get("val") for node in part.arguments]
     if not part.is_left:
         return _own(part.module, examples, sizes, options, NO_ORDERS, ends)
+    if part.flow is not None:
+        return _controlled(part, part.flow, options)
     if all(CHOSEN in node.meta for node in part.nodes):
         call, kept = by_library(part.module)
         return None if kept is None else LeftToTorch(kept), call
     call, kept = leave(part.module, examples, options.fallback, reasons)
     return None if kept is None else LeftToTorch(kept), call
+
+
+def _controlled(part: Region, flow: Node, options: Options) -> tuple[Code, Boxed]:
+    """An op of control flow, each of its graphs compiled by itself."""
+    made = []
+    for each in graphs_of(flow):
+        graph = flow_nodes.prepared(each)
+        made.append(compile_graph(graph, flow_nodes.examples_of(graph), options))
+    step = flow_nodes.control_flow(flow, part.arguments, part.results)
+    call = step.bound([call for _, call in made])
+    recipes = tuple(recipe for recipe, _ in made)
+    is_kept = all(each.is_kept for each in recipes)
+    return Controlled(step, recipes) if is_kept else None, call
 
 
 def _own(

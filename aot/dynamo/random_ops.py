@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from aotc.aot.dynamo.inner_graphs import graphs_of
+
 SAVING = torch.ops.higher_order.run_and_save_rng_state
 RESTORING = torch.ops.higher_order.run_with_rng_state
 DROPOUT_MASK = "dropout_mask"
@@ -28,7 +30,10 @@ def may_draw(target: Any) -> bool:
 
 
 def draws(node: Node) -> bool:
-    """Whether a node draws from torch's generator: attention does so for dropout only."""
+    """Whether a node draws from torch's generator, itself or in a graph that it calls: attention
+    does so for dropout only."""
+    if any(draws(each) for graph in graphs_of(node) for each in graph.graph.nodes):
+        return True
     target, args = called(node)
     if not may_draw(target):
         return False

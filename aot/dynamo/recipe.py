@@ -19,6 +19,7 @@ import torch
 
 from aotc.aot.capture.aten_signature import reach
 from aotc.aot.dynamo.calling import Boxed, Call, Dims, Interface, sizes_at
+from aotc.aot.dynamo.control_flow import ControlFlow
 from aotc.aot.dynamo.devices import device_at
 from aotc.aot.dynamo.eager_graph import EagerGraph
 from aotc.aot.dynamo.fallback import load_inductor
@@ -165,10 +166,25 @@ class LeftToTorch:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One region. Slots hold the graph's arguments first, then the results of the steps."""
+class Controlled:
+    """A call of an op of control flow, and the recipes of the graphs that it runs."""
 
-    code: Compiled | LeftToTorch | RandomStep | None  # None for code that cannot be kept
+    flow: ControlFlow
+    graphs: tuple[Recipe, ...]
+
+    def opened(self) -> Boxed:
+        """The callable; raises `ProgramGone`."""
+        return self.flow.bound([each.opened() for each in self.graphs])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One region. Slots hold the graph's arguments first, then the results of the steps.
+
+    code: None for what cannot be kept.
+    """
+
+    code: Compiled | LeftToTorch | RandomStep | Controlled | None
     arguments: tuple[int, ...]
     results: tuple[int, ...]
     freed: tuple[int, ...]  # slots that nothing reads afterwards

@@ -25,6 +25,7 @@ from torch.fx import Graph, GraphModule, Node
 from aotc.aot.capture.aten_graph import COMPUTED, is_view
 from aotc.aot.capture.aten_signature import READ_AS_IT_LIES
 from aotc.aot.dynamo.eager_graph import changes, is_attention
+from aotc.aot.dynamo.flow_nodes import is_control_flow
 from aotc.aot.dynamo.random_ops import draws
 
 CONVERSION = torch.ops.aten._to_copy.default
@@ -39,15 +40,16 @@ class Region:
     arguments: tuple[Node, ...]  # of the whole graph, one a placeholder
     results: tuple[Node, ...]  # of the whole graph, one an output
     nodes: frozenset[Node]  # of the whole graph
+    flow: Node | None = None  # of the whole graph: the op of control flow that the region is
 
 
 def regions(module: GraphModule, left: AbstractSet[Node]) -> list[Region]:
     """The regions in the order in which they run; `left` are the nodes that aotc cannot compile."""
     levels = _sunk(module.graph, _levels(module.graph, left))
-    rows: dict[int, list[Node]] = {}
+    rows: dict[tuple[int, Node | None], list[Node]] = {}
     for node, level in levels.items():
-        rows.setdefault(level, []).append(node)
-    return [_region(module, rows[level], bool(level % 2)) for level in sorted(rows)]
+        rows.setdefault((level, _flow_of(node)), []).append(node)
+    return [_region(module, rows[row], *row) for row in sorted(rows, key=lambda row: row[0])]
 
 
 def _levels(graph: Graph, left: AbstractSet[Node]) -> dict[Node, int]:
@@ -63,10 +65,20 @@ def _levels(graph: Graph, left: AbstractSet[Node]) -> dict[Node, int]:
         least = max((levels.get(each, 0) for each in node.all_input_nodes), default=0)
         if draws(node):
             least = max(least, last_draw)
+        # Beside a call of control flow nothing of its level is read or reads, or draws.
+        is_flow = is_control_flow(node)
+        if is_flow or any(map(_flow_of, node.all_input_nodes)):
+            least += least % 2
         levels[node] = least + (least % 2 != (node in left))
         if draws(node):
-            last_draw = levels[node]
+            last_draw = levels[node] + is_flow
     return levels
+
+
+def _flow_of(node: Node) -> Node | None:
+    """The op of control flow that a node is, or a part of whose results."""
+    made = node.args[0] if node.target is operator.getitem else node
+    return made if isinstance(made, Node) and is_control_flow(made) else None
 
 
 def _sunk(graph: Graph, levels: Mapping[Node, int]) -> Mapping[Node, int]:
@@ -95,7 +107,7 @@ def _is_elementwise(node: Node) -> bool:
     return is_one_by_one or not node.all_input_nodes or is_view(node)
 
 
-def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region:
+def _region(module: GraphModule, nodes: Sequence[Node], level: int, flow: Node | None) -> Region:
     """Nodes as a graph module that shares the constants of the whole one."""
     inside = set(nodes)
     graph, copies = Graph(), {}
@@ -115,7 +127,8 @@ def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region
         if any(is_attention(user) for user in node.users if user not in inside):
             copies[node].meta[READ_AS_IT_LIES] = True
     graph.output(tuple(copies[node] for node in results))
-    return Region(GraphModule(module, graph), is_left, arguments, results, frozenset(nodes))
+    is_left = bool(level % 2)
+    return Region(GraphModule(module, graph), is_left, arguments, results, frozenset(nodes), flow)
 
 
 def _read(node: Node, inside: AbstractSet[Node]) -> Iterator[Node]:

@@ -14,6 +14,9 @@ from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_sc
 STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
 
 
+LOWEST = {"f32": -3.4028234663852886e38, "f64": -1.7976931348623157e308}  # finite numbers
+
+
 def scalar(value: Scalar, dtype: str) -> Node:
     """A rank-0 literal."""
     return make("scalar", (), {"value": value, "dtype": dtype})
@@ -271,6 +274,15 @@ def softmax(data: Node, axes: Sequence[int]) -> Node:
     shifted = data - reduce("max", data, axes)
     exponential = unary("exp", shifted)
     return exponential * unary("reciprocal", reduce("sum", exponential, axes))
+
+
+def safe_softmax(data: Node, axes: Sequence[int]) -> Node:
+    """Softmax whose rows of -inf give zeros, as torch's `_safe_softmax` does; of f32 or f64."""
+    # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
+    peak = maximum(reduce("max", data, axes), LOWEST[data.dtype])
+    exponential = unary("exp", data - peak)
+    total = maximum(reduce("sum", exponential, axes), 1e-30)
+    return exponential * unary("reciprocal", total)
 
 
 def log_softmax(data: Node, axes: Sequence[int]) -> Node:

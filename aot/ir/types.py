@@ -107,6 +107,8 @@ def round_scalar(value: Scalar, dtype: str) -> Scalar:
     if kind == "bool":
         return bool(value)
     if kind == "int":
+        if not math.isfinite(value):
+            raise TypeRuleError(f"{value} does not fit `{dtype}`")
         return _fit_integer(int(value), dtype)
     if dtype == "f64" or math.isinf(value) or math.isnan(value):
         return float(value)

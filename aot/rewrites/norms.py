@@ -7,9 +7,11 @@ a row.
 
 from __future__ import annotations
 
+import math
+
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.match import AnyLiteral, Bindings, any_node, both_orders, call, either
+from aotc.aot.ir.match import AnyLiteral, Bindings, Literal, any_node, both_orders, call, either
 from aotc.aot.ir.rules import Context, Rule, inexact, rule_for
 from aotc.aot.ir.size import Extent, proves_at_most
 from aotc.aot.ir.types import DTYPES
@@ -174,6 +176,14 @@ def _is_marked(axes: tuple[int, ...], of_any: object, peak: object, marker: floa
     return axes == of_any == peak and marker != marker
 
 
+_weights = _exponential * call("reciprocal", call("sum", _exponential, axes="axes"))
+_is_seen = call("any", call("ne", x, AnyLiteral("hidden")), axes="of_any")
+
+
+def _is_masked(axes: tuple[int, ...], of_any: object, peak: object, hidden: float, x: Node) -> bool:
+    return axes == of_any == peak and hidden == -math.inf and x.dtype in build.LOWEST
+
+
 def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
     total = build.reduce("sum", exponential, axes)
     return exponential * build.unary("reciprocal", total)
@@ -239,6 +249,14 @@ RULES: tuple[Rule, ...] = (
         ),
         lambda x, axes: build.softmax(x, axes),
         _is_marked,
+    ),
+    # softmax(x), 0 in rows of -∞ → e / max(sum e, 10⁻³⁰), e = e^(x - max(max x, lowest)): rows of
+    # -∞ come to 0 by themselves, and any other row's sum is at least 1
+    inexact(
+        "safe-softmax",
+        call("where", _is_seen, _weights, Literal(0.0)),
+        lambda x, axes: build.safe_softmax(x, axes),
+        _is_masked,
     ),
     # (x - m) - log sum e^(x - m) → log_softmax(x), m as above
     inexact(

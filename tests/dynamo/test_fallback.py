@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import logging
 import operator
+import pickle
 
 import pytest
 import torch
 from dynamo_models import Transformer
 from torch import nn
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from aotc.aot.dynamo import aotc, eager_graph
@@ -249,3 +251,20 @@ def test_what_torch_asserts_of_numbers_and_other_sizes_is_not_left_to_inductor(c
             for found, expected in zip(compiled(counts, x), model(counts, x), strict=True):
                 assert torch.equal(found, expected)
     assert "go to eager" in caplog.text
+
+
+def test_a_second_process_makes_and_draws_what_depends_on_no_tensor():
+    """torch's pickle of a graph would have the first results as constants."""
+
+    def function(x):
+        zeros = torch.ops.aten.zeros.default([3])
+        counted = torch.ops.aten.add_.Tensor(zeros, x)
+        return [torch.ops.aten.rand.default([3]) + counted]
+
+    module = make_fx(function)(torch.ones(3))
+    opened = pickle.loads(pickle.dumps(eager_graph.eager_graph(module))).opened()
+    for _ in range(2):
+        torch.manual_seed(0)
+        expected = torch.rand(3) + 1
+        torch.manual_seed(0)
+        assert torch.equal(opened([torch.ones(3)])[0], expected)

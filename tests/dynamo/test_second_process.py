@@ -47,6 +47,7 @@ CASES = {
     "perceptron": ("Perceptron", {}, "torch.randn(5, 12)"),
     "regions": ("Solving", {}, "torch.randn(5, 5)"),
     "layouts": ("Convolutions", {}, "torch.randn(2, 3, 11, 11)"),
+    "flow": ("Repeated", {}, "torch.randn(4, 5)"),
     "draws": ("Transformer", {"dropout": 0.5}, "torch.randint(0, 20, (2, 8))"),
     "effects": ("Solving", {"is_checked": True}, "torch.randn(5, 5)"),  # last: it is traced again
 }

@@ -52,7 +52,7 @@ def _arithmetic(node: Node, operands: Sequence[int]) -> int:
             "scale": (4, 4),  # what it becomes behind a sum is a `mul`
             "sub": (2, 3),
             "neg": (1, 1),
-            "where": (2, 3),
+            "where": (4, 3),
         }.get(node.op, (2, 2 if len(operands) > 1 else 1))
         return factor * total + own
     return 2 * total + 1 if node.kind == "reduce" else total + (node.kind in ("take", "matmul"))

@@ -14,8 +14,6 @@ from aotc.aot.ir.graph import AttrValue, Node, make
 from aotc.aot.ir.size import is_static
 from aotc.aot.ir.types import FLOATS_TO_F32
 
-LOWEST = {"f32": -3.4028234663852886e38, "f64": -1.7976931348623157e308}  # finite numbers
-
 
 def _attention(
     call: Call,
@@ -38,7 +36,7 @@ def _attention(
         scores = _causal(scores)
     if mask is not None:
         scores = _masked(scores, mask)
-    weights = _safe_softmax(scores)
+    weights = build.safe_softmax(scores, (scores.type.rank - 1,))
     context = build.matmul(build.cast(weights, value.dtype), value)
     return build.reshape(context, call.shape)
 
@@ -75,16 +73,6 @@ def _masked(scores: Node, mask: Node) -> Node:
         none = build.scalar(0.0, scores.dtype)
         mask = build.where(mask, none, -math.inf)
     return scores + build.cast(mask, scores.dtype)
-
-
-def _safe_softmax(scores: Node) -> Node:
-    """Softmax along the last axis; a row of -inf, masked or not, gives zeros, as torch's does."""
-    axis = scores.type.rank - 1
-    # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
-    peak = build.maximum(build.reduce("max", scores, (axis,)), LOWEST[scores.dtype])
-    exponential = build.unary("exp", scores - peak)
-    total = build.maximum(build.reduce("sum", exponential, (axis,)), 1e-30)
-    return exponential * build.unary("reciprocal", total)
 
 
 def _forward(call: Call, *given: Any) -> tuple[Node, Node]:

@@ -230,8 +230,9 @@ def _where(call: Call, condition: Node, chosen: Operand, other: Operand) -> Node
     return call.fill(build.pointwise("where", call.operand(condition, "bool"), *picked))
 
 
-def _to_copy(call: Call, data: Node, *rest: Any) -> Node:
-    return build.cast(data, call.dtype)
+def _to_copy(call: Call, data: Operand, *rest: Any) -> Node:
+    """A conversion; traces of `vmap` have some of numbers."""
+    return call.operand(data, call.dtype)
 
 
 def _same(call: Call, data: Node, *rest: Any) -> Node:

@@ -52,6 +52,13 @@ def refusing(reason: str) -> Row:
     return row
 
 
+# Views whose copies, `permute_copy` of `permute`, stand in graphs where nothing may be shared.
+COPIED_VIEWS = (
+    "alias", "detach", "diagonal", "expand", "permute", "select", "slice", "split",
+    "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
+    "view_as_complex", "view_as_real",
+)  # fmt: skip
+
 ROWS: Rows = {
     **attention.ROWS,
     **contractions.ROWS,
@@ -69,6 +76,7 @@ ROWS: Rows = {
     **sorting.ROWS,
     **{name: refusing(reason) for reason, names in REFUSED.items() for name in names},
 }
+ROWS |= {f"{name}_copy": ROWS[name] for name in COPIED_VIEWS if name in ROWS}
 
 # Calls that check and return nothing; export has already proved them for these inputs.
 CHECKS = frozenset(

@@ -1,0 +1,254 @@
+"""Control flow in graphs of torch.compile: each graph inside compiled by itself, right as eager."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+import torch
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.nn import functional
+
+from aotc.aot.dynamo import aotc
+from aotc.aot.dynamo.programs import counters
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton, pytest.mark.usefixtures("fresh")]
+ROWS, COLUMNS = 4, 6
+
+
+# -- programs drawn at random: a function of torch's ops, and the same in Python's own words -------
+
+
+def drawn_program(source, depth=2):
+    """A pair of functions of x `[ROWS, COLUMNS]` and w `[COLUMNS, COLUMNS]` to the like of x."""
+    first, second = (drawn_part(source, depth) for _ in range(2))
+    return tuple(lambda x, w, a=a, b=b: b(a(x, w), w) for a, b in zip(first, second, strict=True))
+
+
+def drawn_part(source, depth):
+    if not depth or source.random() < 0.3:
+        simple = source.choice(SIMPLE)
+        return simple, simple
+    return source.choice(NESTING)(*drawn_part(source, depth - 1), *drawn_part(source, depth - 1))
+
+
+def branches(one, one_plain, other, other_plain):
+    return (
+        lambda x, w: torch.cond(x.sum() > 0, one, other, (x, w)),
+        lambda x, w: (one_plain if x.sum() > 0 else other_plain)(x, w),
+    )
+
+
+def loop(one, one_plain, *_):
+    def plain(x, w):
+        for _ in range(3):
+            x = one_plain(x, w)
+        return x
+
+    def run(x, w):
+        count = torch.zeros((), dtype=torch.int64)
+        return while_loop(
+            lambda i, x, w: i < 3, lambda i, x, w: (i + 1, one(x, w), w.clone()), (count, x, w)
+        )[1]
+
+    return run, plain
+
+
+def over_rows(one, one_plain, *_):
+    """Each row of x is added to all rows of what is carried."""
+
+    def run(x, w):
+        def combine(carried, row):
+            found = one(carried + row, w)
+            return found, found.sum(0)
+
+        last, sums = scan(combine, x, x)
+        return last * 0.5 + sums
+
+    def plain(x, w):
+        carried, sums = x, []
+        for row in x:
+            carried = one_plain(carried + row, w)
+            sums.append(carried.sum(0))
+        return carried * 0.5 + torch.stack(sums)
+
+    return run, plain
+
+
+def each_row(one, one_plain, *_):
+    return (
+        lambda x, w: map_rows(
+            lambda row, w: one(row.expand(ROWS, COLUMNS).clone(), w).mean(0), x, w
+        ),
+        lambda x, w: torch.stack([one_plain(row.expand(ROWS, COLUMNS), w).mean(0) for row in x]),
+    )
+
+
+SIMPLE = (
+    lambda x, w: torch.tanh(x @ w),
+    lambda x, w: torch.sin(x) - 0.3,
+    lambda x, w: functional.softmax(x, -1) * 2,
+    lambda x, w: functional.layer_norm(x, (COLUMNS,)) @ w,
+    lambda x, w: torch.where(x > 0.2, x * 0.5, x.cos()),
+)
+NESTING = (branches, branches, loop, over_rows, each_row)
+
+
+def operands(seed, requires_grad=False):
+    source = torch.Generator().manual_seed(seed)
+    x = torch.randn(ROWS, COLUMNS, dtype=torch.float64, generator=source)
+    w = torch.randn(COLUMNS, COLUMNS, dtype=torch.float64, generator=source) * 0.4
+    return x.requires_grad_(requires_grad), w.requires_grad_(requires_grad)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_programs(seed):
+    function, plain = drawn_program(random.Random(seed))
+    compiled = torch.compile(function, backend=aotc, options={"fallback": "error"})
+    for given in (operands(seed), operands(seed + 100), [-each for each in operands(seed)]):
+        torch.testing.assert_close(compiled(*given), plain(*given), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(6, 60))
+def test_more_drawn_programs(seed):
+    test_drawn_programs(seed)
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+def gradients_of(function, given):
+    found = function(*given)
+    gradients = torch.autograd.grad(found.square().sum(), given, materialize_grads=True)
+    return [found, *gradients]
+
+
+@pytest.mark.parametrize("nesting", [branches, over_rows, each_row])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_gradients(nesting, sign):
+    function, plain = nesting(SIMPLE[0], SIMPLE[0], SIMPLE[1], SIMPLE[1])
+    compiled = torch.compile(function, backend=aotc, options={"fallback": "error"})
+    x, w = operands(0, requires_grad=True)
+    given = ((x.abs() * sign).detach().requires_grad_(), w)
+    for found, expected in zip(
+        gradients_of(compiled, given), gradients_of(plain, given), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_gradients_of_a_loop_whose_turns_the_data_count(caplog):
+    """What is kept has as many rows as there were turns, and goes to torch; the turns are ours."""
+
+    def function(x, w):
+        return while_loop(
+            lambda x, w: x.abs().sum() > 5, lambda x, w: (torch.sin(x @ w), w.clone()), (x, w)
+        )[0]
+
+    def plain(x, w):
+        while x.abs().sum() > 5:
+            x = torch.sin(x @ w)
+        return x
+
+    x, w = operands(3, requires_grad=True)
+    x, w = (x * 3).detach().requires_grad_(), (w / 2).detach().requires_grad_()
+    with caplog.at_level(logging.WARNING, "aotc"):
+        compiled = torch.compile(function, backend=aotc)
+        found = gradients_of(compiled, (x, w))
+    for one, other in zip(found, gradients_of(plain, (x, w)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+    assert "its shape depends on data" in caplog.text
+    assert counters()["programs_made"] > 0
+
+
+# -- ends ------------------------------------------------------------------------------------------
+
+
+def test_a_loop_without_turns_gives_copies():
+    def function(x):
+        return while_loop(lambda x: x.sum() > 1e9, lambda x: (x + 1,), (x,))[0]
+
+    x = torch.zeros(3)
+    found = torch.compile(function, backend=aotc, options={"fallback": "error"})(x)
+    found += 1
+    assert not x.any()
+
+
+def test_any_number_of_rows():
+    """One program for all numbers of rows, of what is carried in another order of its dims."""
+
+    def function(x, w):
+        def combine(carried, row):
+            carried = carried * row
+            return carried, carried.t().sum(0)
+
+        return scan(combine, w, x)
+
+    compiled = torch.compile(function, backend=aotc, dynamic=True, options={"fallback": "error"})
+    w = torch.rand(5, 5).t()
+    for rows in (3, 7, 4):
+        x = (torch.rand(rows, 5, 5) + 0.5).transpose(1, 2)
+        carried, sums = w, []
+        for row in x:
+            carried = carried * row
+            sums.append(carried.t().sum(0))
+        last, found = compiled(x, w)
+        torch.testing.assert_close(last, carried)
+        torch.testing.assert_close(found, torch.stack(sums))
+
+
+def test_flow_beside_ops_that_torch_runs():
+    """Levels of regions: what torch runs before, behind and beside a call of control flow."""
+
+    def function(x):
+        solved = torch.linalg.solve(x, x + 1)
+        chosen = torch.cond(solved.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (solved,))
+        beside = torch.linalg.inv(x)
+        return torch.linalg.det(chosen + beside) + chosen.sum()
+
+    x = torch.rand(4, 4, dtype=torch.float64) + 3 * torch.eye(4, dtype=torch.float64)
+    found = torch.compile(function, backend=aotc, options={"fallback": "eager"})(x)
+    solved = torch.linalg.solve(x, x + 1)
+    chosen = solved.sin() if solved.sum() > 0 else solved.cos()
+    expected = torch.linalg.det(chosen + torch.linalg.inv(x)) + chosen.sum()
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_are_drawn_in_eagers_order(sign):
+    """By the branch that is taken alone, and by what stands behind it."""
+
+    def draw(x):
+        return x + torch.rand(3)
+
+    def function(x):
+        before = functional.dropout(x, 0.5)
+        chosen = torch.cond(x.sum() > 0, draw, torch.sin, (before,))
+        return chosen + torch.rand(3)
+
+    x = sign * torch.ones(3)
+    compiled = torch.compile(function, backend=aotc, options={"fallback": "eager"})
+    for _ in range(2):
+        torch.manual_seed(5)
+        before = functional.dropout(x, 0.5)
+        chosen = draw(before) if sign > 0 else before.sin()
+        expected, after = chosen + torch.rand(3), torch.rand(2)
+        torch.manual_seed(5)
+        torch.testing.assert_close(compiled(x), expected)
+        assert torch.equal(torch.rand(2), after)
+
+
+def test_an_index_is_checked_in_the_branch_that_is_taken():
+    def function(x, places):
+        return torch.cond(
+            x.sum() > 0, lambda x, p: x[p], lambda x, p: x[p.clamp(0, 2)], (x, places)
+        )
+
+    compiled = torch.compile(function, backend=aotc, options={"fallback": "error"})
+    places = torch.tensor([0, 7, 2])
+    torch.testing.assert_close(compiled(-torch.ones(3), places), -torch.ones(3))
+    with pytest.raises(Exception, match="index"):
+        compiled(torch.ones(3), places)
