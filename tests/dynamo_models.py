@@ -163,7 +163,7 @@ class Repeated(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = (nn.Linear(5, 5) for _ in range(2))
+        self.first, self.second = (nn.Linear(5, 5, bias=False) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
         @torch.compiler.nested_compile_region
