@@ -21,7 +21,7 @@ from aotc.aot.lower.matmul.choice import precision_of
 from aotc.aot.lower.matmul.gpu_cost import machine_of
 from aotc.aot.pack import BackendContents, Golden, TensorData
 from aotc.aot.printable import printable
-from aotc.aot.schedule.group import Group, Schedule
+from aotc.aot.schedule.group import UNLAUNCHED, Group, Schedule
 from aotc.aot.schedule.trace import LEAVES
 from aotc.aot.sources import Lowered, Sources, print_sources
 from aotc.aot.targets.families import tool_versions
@@ -273,7 +273,7 @@ def _variant(
     specs = iter(variant.specs)
 
     def row(group: Group) -> graph_file.Group:
-        work: Group | KernelSpec = group if group.kind == "torch" else next(specs)
+        work: Group | KernelSpec = group if group.kind in UNLAUNCHED else next(specs)
         return graph_file.Group(
             group.kind,
             _short(group.label, 256),
@@ -285,7 +285,7 @@ def _variant(
             round(_estimate_ns(group, work.bytes, work.operations, traits)),
         )
 
-    groups = tuple(map(row, schedule.groups))
+    groups = tuple(map(row, schedule.steps))
     names = zip(schedule.graph.output_names, schedule.graph.outputs, strict=True)
     outputs = tuple((_short(name, 256), numbers[node]) for name, node in names)
     ranges = tuple((dim.name, dim.low, dim.high) for dim in variant.dims)
@@ -312,7 +312,7 @@ def _estimate_ns(group: Group, nbytes: int, operations: int, traits: TargetTrait
 
 def _named(schedule: Schedule) -> Iterator[Node]:
     """Every node that some group computes, reads or stores."""
-    for group in schedule.groups:
+    for group in (*schedule.groups, *schedule.steps):
         yield from (*group.reads, *group.nodes, *(root.node for root in group.roots))
 
 

@@ -16,6 +16,7 @@ from aotc.aot.capture_cache import cached_captures
 from aotc.aot.entries import agreed
 from aotc.aot.errors import NothingToSplit
 from aotc.aot.host_kernels import host_kernels, kernels_of
+from aotc.aot.ir.control import without_data_checks
 from aotc.aot.ir.graph import Graph, own_sources
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
@@ -138,7 +139,7 @@ def _rewrite(
         own = partial(apply_user_rewrites, rewrites=rewrites, trace=traced)
         skip = options.skip | INEXACT if options.round_intermediates else options.skip
         if options.unchecked_indices:
-            graphs = [graph.without_data_checks() for graph in graphs]
+            graphs = list(map(without_data_checks, graphs))
         with kernels_of(options.rewrites):
             rows = rewrite_entries(graphs, families, skip=skip, own=own)
         for device in families:

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.eager import ATEN_NAMESPACES, Eager
+from aotc.aot.capture.op_modes import OpMode
 from aotc.aot.ir.graph import Graph
 
 # Element type → that in which a model's roundings are too small to count.
@@ -122,19 +122,17 @@ def without_jumps(away: torch.Tensor) -> float:
     return largest(away)
 
 
-class _Widened(TorchDispatchMode):
+class _Widened(OpMode):
     """Every operation on the floats of a table in the wider ones, its result too."""
 
     def __init__(self, wider: Mapping[torch.dtype, torch.dtype]) -> None:
         super().__init__()
         self.wider = wider
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if function in REINTERPRETING:  # a float's bits, which a wider one does not have
             raise NotImplementedError(f"{function} in wider floats")
-        return function(*self._wide(args), **self._wide(kwargs or {}))
+        return function(*self._wide(args), **self._wide(kwargs))
 
     def _wide(self, values: Any) -> Any:
         return pytree.tree_map(self._one, values)
@@ -152,12 +150,10 @@ class _WidenedTwice(_Widened):
     write into an operand, which here would write into a wider copy of it.
     """
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if function.namespace not in ATEN_NAMESPACES or function._schema.is_mutable:
             raise NotImplementedError(f"{function} in f64")
-        return super().__torch_dispatch__(function, types, args, kwargs)
+        return super().run_op(function, args, kwargs)
 
 
 def apart(found: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:

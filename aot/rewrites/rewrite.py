@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import attrgetter
 
+from aotc.aot.ir.control import with_bodies
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import REWRITTEN_KINDS, check
 from aotc.aot.ir.rules import Context, Rule, apply_rules
@@ -234,9 +235,29 @@ def rewrite_each(
     for family, traits in families.items():
         rest = [stage for stage in stages[len(shared) :] if stage.serves(traits, storing)]
         result, rows = _run_all(rest, graph, skip)
+        result, inside = _with_bodies(result, traits, skip, own)
+        rows += inside
         check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
         found[family] = result, RewriteLog([*common, *rows])
     return found
+
+
+def _with_bodies(
+    graph: Graph,
+    traits: TargetTraits,
+    skip: frozenset[str],
+    own: ApplyUserRewrites | None,
+) -> tuple[Graph, list[StageLog]]:
+    """The graph with its bodies rewritten for a target, and what was done in them. They read no
+    constants, so that how weights are stored is not theirs to decide."""
+    logs: list[StageLog] = []
+
+    def rewritten(body: Graph) -> Graph:
+        found, log = rewrite(body, traits, skip, own)
+        logs.extend(log.stages)
+        return found
+
+    return with_bodies(graph, rewritten), logs
 
 
 def rewrite_entries(

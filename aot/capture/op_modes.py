@@ -1,0 +1,68 @@
+"""Modes that run each op of a model in their own way, those inside `cond`, `while_loop`, `scan` and
+`map` too: these are run by Python, with the mode in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class OpMode(TorchDispatchMode):
+    """A mode whose `run_op` is given each op of torch's registry."""
+
+    supports_higher_order_operators = True
+
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """The op's results."""
+        raise NotImplementedError
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if not isinstance(function, HigherOrderOperator):
+            return self.run_op(function, args, kwargs or {})
+        run = CONTROL_FLOW.get(function.name())
+        if run is None:
+            raise NotImplementedError(f"`{function.name()}` op by op")
+        with self:
+            return run(*args, **(kwargs or {}))
+
+
+def _cond(condition: Any, first: Any, other: Any, operands: Sequence[Any] = ()) -> Any:
+    return (first if bool(condition) else other)(*operands)
+
+
+def _while_loop(
+    condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()
+) -> tuple[Any, ...]:
+    values = tuple(carried)
+    while bool(condition(*values, *more)):
+        values = tuple(body(*values, *more))
+    return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in values)
+
+
+def _scan(
+    body: Any, begin: Sequence[Any], scanned: Sequence[Any], more: Sequence[Any] = ()
+) -> list[Any]:
+    values, rows = list(begin), []
+    for turn in range(scanned[0].shape[0]):
+        made = list(body(*values, *(each[turn] for each in scanned), *more))
+        values = made[: len(begin)]
+        rows.append(made[len(begin) :])
+    return [*values, *(torch.stack(column) for column in zip(*rows, strict=True))]
+
+
+def _map(body: Any, mapped: Sequence[Any], more: Sequence[Any] = ()) -> list[Any]:
+    return _scan(body, (), mapped, more)
+
+
+CONTROL_FLOW: Mapping[str, Callable[..., Any]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "scan": _scan,
+    "map_impl": _map,
+}
