@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.eager import ATEN_NAMESPACES, Eager
-from aotc.aot.capture.op_modes import OpMode
+from aotc.aot.capture.op_modes import OpMode, traced_control_flow
 from aotc.aot.ir.graph import Graph
 
 # Element type → that in which a model's roundings are too small to count.
@@ -50,7 +50,7 @@ def quiet_settings() -> Iterator[None]:
 
 def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
     """The tensors that the exported model returns, in order."""
-    with _one_thread(), Eager():
+    with _steady(), Eager():
         return _tensors(call())
 
 
@@ -89,7 +89,7 @@ def distances(
     """
     mode = _Widened(HALVES) if is_narrow else _WidenedTwice(SINGLES)
     # Below autograd: an op made of others comes whole, not after its check that types agree.
-    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
+    with _steady(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
         wide = _tensors(call())
     away = tuple(apart(*pair) for pair in zip(outputs, wide, strict=True))
     if is_decomposed and max(map(largest, away), default=0.0) > SETTLED[is_narrow]:
@@ -103,7 +103,7 @@ def widest(call: Callable[[], Any], types: Sequence[torch.dtype]) -> tuple[torch
     Raises what the model does where an op refuses what was widened.
     """
     mode = _WidenedTwice({**dict.fromkeys(HALVES, torch.float64), **SINGLES})
-    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
+    with _steady(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
         return tuple(each.to(own) for each, own in zip(_tensors(call()), types, strict=True))
 
 
@@ -172,8 +172,8 @@ def _tensors(results: Any) -> tuple[torch.Tensor, ...]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Golden numbers do not depend on how many cores shared the sums.
+def _steady() -> Iterator[None]:
+    """Golden numbers do not depend on how many cores shared the sums, and control flow is traced.
 
     Nor on a race seen in torch 2.13: when several threads made a process's first call of MKL's
     vector logarithm, one of them once got it to 12 bits only.
@@ -181,6 +181,7 @@ def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with traced_control_flow():
+            yield
     finally:
         torch.set_num_threads(threads)

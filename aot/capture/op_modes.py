@@ -3,18 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+from unittest.mock import patch
 
 import torch
+from torch._higher_order_ops import utils
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
+
+TRACE = "_hop_compile_and_call"
 
 
 class OpMode(TorchDispatchMode):
     """A mode whose `run_op` is given each op of torch's registry."""
 
     supports_higher_order_operators = True
+    is_passed_over: ClassVar[bool] = False  # by Dynamo, which else traces nothing in a mode
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """What Dynamo asks of a mode."""
+        return OpMode.is_passed_over
 
     def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """The op's results."""
@@ -30,6 +41,26 @@ class OpMode(TorchDispatchMode):
             raise NotImplementedError(f"`{function.name()}` op by op")
         with self:
             return run(*args, **(kwargs or {}))
+
+
+@contextmanager
+def traced_control_flow() -> Iterator[None]:
+    """Inside, torch traces control flow in these modes as it does outside of any.
+
+    It does so at each call, by Dynamo. What Dynamo meets in a mode first, it passes over for good:
+    bodies would return what the user's functions do, which is not flat.
+    """
+    trace = getattr(utils, TRACE, None)
+    if trace is None:  # of another torch
+        yield
+        return
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with patch.object(OpMode, "is_passed_over", True):
+            return trace(*args, **kwargs)
+
+    with patch.object(utils, TRACE, traced):
+        yield
 
 
 def _cond(condition: Any, first: Any, other: Any, operands: Sequence[Any] = ()) -> Any:

@@ -509,13 +509,8 @@ _OWN: Mapping[str, Reference] = {
     "copy": lambda x, tag: x,
     "check": checks.reference,
 }  # fmt: skip
-_WITHOUT = (
-    "input",
-    "constant",
-    "call",
-    "torch",
-    "control",
-)  # kinds that mean what is given or called
+# Kinds that mean what is given or called.
+_WITHOUT = ("input", "constant", "call", "torch", "control")
 
 
 def _meaning(row: OpDef) -> Reference:
