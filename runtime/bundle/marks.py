@@ -46,6 +46,11 @@ class Mark(Record):
         """(space, value) of all that it names."""
         return () if self.condition is None else (self.condition,)
 
+    @property
+    def text(self) -> str:
+        """What it is in lists of steps: `repeat 8`."""
+        return f"{self.word} {self.count}" if self.word == "repeat" else self.word
+
     def moved(self, to: Callable[[str, int | str], tuple[str, Any]]) -> Mark:
         """The mark whose condition lies in the memory that `to` gives for its own."""
         return self if self.condition is None else self.replace(condition=to(*self.condition))
