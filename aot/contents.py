@@ -14,6 +14,7 @@ import numpy
 
 from aotc.aot.extensions import extension
 from aotc.aot.facts import graph_file
+from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Constant, Node, walk
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
@@ -146,7 +147,7 @@ def tolerances(
     """
     graph = captured.graph
     limits = tolerances_of(dot_precision)
-    widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
+    widest = max(limits.get(node.type.dtype, 0.0) for node in nodes_within(graph))
     own = captured.golden_roundings
     if dot_precision == "tf32" and captured.convolution_precision == "tf32":
         own = tuple(map(max, own, captured.tf32_roundings()))

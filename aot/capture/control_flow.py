@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.imports.call import NotSupported, type_of
+from aotc.aot.capture.imports.complexes import Complex
 from aotc.aot.capture.state_values import mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.control import Operand, Part, apart, control, operand
@@ -22,6 +23,7 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import TensorType
 
+COMPLEX = "complex numbers: give it `torch.view_as_real(x)`"
 NO_TENSOR = "{what} is not a tensor; make it one, `torch.tensor(…)`"
 OTHER_TYPE = "a result is {found}, expected {expected}"
 
@@ -47,6 +49,8 @@ class _Call:
     def tensors(self, arguments: Sequence[Any], what: str) -> list[Node]:
         """Arguments that have to be tensors."""
         found = [self.value(each) for each in arguments]
+        if any(isinstance(each, Complex) for each in found):
+            raise NotSupported(COMPLEX)
         if not all(isinstance(each, Node) for each in found):
             raise NotSupported(NO_TENSOR.format(what=what))
         return found
@@ -62,6 +66,8 @@ class _Call:
                 inside.append(operands[-1].inside)
             elif value is None or isinstance(value, Node | Size | bool | int | float):
                 inside.append(value)
+            elif isinstance(value, Complex):
+                raise NotSupported(COMPLEX)
             else:
                 raise NotSupported(NO_TENSOR.format(what="an operand"))
         return operands, inside

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.eager import ATEN_NAMESPACES, Eager
 from aotc.aot.capture.op_modes import OpMode, traced_control_flow
+from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Graph
 
 # Element type → that in which a model's roundings are too small to count.
@@ -56,7 +57,7 @@ def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
 
 def has_halves(graph: Graph) -> bool:
     """Whether a graph holds 16-bit floats."""
-    return any(node.type.dtype in ("f16", "bf16") for node in graph.nodes())
+    return any(node.type.dtype in ("f16", "bf16") for node in nodes_within(graph))
 
 
 def roundings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -14,6 +15,8 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 TRACE = "_hop_compile_and_call"
+# Of a loop on other inputs than the user's, on which it may have no end.
+_MOST_TURNS: ContextVar[int | None] = ContextVar("most_turns", default=10_000)
 
 
 class OpMode(TorchDispatchMode):
@@ -63,6 +66,16 @@ def traced_control_flow() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def endless_loops() -> Iterator[None]:
+    """Inside, loops may take any number of turns."""
+    token = _MOST_TURNS.set(None)
+    try:
+        yield
+    finally:
+        _MOST_TURNS.reset(token)
+
+
 def _cond(condition: Any, first: Any, other: Any, operands: Sequence[Any] = ()) -> Any:
     return (first if bool(condition) else other)(*operands)
 
@@ -70,9 +83,11 @@ def _cond(condition: Any, first: Any, other: Any, operands: Sequence[Any] = ()) 
 def _while_loop(
     condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()
 ) -> tuple[Any, ...]:
-    values = tuple(carried)
+    values, turns, most = tuple(carried), 0, _MOST_TURNS.get()
     while bool(condition(*values, *more)):
-        values = tuple(body(*values, *more))
+        if turns == most:
+            raise RuntimeError(f"a loop has not ended after {turns} turns")
+        values, turns = tuple(body(*values, *more)), turns + 1
     return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in values)
 
 

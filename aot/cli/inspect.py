@@ -183,9 +183,7 @@ def _target(manifest: Manifest, name: str, plan: Plan, known: dict[str, Any]) ->
     }
 
 
-def _step_name(
-    step: Launch | TorchCall | NativeLaunch | Mark, kernels: Sequence[Kernel]
-) -> str:
+def _step_name(step: Launch | TorchCall | NativeLaunch | Mark, kernels: Sequence[Kernel]) -> str:
     if isinstance(step, Launch):
         return kernels[step.kernel].name
     if isinstance(step, Mark):
