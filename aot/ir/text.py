@@ -57,7 +57,7 @@ def print_graph(graph: Graph, with_sources: bool = False) -> str:
     for number, node in enumerate(graph.nodes()):
         names[node] = node.attr("name") if node.op == "input" else str(number)
         source = f"  # {node.source}" if with_sources and node.source else ""
-        lines.append(f"%{names[node]} = {_call(node, names)} : {node.type}{source}")
+        lines.append(f"%{names[node]} = {_call(node, names, with_sources)} : {node.type}{source}")
     pairs = zip(graph.output_names, graph.outputs, strict=True)
     results = ", ".join(f"{name}=%{names[node]}" for name, node in pairs)
     return "\n".join([*lines, f"return {results}".rstrip()]) + "\n"
@@ -69,16 +69,23 @@ def body_of(graph: Graph) -> Body:
     return Body(graph, print_graph(graph), tuple(found))
 
 
-def _call(node: Node, names: Mapping[Node, str]) -> str:
+def _call(node: Node, names: Mapping[Node, str], with_sources: bool) -> str:
     hidden = ("dtype", "shape") if node.op in _DECLARED else ()
     items = [f"%{names[operand]}" for operand in node.inputs]
     # A percent sign in a text would read as a value.
     items += [
-        f"{name}={value!r}".replace("%", "\\x25")
+        f"{name}={_literal_of(value, with_sources)}".replace("%", "\\x25")
         for name, value in node.attrs
         if name not in hidden
     ]
     return f"{node.op}({', '.join(items)})"
+
+
+def _literal_of(value: Any, with_sources: bool) -> str:
+    """An attribute's value, perhaps with the lines that nodes of bodies come from."""
+    if not (with_sources and isinstance(value, tuple) and value and isinstance(value[0], Body)):
+        return repr(value)
+    return repr(tuple((print_graph(each.graph, True), len(each.graph.states)) for each in value))
 
 
 def parse_type(text: str, dims: Sequence[Dim] = ()) -> TensorType:
