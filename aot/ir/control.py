@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Body, Constant, Graph, Node, State, make, walk
@@ -120,22 +121,53 @@ def apart(changed: Node, carried: Sequence[Operand], tag: str) -> Node:
     return make("copy", (changed,), {"tag": tag}) if is_old else changed
 
 
-def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """The graph with each body as `change` gives it; constants that this makes are the graph's."""
+def with_bodies(
+    graph: Graph, change: Callable[[Graph], Graph], sees_constants: bool = False
+) -> Graph:
+    """The graph with each body as `change` gives it; constants that this makes are the graph's.
+
+    sees_constants: what a body is given of the graph's constants is a constant in it meanwhile.
+    """
     pool = dict(graph.constants)
-    known: dict[tuple[Body, ...], list[Graph]] = {}
+    known: dict[tuple[Any, ...], list[Graph]] = {}
 
     def changed(node: Node, new: Node) -> Node:
         if node.op != "control":
             return new
-        bodies = node.attr("bodies")
-        if bodies not in known:  # the results of a node share them
-            known[bodies] = [_named_apart(change(body.graph), pool) for body in bodies]
-        return _with_graphs(new, known[bodies])
+        key = node.attr("bodies"), new.inputs  # the results of a node share them
+        if key not in known:
+            graphs = [body.graph for body in node.attr("bodies")]
+            if sees_constants:
+                graphs = [_with_constants(each, new, pool) for each in graphs]
+            known[key] = [_named_apart(change(each), pool) for each in graphs]
+        return _with_graphs(new, known[key])
 
     if not any(node.op == "control" for node in graph.nodes()):
         return graph
     return graph.rebuilt(changed, pool)
+
+
+def _given(node: Node) -> tuple[Node, ...]:
+    """The operands that bodies are given and nothing changes, in the order of their inputs."""
+    first = 1 if node.attr("form") == "branch" else 0
+    return node.inputs[first : len(node.inputs) - len(node.attr("updates"))]
+
+
+def _with_constants(graph: Graph, node: Node, pool: Mapping[str, Constant]) -> Graph:
+    """A body of a node with constants, and views of them, where the node gives it such."""
+    constants = {
+        inside: outside
+        for inside, outside in zip(graph.inputs, _given(node), strict=False)
+        if _is_constant(outside)
+    }
+    ends = graph.inputs, graph.outputs, graph.input_names, graph.output_names
+    return Graph(*ends, pool, graph.states).replaced(constants)
+
+
+def _is_constant(node: Node) -> bool:
+    while node.kind == "view":
+        (node,) = node.inputs
+    return node.op == "constant"
 
 
 def _named_apart(graph: Graph, pool: dict[str, Constant]) -> Graph:
@@ -156,28 +188,35 @@ def _named_apart(graph: Graph, pool: dict[str, Constant]) -> Graph:
 
 
 def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
-    """A node of `control` with other graphs for its bodies, whose constants become operands."""
-    nodes = dict.fromkeys(each for graph in graphs for each in graph.nodes())
-    constants = [each for each in nodes if each.op == "constant"]
-    known = {name for graph in graphs for name in graph.input_names}
-    rows = []
-    for constant in constants:
-        name = f"made_{len(known)}"
-        known.add(name)
-        rows.append(operand(name, constant))
-    extra = tuple(row.inside for row in rows)
-    inside = {row.outside: row.inside for row in rows}
+    """A node of `control` with other graphs for its bodies, whose constants become operands; what
+    none of them reads is none any more."""
+    nodes = dict.fromkeys(each for graph in graphs for each in walk(graph.outputs))
+    names = {name for graph in graphs for name in graph.input_names}
+    made = []
+    for constant in (each for each in nodes if each.op == "constant"):
+        name = f"constant_{len(names)}"
+        while name in names:
+            name += "_"
+        names.add(name)
+        made.append(operand(name, constant))
+    given, first = _given(node), 1 if node.attr("form") == "branch" else 0
+    rows = [Operand(*pair) for pair in zip(graphs[0].inputs, given, strict=False)]
+    kept = [*(row for row in rows if row.inside in nodes), *made]
+    inside = {row.outside: row.inside for row in made}
     bodies = []
     for graph in graphs:
-        count = len(graph.inputs) - len(node.attr("updates"))
-        inputs = (*graph.inputs[:count], *extra, *graph.inputs[count:])
-        names = tuple(each.attr("name") for each in inputs)
-        whole = Graph(inputs, graph.outputs, names, graph.output_names, {}, graph.states)
+        inputs = (*(row.inside for row in kept), *graph.inputs[len(given) :])
+        input_names = tuple(each.attr("name") for each in inputs)
+        whole = Graph(inputs, graph.outputs, input_names, graph.output_names, {}, graph.states)
         bodies.append(body_of(whole.replaced(inside)))
-    first = len(node.inputs) - len(node.attr("updates"))
-    operands = (*node.inputs[:first], *(row.outside for row in rows), *node.inputs[first:])
-    updates = tuple((at, place + len(rows)) for at, place in node.attr("updates"))
-    attrs = {**dict(node.attrs), "bodies": tuple(bodies), "updates": updates}
+    carried = node.inputs[first + len(given) :]
+    operands = (*node.inputs[:first], *(row.outside for row in kept), *carried)
+    moved = len(operands) - len(node.inputs)
+    attrs = {
+        **dict(node.attrs),
+        "bodies": tuple(bodies),
+        "updates": tuple((at, place + moved) for at, place in node.attr("updates")),
+    }
     return make("control", operands, attrs, node.source)
 
 

@@ -235,7 +235,8 @@ def rewrite_each(
     for family, traits in families.items():
         rest = [stage for stage in stages[len(shared) :] if stage.serves(traits, storing)]
         result, rows = _run_all(rest, graph, skip)
-        result, inside = _with_bodies(result, traits, skip, own)
+        own_stages = [stage for stage in stages if stage.serves(traits, storing)]
+        result, inside = _with_bodies(result, own_stages, skip)
         rows += inside
         check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
         found[family] = result, RewriteLog([*common, *rows])
@@ -243,21 +244,18 @@ def rewrite_each(
 
 
 def _with_bodies(
-    graph: Graph,
-    traits: TargetTraits,
-    skip: frozenset[str],
-    own: ApplyUserRewrites | None,
+    graph: Graph, stages: Sequence[Stage], skip: frozenset[str]
 ) -> tuple[Graph, list[StageLog]]:
-    """The graph with its bodies rewritten for a target, and what was done in them. They read no
-    constants, so that how weights are stored is not theirs to decide."""
+    """The graph with its bodies rewritten, all steps one after the other, and what was done."""
     logs: list[StageLog] = []
 
     def rewritten(body: Graph) -> Graph:
-        found, log = rewrite(body, traits, skip, own)
-        logs.extend(log.stages)
+        found, rows = _run_all(stages, body, skip)
+        found, inside = _with_bodies(found, stages, skip)
+        logs.extend((*rows, *inside))
         return found
 
-    return with_bodies(graph, rewritten), logs
+    return with_bodies(graph, rewritten, sees_constants=True), logs
 
 
 def rewrite_entries(
