@@ -130,7 +130,8 @@ def infer_control(types: Types, attrs: AttrMap) -> TensorType:
     require(not any(graph.constants for graph in graphs), "a body reads constants")
     given = types
     if form == "branch":
-        condition, *given = types
+        condition, *rest = types
+        given = tuple(rest)
         require(_is_flag(condition), f"the condition is {condition}, expected one bool")
     for graph in graphs:
         require(len(graph.inputs) == len(given), f"{len(given)} operands of a body")

@@ -587,7 +587,8 @@ def _control(node: Node, operands: Sequence[Array]) -> Array:
     while run(graphs[0], given)[0].any() if form == "while" else turns < node.attr("count"):
         given[first:] = run(graphs[-1], given)
         turns += 1
-    return given[first + node.attr("result")].reshape(node.shape)
+    found: Array = given[first + node.attr("result")].reshape(node.shape)
+    return found
 
 
 def _view(memory: Array, start: int, shape: Sequence[int], strides: Sequence[int]) -> Array:

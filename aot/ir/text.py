@@ -153,7 +153,8 @@ def _parse_node(
             attrs |= {"dtype": expected.dtype, "shape": expected.shape}
         if op == "control":
             sizes = tuple(dims.values())
-            attrs["bodies"] = tuple(_parse_body(*row, sizes) for row in attrs["bodies"])
+            rows = attrs["bodies"]
+            attrs["bodies"] = tuple(_parse_body(text, states, sizes) for text, states in rows)
         node = make(op, operands, attrs, source)
     except (KeyError, SyntaxError, TypeError, ValueError, UndecidedSize) as error:
         raise GraphTextError(line_number, line, str(error)) from None
