@@ -213,6 +213,34 @@ def lookups_in_a_map(model, places):
     return mapped(lambda each, table: table[each], places, model.table)
 
 
+@case(lambda size: (torch.randn(size, 8, dtype=F64), torch.rand(3) < 0.5))
+def branches_of_literals_and_one_flag_of_several(model, x, flags):
+    one = torch.cond(flags[1], lambda: torch.ones(3), lambda: torch.arange(3.0), ())
+    two = torch.cond(flags[2:], lambda x: (x + 1, x.sum()), lambda x: (x - 1, x.amax()), (x,))
+    again = torch.cond(x.sum() > 0, lambda x: x.amax(), lambda x: x.amin(), (x,))
+    return one, two[1], again, x.sum() > 0
+
+
+@case(rows_and_count)
+def scan_in_a_loop_that_drops_results(model, x, count):
+    def step(at, x, unread):
+        last, rows = scan(lambda c, row: (c * 0.5 + row, c + row), torch.zeros(8, dtype=F64), x)
+        return at + 1, rows * 0.5, last
+
+    begin = (zero(), x, torch.zeros(8, dtype=F64))
+    return while_loop(lambda at, x, unread: at < count, step, begin)[1]
+
+
+@case(rows_and_count)
+def loop_over_whole_numbers(model, x, count):
+    def step(at, bits, seen, small):
+        return at + 1, bits * 6364136223846793005 + at, seen | (bits % 3 == 0), small - 1
+
+    begin = (zero(), torch.arange(4), torch.zeros(4, dtype=torch.bool),
+             torch.zeros(2, dtype=torch.int8))  # fmt: skip
+    return while_loop(lambda at, bits, seen, small: at < count, step, begin)
+
+
 @case(lambda size: (torch.randn(size, 8), torch.rand(()) < 0.5))
 def short_floats(model, x, flag):
     x = x.to(torch.bfloat16)
