@@ -17,6 +17,7 @@ from aotc.aot.rewrites import (
     algebra,
     attention,
     attention_masks,
+    branches,
     channels,
     fold,
     fourier,
@@ -121,6 +122,7 @@ _CLEANING = (*algebra.RULES, *views.RULES)
 _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
+    Stage("branches", function=branches.choose_both),
     Stage(MEMORY, function=fourier.expand_unserved, wants=_gpus),
     Stage(MEMORY, function=fourier.expand_on_cpu, wants=_cpus),
     Stage("tf32", function=tf32.round_data, wants=_rounders),
