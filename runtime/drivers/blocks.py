@@ -7,13 +7,45 @@ Ctrl-C ends one that would not end by itself.
 from __future__ import annotations
 
 from ..bundle.marks import Mark
+from ..bundle.plan_parts import Launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     Run = Callable[..., None]
     Test = Callable[..., bool]
+
+
+def unrolled(steps: Sequence[Any], most: int) -> list[Any]:
+    """The steps, with several turns of a repeated block of launches as one: at most so many
+    launches, and no block where that is all of them."""
+    found: list[Any] = []
+    begins: list[int] = []  # of blocks that are open, in what was found
+    for step in steps:
+        found.append(step)
+        if type(step) is not Mark or step.word == "else":
+            continue
+        if step.word != "end":
+            begins.append(len(found) - 1)
+            continue
+        begin = begins.pop()
+        mark, block = found[begin], found[begin + 1 : -1]
+        if mark.word == "repeat" and all(type(each) is Launch for each in block):
+            found[begin:] = _together(mark, block, step, most)
+    return found
+
+
+def _together(mark: Mark, block: list[Any], end: Mark, most: int) -> list[Any]:
+    """A repeated block of launches, as many turns of it together as have at most so many."""
+    if not block or not mark.count:
+        return []
+    turns = min(mark.count, max(most // len(block), 1))
+    count, rest = divmod(mark.count, turns)
+    if count == 1:
+        return block * (turns + rest)
+    return [mark.replace(count=count), *block * turns, end, *block * rest]
 
 
 def in_blocks(

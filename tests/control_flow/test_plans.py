@@ -26,6 +26,7 @@ from aotc.runtime.bundle.plan import (
     Plan,
 )
 from aotc.runtime.bundle.plan_rules import check_steps
+from aotc.runtime.drivers.blocks import in_blocks, unrolled
 from aotc.runtime.errors import (
     BundleError,
     BundleLimit,
@@ -269,3 +270,47 @@ def test_marks_are_taken_where_they_are_blocks_within_each_other(words):
     else:
         assert not opened
         assert is_right
+
+
+REPEATS = st.lists(
+    st.one_of(
+        st.tuples(st.just("repeat"), st.integers(0, 9)),
+        st.tuples(st.sampled_from(("launch", "launch", "if", "end")), st.just(0)),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=300)
+@given(REPEATS, st.integers(0, 12))
+def test_turns_together_are_the_same_launches(rows, most):
+    steps, opened, value = [], 0, 0
+    for word, count in rows:
+        if word == "launch":
+            value += 1
+            steps.append(added(TOTAL, value))
+        elif word == "end" and opened:
+            opened -= 1
+            steps.append(Mark("end"))
+        elif word in ("repeat", "if"):
+            opened += 1
+            steps.append(Mark(word, None if count or word == "repeat" else TOTAL, count))
+    steps += [Mark("end")] * opened
+    together = unrolled(steps, most)
+    assert run_of(together) == run_of(steps)
+    inner = [step for step in together if type(step) is not Mark]
+    assert len(inner) <= len(steps) + 2 * most * len(steps)
+
+
+def run_of(steps):
+    """The launches that run, each `if` being taken."""
+    done = []
+
+    def in_turn(runs):
+        return lambda: [run() for run in runs]
+
+    parts = [
+        step if type(step) is Mark else (lambda step=step: done.append(step.args)) for step in steps
+    ]
+    in_blocks(parts, in_turn, lambda mark: lambda: True, lambda run: run)()
+    return done

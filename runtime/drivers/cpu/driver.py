@@ -10,7 +10,7 @@ from ...bundle.marks import Mark
 from ...bundle.native_plan import SYMBOL, NativeLaunch
 from ...bundle.torch_calls import TorchCall
 from ...errors import DriverFault, LimitReached, environment_fault
-from ..blocks import in_blocks
+from ..blocks import in_blocks, unrolled
 from ..checks import WORD_BYTES, Checks, check_addresses
 from ..memory import HostShared, Memory, missing_on_host
 from . import executor_abi as abi
@@ -47,6 +47,7 @@ ISA_FEATURES = {
     "x86-64-amx": _AVX512_BF16 | TILE_FEATURES,
 }
 CHUNKS_PER_THREAD = 16
+TOGETHER = 64  # launches of turns of a repeated block that are one native stretch
 ALIGNMENT_BYTES = 64
 _LAUNCH_FIELDS = "<QQ3i3i"  # function, slots, grid, programs, programs of a chunk, chunks
 _OWN_BYTES = abi.LAUNCH_BYTES - struct.calcsize(_LAUNCH_FIELDS)  # the executor's
@@ -238,12 +239,13 @@ class CpuSession:
             raise
 
     def _fill(self, executable: Executable, plan: LaunchPlan, shared: HostShared) -> None:
-        natives = _bound(executable, plan)
+        steps = unrolled(plan.steps, TOGETHER) if plan.has_blocks else plan.steps
+        natives = _bound(executable, steps)
         needed_bytes = [each.needed_bytes for each in natives if each is not None]
         scratch, stride = shared.scratch, aligned(max(plan.scratch_bytes, *needed_bytes, 0))
         count = executable.inputs + executable.outputs
         base_bytes = 8 * count + WORD_BYTES * len(plan.checks)
-        stretches = _stretches(plan, natives)
+        stretches = _stretches(steps, natives)
         layouts = []
         for each in stretches:
             if type(each) is list:
@@ -346,18 +348,18 @@ class CpuSession:
             block.close()
 
 
-def _bound(executable: Executable, plan: LaunchPlan) -> list[BoundStep | None]:
+def _bound(executable: Executable, steps: Sequence[Any]) -> list[BoundStep | None]:
     """For each step the native function that it calls, None for other steps."""
-    if not plan.natives:
-        return [None] * len(plan.steps)
+    if not any(type(step) is NativeLaunch for step in steps):
+        return [None] * len(steps)
     assert executable.natives is not None
-    return [executable.natives.bound(step) for step in plan.steps]
+    return [executable.natives.bound(step) for step in steps]
 
 
-def _stretches(plan: LaunchPlan, natives: Sequence[BoundStep | None]) -> list[Any]:
+def _stretches(steps: Sequence[Any], natives: Sequence[BoundStep | None]) -> list[Any]:
     """The steps in order: stretches of native code, and between them what torch runs and marks."""
     found: list[Any] = []
-    for step, native in zip(plan.steps, natives, strict=True):
+    for step, native in zip(steps, natives, strict=True):
         if type(step) is TorchCall or type(step) is Mark:
             found.append(step)
         elif found and type(found[-1]) is list:

@@ -23,7 +23,7 @@ import ctypes
 from ...bundle.marks import CONDITION_BYTES, Mark
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
-from ..blocks import in_blocks
+from ..blocks import in_blocks, unrolled
 from .arena import DeviceChecks, DeviceStates
 from .call_graphs import CallGraphs, caller
 from .graph import Execution, LaunchGraph
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from .blueprint import Blueprint
     from .code import DeviceCode
     from .handles import Event, Pinned
+
+
+TOGETHER = 256  # launches of turns of a repeated block that are one graph
 
 
 class CudaSession:
@@ -144,7 +147,8 @@ class CudaSession:
             return [self._graph_of((), outlined)]
         runs: list[Callable[..., None] | Mark] = []
         launches: list[Launch] = []
-        for step in self._code.plan.steps:
+        plan = self._code.plan
+        for step in unrolled(plan.steps, TOGETHER) if plan.has_blocks else plan.steps:
             if isinstance(step, Launch):
                 launches.append(step)
                 continue
