@@ -19,7 +19,7 @@ from aotc.aot.capture.imports.complexes import Complex
 from aotc.aot.capture.state_values import mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.control import Operand, Part, apart, control, operand
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import TensorType
 
@@ -42,7 +42,7 @@ class _Call:
 
     def value(self, argument: Any) -> Any:
         """What an argument is: a node of ours, a size, a number."""
-        if not isinstance(argument, torch.fx.Node):
+        if not isinstance(argument, torch.fx.Node):  # a number, or what is one of ours already
             return argument
         return self.values[argument]
 
@@ -54,6 +54,13 @@ class _Call:
         if not all(isinstance(each, Node) for each in found):
             raise NotSupported(NO_TENSOR.format(what=what))
         return found
+
+    def begin(self, arguments: Sequence[Any]) -> list[Node]:
+        """What a loop carries first: tensors, and whole numbers as tensors of rank 0."""
+        values = (self.value(each) for each in arguments)
+        is_number = (int, Size)
+        found = [number(each, "i64") if isinstance(each, is_number) else each for each in values]
+        return self.tensors(found, "what it carries")
 
     def given(self, arguments: Sequence[Any]) -> tuple[list[Operand], list[Any]]:
         """Operands that stay the same, and what the placeholders of a body are for them: the inputs
@@ -131,7 +138,7 @@ def _cond(call: _Call) -> Results:
 
 def _while_loop(call: _Call) -> Results:
     condition, body, carried_values, more = call.node.args
-    carried = _carried(call.tensors(carried_values, "what it carries"))
+    carried = _carried(call.begin(carried_values))
     given, inside = call.given(more)
     values = [*(each.inside for each in carried), *inside]
     flag = call.part(condition, values)

@@ -231,6 +231,12 @@ def scan_in_a_loop_that_drops_results(model, x, count):
     return while_loop(lambda at, x, unread: at < count, step, begin)[1]
 
 
+@case(rows)
+def loop_of_whole_numbers_of_python(model, x):
+    last, y = while_loop(lambda at, x: at < 5, lambda at, x: (at + 1, x * 2 + at), (0, x))
+    return y, y * last
+
+
 @case(rows_and_count)
 def loop_over_whole_numbers(model, x, count):
     def step(at, bits, seen, small):
