@@ -66,10 +66,10 @@ class _Call:
         """Operands that stay the same, and what the placeholders of a body are for them: the inputs
         of these, literals themselves, sizes and other numbers."""
         operands, inside = [], []
-        for number, argument in enumerate(arguments):
+        for place, argument in enumerate(arguments):
             value = self.value(argument)
             if isinstance(value, Node) and not _is_literal(value):
-                operands.append(operand(f"given_{number}", value))
+                operands.append(operand(f"given_{place}", value))
                 inside.append(operands[-1].inside)
             elif value is None or isinstance(value, Node | Size | bool | int | float):
                 inside.append(value)
@@ -99,7 +99,7 @@ def _is_literal(value: Node) -> bool:
 
 
 def _carried(values: Sequence[Node]) -> list[Operand]:
-    found = [operand(f"carried_{number}", value) for number, value in enumerate(values)]
+    found = [operand(f"carried_{place}", value) for place, value in enumerate(values)]
     for each in found:
         mark_state(each.inside)  # rows that are written into it are written where it lies
     return found
@@ -111,8 +111,8 @@ def _changing(part: Part, carried: Sequence[Operand], tag: str) -> Part:
     for new, old in rows:
         _require(new.type, old.inside.type)
     changed = (
-        new if new is old.inside else apart(new, carried, f"{tag}.{number}")
-        for number, (new, old) in enumerate(zip(part.returned, carried, strict=True))
+        new if new is old.inside else apart(new, carried, f"{tag}.{place}")
+        for place, (new, old) in enumerate(zip(part.returned, carried, strict=True))
     )
     return Part((), tuple(changed), part.checks)
 
@@ -174,7 +174,7 @@ def _scanned(
     carried = _carried([build.scalar(0, "i64"), *first, *empty])
     turn, *values = (each.inside for each in carried)
     given, inside = call.given(more)
-    memory = [operand(f"scanned_{number}", row) for number, row in enumerate(rows)]
+    memory = [operand(f"scanned_{place}", row) for place, row in enumerate(rows)]
     row_of = [_row(each.inside, turn) for each in memory]
     part = call.part(body, [*values[: len(first)], *row_of, *inside])
     made = part.returned
