@@ -169,8 +169,6 @@ def _scanned(
     first = call.tensors(begin, "what it carries")
     count, stacked = rows[0].shape[0], call.kinds()[len(first) :]
     empty = [build.expand(build.scalar(0, kind.dtype), kind.shape) for kind in stacked]
-    if count == 0:
-        return (*first, *empty)
     carried = _carried([build.scalar(0, "i64"), *first, *empty])
     turn, *values = (each.inside for each in carried)
     given, inside = call.given(more)

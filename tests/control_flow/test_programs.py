@@ -3,6 +3,7 @@ server without torch, Ctrl-C, and what is refused."""
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -186,8 +187,6 @@ example_inputs = (torch.randn(32, dtype=torch.float64), torch.tensor(True))
 
 
 def test_a_server_without_torch(built):
-    import json
-
     command = [sys.executable, "-c", SERVER, str(built("served", SERVED))]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -195,6 +194,33 @@ def test_a_server_without_torch(built):
     x = numpy.arange(32.0)
     numpy.testing.assert_allclose(first, x / 8 + 1.75)
     numpy.testing.assert_allclose(other, x + 1)
+
+
+def test_commands_show_blocks(built, tmp_path, capsys):
+    path = str(built("served", SERVED))
+
+    def said(*arguments):
+        assert run([str(each) for each in arguments]) == 0
+        return capsys.readouterr().out
+
+    kernels = said("inspect", path, "--kernels")
+    rows = [line.split()[:2] for line in kernels.splitlines()]
+    marks = [row[1] for row in rows if row[:1] == ["control"]]
+    assert marks == ["if", "while", "end", "else", "end"]
+    steps = json.loads(said("inspect", path, "--json"))["targets"][0]["entries"][0]["steps"]
+    assert [step["word"] for step in steps if step["kind"] == "control"] == marks
+    assert "ok" in said("verify", path)
+    profile = json.loads(said("profile", path, "--repetitions", 3, "--json"))
+    assert len(profile["launches"]) == len(steps)
+    assert "control while" not in said("profile", path, "--repetitions", 3)
+    said("report", path, "-o", tmp_path / "report.html")
+    assert "while" in (tmp_path / "report.html").read_text()
+    again = tmp_path / "again"
+    said("tune", path, "-o", again, "--tune-budget", "0.1", "--quiet")
+    assert "ok" in said("verify", again)
+    other = built("asserted", ASSERTED)
+    assert run(["diff", path, str(other), "--all"]) == 1
+    assert "control while calls" in capsys.readouterr().out
 
 
 ENDLESS = """
