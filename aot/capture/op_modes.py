@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 import torch
 from torch._higher_order_ops import utils
@@ -59,11 +58,17 @@ def traced_control_flow() -> Iterator[None]:
         return
 
     def traced(*args: Any, **kwargs: Any) -> Any:
-        with patch.object(OpMode, "is_passed_over", True):
+        before, OpMode.is_passed_over = OpMode.is_passed_over, True
+        try:
             return trace(*args, **kwargs)
+        finally:
+            OpMode.is_passed_over = before
 
-    with patch.object(utils, TRACE, traced):
+    setattr(utils, TRACE, traced)
+    try:
         yield
+    finally:
+        setattr(utils, TRACE, trace)
 
 
 @contextmanager
