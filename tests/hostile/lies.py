@@ -139,6 +139,15 @@ class Lie:
         value = self.draw.randrange(self.tree["dims"] + len(self.tree["sizes"]))
         self.buffer[self.draw.choice(["nbytes", "offset"])] = [value]
 
+    def turns(self) -> None:
+        """Of a repeated block: more than any tensor has rows."""
+        marks = [step for step in self.variant["steps"] if step.get("word") == "repeat"]
+        self.draw.choice(marks)["count"] = self.draw.choice([0, 1, 9, 200])
+
+    def condition(self) -> None:
+        marks = [step for step in self.variant["steps"] if step.get("word") == "if"]
+        self.draw.choice(marks)["condition"] = self.some_argument()
+
     def steps(self) -> None:
         self.variant["steps"] = self.draw.choice(self.tree["variants"])["steps"]
 
@@ -149,11 +158,13 @@ EVERYWHERE = (
 )  # fmt: skip
 OF_NUMBERS = (Lie.offset, Lie.end, Lie.grid, Lie.shrink, Lie.shrink, Lie.move, Lie.arena)
 OF_FORMULAS = (Lie.ranges, Lie.formula, Lie.steps)
+OF_BLOCKS = (Lie.turns, Lie.turns, Lie.turns, Lie.condition)
 
 
 def lie(tree: dict, draw: random.Random, weights: list[str], counts: dict[str, int]) -> str:
     """Change the plan; what was changed."""
-    kind = draw.choice(EVERYWHERE + (OF_FORMULAS if tree["dims"] else OF_NUMBERS))
+    kinds = EVERYWHERE + (OF_FORMULAS if tree["dims"] else OF_NUMBERS)
+    kind = draw.choice(kinds + (OF_BLOCKS if "control-flow" in tree["features"] else ()))
     kind(Lie(tree, draw, weights, counts))
     return kind.__name__
 
