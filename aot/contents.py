@@ -14,6 +14,7 @@ import numpy
 
 from aotc.aot.extensions import extension
 from aotc.aot.facts import graph_file
+from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Constant, Node, walk
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
@@ -21,7 +22,7 @@ from aotc.aot.lower.matmul.choice import precision_of
 from aotc.aot.lower.matmul.gpu_cost import machine_of
 from aotc.aot.pack import BackendContents, Golden, TensorData
 from aotc.aot.printable import printable
-from aotc.aot.schedule.group import Group, Schedule
+from aotc.aot.schedule.group import UNLAUNCHED, Group, Schedule
 from aotc.aot.schedule.trace import LEAVES
 from aotc.aot.sources import Lowered, Sources, print_sources
 from aotc.aot.targets.families import tool_versions
@@ -146,7 +147,7 @@ def tolerances(
     """
     graph = captured.graph
     limits = tolerances_of(dot_precision)
-    widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
+    widest = max(limits.get(node.type.dtype, 0.0) for node in nodes_within(graph))
     own = captured.golden_roundings
     if dot_precision == "tf32" and captured.convolution_precision == "tf32":
         own = tuple(map(max, own, captured.tf32_roundings()))
@@ -273,7 +274,7 @@ def _variant(
     specs = iter(variant.specs)
 
     def row(group: Group) -> graph_file.Group:
-        work: Group | KernelSpec = group if group.kind == "torch" else next(specs)
+        work: Group | KernelSpec = group if group.kind in UNLAUNCHED else next(specs)
         return graph_file.Group(
             group.kind,
             _short(group.label, 256),
@@ -285,7 +286,7 @@ def _variant(
             round(_estimate_ns(group, work.bytes, work.operations, traits)),
         )
 
-    groups = tuple(map(row, schedule.groups))
+    groups = tuple(map(row, schedule.steps))
     names = zip(schedule.graph.output_names, schedule.graph.outputs, strict=True)
     outputs = tuple((_short(name, 256), numbers[node]) for name, node in names)
     ranges = tuple((dim.name, dim.low, dim.high) for dim in variant.dims)
@@ -312,7 +313,7 @@ def _estimate_ns(group: Group, nbytes: int, operations: int, traits: TargetTrait
 
 def _named(schedule: Schedule) -> Iterator[Node]:
     """Every node that some group computes, reads or stores."""
-    for group in schedule.groups:
+    for group in (*schedule.groups, *schedule.steps):
         yield from (*group.reads, *group.nodes, *(root.node for root in group.roots))
 
 

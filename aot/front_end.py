@@ -14,8 +14,9 @@ from aotc.aot.capture.spec import load_specs
 from aotc.aot.capture.tracing import traced
 from aotc.aot.capture_cache import cached_captures
 from aotc.aot.entries import agreed
-from aotc.aot.errors import NothingToSplit
+from aotc.aot.errors import NothingToSplit, SplitUnsupported
 from aotc.aot.host_kernels import host_kernels, kernels_of
+from aotc.aot.ir.control import without_data_checks
 from aotc.aot.ir.graph import Graph, own_sources
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
@@ -129,6 +130,10 @@ def _rewrite(
     with clock.stage("rewrite"):
         graphs = [each.graph for each in captured]
         if options.ranks > 1:
+            bodies = [node for graph in graphs for node in graph.nodes() if node.op == "control"]
+            if bodies:
+                at = f" at {bodies[0].source}" if bodies[0].source else ""
+                raise SplitUnsupported(what=f"control flow{at}")
             graphs = split(graphs, options.ranks)
             if not any(node.op == "exchange" for graph in graphs for node in graph.nodes()):
                 raise NothingToSplit(ranks=options.ranks, least=LEAST_BYTES >> 10)
@@ -138,7 +143,7 @@ def _rewrite(
         own = partial(apply_user_rewrites, rewrites=rewrites, trace=traced)
         skip = options.skip | INEXACT if options.round_intermediates else options.skip
         if options.unchecked_indices:
-            graphs = [graph.without_data_checks() for graph in graphs]
+            graphs = list(map(without_data_checks, graphs))
         with kernels_of(options.rewrites):
             rows = rewrite_entries(graphs, families, skip=skip, own=own)
         for device in families:

@@ -19,3 +19,24 @@ VARYING = """
     example_inputs = (torch.randn(8, 24),)
     dynamic_shapes = ({0: Dim("rows", max=100)},)
 """
+BLOCKS = """
+    import torch
+    from torch._higher_order_ops.map import map as mapped
+    from torch._higher_order_ops.scan import scan
+
+    class Blocks(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(12, 12)
+            self.table = torch.nn.Parameter(torch.randn(9, 12))
+
+        def forward(self, x, places, flag):
+            step = lambda state, row: (torch.tanh(self.linear(state) + row), state * row.sum())
+            last, rows = scan(step, torch.zeros(12), x)
+            chosen = torch.cond(flag, lambda x: x.cumsum(0), lambda x: self.linear(x), (rows,))
+            return last, chosen, mapped(lambda place, table: table[place], places, self.table)
+
+    torch.manual_seed(0)
+    model = Blocks().eval()
+    example_inputs = (torch.randn(7, 12), torch.randint(0, 9, (5, 3)), torch.tensor(True))
+"""

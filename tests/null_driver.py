@@ -13,9 +13,10 @@ from typing import Any
 
 from aotc.runtime import drivers
 from aotc.runtime.arrays.dlpack import HOST
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.plan import LaunchPlan, Plan
-from aotc.runtime.bundle.plan_parts import Launch
 from aotc.runtime.bundle.torch_calls import TorchCall
+from aotc.runtime.drivers.blocks import in_blocks
 from aotc.runtime.drivers.memory import HostShared, missing_on_host
 from aotc.runtime.drivers.protocol import Missing
 
@@ -114,25 +115,26 @@ class CpuSession:
         self.arena_address = shared.arena.address
         self.states = shared.states
         self._words = (ctypes.c_int64 * len(plan.checks))()
-        self._steps: list[Any] = [
-            executable.fallback.step(step, self._fixed_address)
-            if isinstance(step, TorchCall)
-            else step
-            for step in plan.steps
-        ]
+        parts = [step if isinstance(step, Mark) else self._part(step) for step in plan.steps]
+        # Resolves every argument, writes each launch down, and copies where the kernel is a copy.
+        self.run: Any = in_blocks(parts, _in_turn, self._is_set, lambda run: run)
 
-    def run(self) -> None:
-        """Resolve every argument, write the launch down, and copy where the kernel is a copy."""
-        plan = self.executable.plan
-        for step in self._steps:
-            if not isinstance(step, Launch):
-                step(self._address_of)
-                continue
-            symbol = plan.kernels[step.kernel].symbol
+    def _part(self, step: Any) -> Any:
+        if isinstance(step, TorchCall):
+            made = self.executable.fallback.step(step, self._fixed_address)
+            return lambda: made(self._address_of)
+        symbol = self.executable.plan.kernels[step.kernel].symbol
+
+        def run() -> None:
             values = tuple(self._resolve(space, value) for space, value in step.args)
             self.executable.log.append((symbol, step.grid, values))
             if symbol == COPY_SYMBOL:
                 ctypes.memmove(*values)
+
+        return run
+
+    def _is_set(self, mark: Mark) -> Any:
+        return lambda: ctypes.c_uint8.from_address(self._resolve(*mark.condition)).value != 0
 
     def _fixed_address(self, space: str, value: int | str) -> int | None:
         return None if space in ("input", "output") else self._resolve(space, value)
@@ -159,6 +161,14 @@ class CpuSession:
         self.executable._whole.sessions_open -= 1
         if self._own is not None:
             self._own.close()
+
+
+def _in_turn(runs: Sequence[Any]) -> Any:
+    def run() -> None:
+        for each in runs:
+            each()
+
+    return run
 
 
 def _copy_dims(to: int, source: int, itemsize: int, dims: list[tuple[int, int]]) -> int:

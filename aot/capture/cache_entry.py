@@ -24,6 +24,7 @@ from aotc.aot.capture.golden import golden_tensors, quiet_settings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
 from aotc.aot.capture.libraries import register_types
+from aotc.aot.capture.op_modes import endless_loops
 from aotc.aot.capture.other_sizes import Models, Probe, probe_again
 from aotc.aot.capture.own_model import OwnModel, own_model
 from aotc.aot.capture.rounding_sensitivity import undecided_of
@@ -230,7 +231,7 @@ def _numbers(spec: Spec, own: OwnModel) -> tuple[Array, ...]:
     for module in spec.module.modules():
         register_types(module)
     call = own.lifted.bound(own.functional)
-    with torch.no_grad(), quiet_settings():
+    with torch.no_grad(), quiet_settings(), endless_loops():
         found = golden_tensors(lambda: run(spec, call))
         return tuple(to_array(each).copy() for each in found)
 

@@ -40,6 +40,7 @@ from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.lifted import Lifted, check_alone, lifted
+from aotc.aot.capture.op_modes import endless_loops
 from aotc.aot.capture.other_sizes import Models, Probe, beyond, differing_at_one, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
@@ -48,6 +49,7 @@ from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.tf32 import tf32_roundings_of
 from aotc.aot.errors import ExportDiffers, ModelRaised
+from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Graph, own_sources
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.size import Dim, Guard
@@ -136,7 +138,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
 
 def _of_convolutions(graph: Graph) -> str:
     """What torch's switch for convolutions says, where a graph has some of f32."""
-    has_any = any(node.op == "convolution" and node.dtype == "f32" for node in graph.nodes())
+    has_any = any(node.op == "convolution" and node.dtype == "f32" for node in nodes_within(graph))
     return _precision(torch.backends.cudnn.conv) if has_any else "ieee"
 
 
@@ -279,7 +281,7 @@ def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Go
     if draws(decomposed):
         module = states.bound(decomposed.module())
         inputs = (*inputs, numpy.array(GOLDEN_SEED))
-    with unchanged(_held(exported, graph, states)) as buffers:
+    with unchanged(_held(exported, graph, states)) as buffers, endless_loops():
         outputs = (*golden_tensors(lambda: run(spec, module)), *(each.clone() for each in buffers))
         found = tuple(to_array(tensor).copy() for tensor in outputs)
     spreads = whole_spreads = (0.0,) * len(outputs)
@@ -320,7 +322,7 @@ def check_agreement(
     if module is None:
         return
     try:
-        with torch.no_grad():
+        with torch.no_grad(), endless_loops():
             own = golden_tensors(lambda: run(spec, module))
     except ModelRaised:  # it ran for torch.export; whatever it keeps of that is its own affair
         return

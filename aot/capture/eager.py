@@ -17,7 +17,8 @@ from typing import Any
 import numpy
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from aotc.aot.capture.op_modes import OpMode
 
 aten = torch.ops.aten
 APART = 0  # torch's answer where no two elements surely lie in one place
@@ -31,13 +32,10 @@ TRUNCATING = (
 )  # fmt: skip
 
 
-class Eager(TorchDispatchMode):
+class Eager(OpMode):
     """Every op as the module says."""
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if function in TRUNCATING:
             _refuse_overflow(*args, **kwargs)
         if _reads_memory(function):
@@ -45,14 +43,12 @@ class Eager(TorchDispatchMode):
         return EXACTLY.get(function, function)(*args, **kwargs)
 
 
-class ExactRests(TorchDispatchMode):
+class ExactRests(OpMode):
     """Exact rests of floats alone."""
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         exactly = RESTS.get(function, function)
-        return exactly(*args, **(kwargs or {}))
+        return exactly(*args, **kwargs)
 
 
 def _reads_memory(function: Any) -> bool:

@@ -15,6 +15,7 @@ import torch
 
 from aotc.aot.capture.custom_ops import called_op
 from aotc.aot.capture.imports.call import DTYPE_NAMES, NotSupported, type_of
+from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Size
 from aotc.runtime.arrays.dlpack import HOST
@@ -151,7 +152,7 @@ PLAIN: tuple[tuple[Any, Any], ...] = (
 def torch_ops(graph: Graph) -> tuple[TorchOp, ...]:
     """The ops that the graph leaves to torch, in the order of their first call."""
     calls: dict[str, dict[Any, str | None]] = {}
-    for node in graph.nodes():
+    for node in nodes_within(graph):
         if node.op == "torch":
             identity = (node.inputs, *(row for row in node.attrs if row[0] != "result"))
             calls.setdefault(node.attr("operator"), {})[identity] = node.source

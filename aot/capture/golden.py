@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.eager import ATEN_NAMESPACES, Eager
+from aotc.aot.capture.op_modes import OpMode, traced_control_flow
+from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Graph
 
 # Element type → that in which a model's roundings are too small to count.
@@ -50,13 +51,13 @@ def quiet_settings() -> Iterator[None]:
 
 def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
     """The tensors that the exported model returns, in order."""
-    with _one_thread(), Eager():
+    with _steady(), Eager():
         return _tensors(call())
 
 
 def has_halves(graph: Graph) -> bool:
     """Whether a graph holds 16-bit floats."""
-    return any(node.type.dtype in ("f16", "bf16") for node in graph.nodes())
+    return any(node.type.dtype in ("f16", "bf16") for node in nodes_within(graph))
 
 
 def roundings(
@@ -89,7 +90,7 @@ def distances(
     """
     mode = _Widened(HALVES) if is_narrow else _WidenedTwice(SINGLES)
     # Below autograd: an op made of others comes whole, not after its check that types agree.
-    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
+    with _steady(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
         wide = _tensors(call())
     away = tuple(apart(*pair) for pair in zip(outputs, wide, strict=True))
     if is_decomposed and max(map(largest, away), default=0.0) > SETTLED[is_narrow]:
@@ -103,7 +104,7 @@ def widest(call: Callable[[], Any], types: Sequence[torch.dtype]) -> tuple[torch
     Raises what the model does where an op refuses what was widened.
     """
     mode = _WidenedTwice({**dict.fromkeys(HALVES, torch.float64), **SINGLES})
-    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
+    with _steady(), torch._C._AutoDispatchBelowAutograd(), Eager(), mode:
         return tuple(each.to(own) for each, own in zip(_tensors(call()), types, strict=True))
 
 
@@ -122,19 +123,17 @@ def without_jumps(away: torch.Tensor) -> float:
     return largest(away)
 
 
-class _Widened(TorchDispatchMode):
+class _Widened(OpMode):
     """Every operation on the floats of a table in the wider ones, its result too."""
 
     def __init__(self, wider: Mapping[torch.dtype, torch.dtype]) -> None:
         super().__init__()
         self.wider = wider
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if function in REINTERPRETING:  # a float's bits, which a wider one does not have
             raise NotImplementedError(f"{function} in wider floats")
-        return function(*self._wide(args), **self._wide(kwargs or {}))
+        return function(*self._wide(args), **self._wide(kwargs))
 
     def _wide(self, values: Any) -> Any:
         return pytree.tree_map(self._one, values)
@@ -152,12 +151,10 @@ class _WidenedTwice(_Widened):
     write into an operand, which here would write into a wider copy of it.
     """
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if function.namespace not in ATEN_NAMESPACES or function._schema.is_mutable:
             raise NotImplementedError(f"{function} in f64")
-        return super().__torch_dispatch__(function, types, args, kwargs)
+        return super().run_op(function, args, kwargs)
 
 
 def apart(found: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
@@ -176,8 +173,8 @@ def _tensors(results: Any) -> tuple[torch.Tensor, ...]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Golden numbers do not depend on how many cores shared the sums.
+def _steady() -> Iterator[None]:
+    """Golden numbers do not depend on how many cores shared the sums, and control flow is traced.
 
     Nor on a race seen in torch 2.13: when several threads made a process's first call of MKL's
     vector logarithm, one of them once got it to 12 bits only.
@@ -185,6 +182,7 @@ def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with traced_control_flow():
+            yield
     finally:
         torch.set_num_threads(threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from aotc.aot.capture import data_numbers
 from aotc.aot.capture.aten_signature import RELAID
+from aotc.aot.capture.control_flow import CONTROL, control_flow
 from aotc.aot.capture.custom_ops import IMPORTS, called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
 from aotc.aot.capture.imports.call import (
@@ -105,6 +106,7 @@ class Importer:
     checks: dict[Node, None] = field(default_factory=dict)  # in their order
     fallback: bool = False  # whether torch is to run what cannot be imported
     rounds: bool = False  # whether every 16-bit result of a call is rounded to its type
+    has_bodies: bool = False  # whether control flow is imported, as graphs inside of the graph
     has_parts: bool = False  # whether complex tensors are imported, as pairs of real ones
     draws: bool = False  # whether there is an input for the seed
 
@@ -116,8 +118,7 @@ class Importer:
             self._output(node)
         elif node.op == "call_function":
             self._call(node)
-        # get_attr nodes name sub-graphs of higher-order ops, whose calls raise an error that names
-        # them
+        # get_attr nodes name sub-graphs of higher-order ops
 
     def graph(self) -> Graph:
         """The finished graph: constants nothing reads dropped."""
@@ -189,7 +190,14 @@ class Importer:
             return
         if name == KERNEL_CALL:
             self._made(node, kernel_call, self.values)  # its results by names of parameters
-            return
+        elif name in CONTROL and self.has_bodies:
+            if not self._has_refused_operands(node):
+                self._made(node, control_flow, self.values, self._body)
+        else:
+            self._call_op(node, name)
+
+    def _call_op(self, node: torch.fx.Node, name: str) -> None:
+        """Import a call of an op of torch's registry."""
         base = name.removeprefix("aten::")
         if base in CHECKS:
             self._assert(node, base)
@@ -229,6 +237,35 @@ class Importer:
             return
         self._check(node, call, result)
         self.values[node] = result
+
+    def _body(
+        self, named: torch.fx.Node, given: Sequence[Any]
+    ) -> tuple[list[Any], tuple[Node, ...]]:
+        """The results and the checks of the graph that a node names, its inputs being `given`.
+
+        Raises `NotSupported`; ops without an import are listed with those of the graph around it.
+        """
+        module = getattr(named.graph.owning_module, str(named.target))
+        inner = _BodyImporter(
+            fallback=self.fallback,
+            rounds=self.rounds,
+            has_bodies=True,
+            has_parts=self.has_parts,
+            guards=self.guards,
+            outer=self,
+            name=str(named.target),
+            module=module,
+            given=list(given),
+        )
+        listed = len(self.unsupported)
+        for node in module.graph.nodes:
+            inner.visit(node)
+        self.unsupported += (row for row in inner.unsupported if row not in self.unsupported)
+        if inner.unsupported or len(self.unsupported) > listed:
+            raise _Listed
+        if inner.draws:
+            raise NotSupported("it draws random numbers: draw them outside, and give it these")
+        return inner.results, tuple(inner.checks)
 
     def _note_check(
         self, operation: str, place: str, operand: Node, kind: str, low: Extent, high: Extent
@@ -272,6 +309,8 @@ class Importer:
         try:
             with made_for(source_line(node)):
                 self.values[node] = made(node, *given)
+        except _Listed:
+            return
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, str(refused))
 
@@ -388,6 +427,48 @@ class Importer:
             elif got is not None and got.type != expected:
                 detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
                 raise InternalError(stage="capture", detail=detail)
+
+
+class _Listed(Exception):
+    """What is inside a call was refused, and is listed."""
+
+
+@dataclass
+class _BodyImporter(Importer):
+    """Imports a graph inside another, whose constants are those of the graph around it."""
+
+    outer: Importer = field(kw_only=True)
+    name: str = field(kw_only=True)
+    module: torch.nn.Module = field(kw_only=True)
+    given: list[Any] = field(kw_only=True)  # what its placeholders are, in order
+    results: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.constants = self.outer.constants
+
+    def visit(self, node: torch.fx.Node) -> None:
+        """Import one node; tensors that the module holds are constants."""
+        held = getattr(self.module, str(node.target), None) if node.op == "get_attr" else None
+        if isinstance(held, torch.Tensor):
+            self.values[node] = self._constant(str(node.target), held)
+        else:
+            super().visit(node)
+
+    def _placeholder(self, node: torch.fx.Node) -> Any:
+        return self.given.pop(0)
+
+    def _output(self, node: torch.fx.Node) -> None:
+        returned = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
+        self.results = [self._imported(each) for each in returned]
+
+    def _constant(self, name: str, tensor: torch.Tensor) -> Any:
+        return self.outer._constant(f"{self.name}.{name}", tensor)
+
+    def _table(self, values: Array, dtype: str) -> Node:
+        return self.outer._table(values, dtype)
+
+    def _require_equal(self, found: Extent, expected: Extent) -> None:
+        self.outer._require_equal(found, expected)
 
 
 def _check_class(tensor: torch.Tensor) -> None:

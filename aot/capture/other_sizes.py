@@ -22,6 +22,7 @@ from aotc.aot.capture.imports.rng import GOLDEN_SEED, seed_input
 from aotc.aot.capture.lifted import NONE_LIFTED, Lifted
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.spec import Spec
+from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.size import Dim, Extent, Guard, Size, fixed, substitute
 from aotc.aot.ir.size_table import SizeTable
@@ -220,7 +221,7 @@ def _fitting(graph: Graph, dims: Sequence[Dim], guards: Sequence[Guard]) -> Call
     """Whether sizes meet the guards and take no more memory than is worth it."""
     table = SizeTable(dims)
     conditions = [table.condition(guard) for guard in guards]
-    numels = [table.numbered(node.type.numel) for node in graph.nodes()]
+    numels = [table.numbered(node.type.numel) for node in nodes_within(graph)]
 
     def total(values: Sequence[int]) -> int:
         return sum(map(reader(values), numels))

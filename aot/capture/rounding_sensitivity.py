@@ -26,13 +26,13 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.decisions import WAYS, Comparisons, is_float
 from aotc.aot.capture.eager import ATEN_NAMESPACES
 from aotc.aot.capture.golden import golden_tensors, quiet_settings, widest
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
+from aotc.aot.capture.op_modes import OpMode
 from aotc.aot.capture.tf32 import with_tf32
 from aotc.aot.ir.storage import Array
 
@@ -120,7 +120,7 @@ def _largest(value: torch.Tensor) -> float:
     return (finite.max().item() if finite.numel() else 0.0) or 1.0
 
 
-class ReplacedLarge(TorchDispatchMode):
+class ReplacedLarge(OpMode):
     """Operands of which a sum may overflow are replaced by one size, with their signs; factors that
     may pass the smallest number by its reciprocal."""
 
@@ -128,13 +128,11 @@ class ReplacedLarge(TorchDispatchMode):
         super().__init__()
         self._size = size
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        degree = _degree(function, args, kwargs or {})
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        degree = _degree(function, args, kwargs)
         if degree:
             args = self._replaced(function, args, degree)
-        return function(*args, **(kwargs or {}))
+        return function(*args, **kwargs)
 
     def _replaced(self, function: Any, args: Sequence[Any], degree: float) -> Sequence[Any]:
         places = [
@@ -147,17 +145,14 @@ class ReplacedLarge(TorchDispatchMode):
         return found
 
 
-class OverflowedSums(TorchDispatchMode):
+class OverflowedSums(OpMode):
     """The elements of sums that may pass the largest number in some order are one value all."""
 
     def __init__(self, value: float) -> None:
         super().__init__()
         self._value = value
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         result = function(*args, **kwargs)
         if _degree(function, args, kwargs) != 1.0 or function._schema.is_mutable:
             return result
@@ -342,7 +337,7 @@ def span_of(answers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return low, high, finite.any(0)
 
 
-class MovedRoundings(TorchDispatchMode):
+class MovedRoundings(OpMode):
     """Every result of an op that rounds is moved; of one that sums, the operands too."""
 
     def __init__(self, seed: int, units: float, comparisons: Comparisons | None = None) -> None:
@@ -352,10 +347,7 @@ class MovedRoundings(TorchDispatchMode):
         self._comparisons = comparisons
         self.elements = 0  # how many were moved
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if self._comparisons is not None:
             args = _with_writes(function, args, self._comparisons.operands(function, args, kwargs))
         if _is_exact(function, args, kwargs):

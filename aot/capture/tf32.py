@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import count
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.golden import apart, golden_tensors, quiet_settings, without_jumps
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
+from aotc.aot.capture.op_modes import OpMode
 
 CONVOLUTIONS = frozenset({
     "convolution", "_convolution", "mkldnn_convolution", "conv1d", "conv2d", "conv3d",
@@ -21,7 +21,7 @@ CONVOLUTIONS = frozenset({
 LOST_BITS = 13  # of the 24 of f32
 
 
-class RoundedConvolutions(TorchDispatchMode):
+class RoundedConvolutions(OpMode):
     """Operands of convolutions of f32 are rounded to TF32, as cuDNN rounds them: to the nearest, or
     with a generator to either neighbour at random."""
 
@@ -29,12 +29,10 @@ class RoundedConvolutions(TorchDispatchMode):
         super().__init__()
         self._generator = generator
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if base_name(function) in CONVOLUTIONS:
             args = (*map(self._rounded, args[:2]), *args[2:])
-        return function(*args, **(kwargs or {}))
+        return function(*args, **kwargs)
 
     def _rounded(self, value: torch.Tensor) -> torch.Tensor:
         if value.dtype != torch.float32:

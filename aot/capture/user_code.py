@@ -21,7 +21,7 @@ from typing import Any
 from aotc.aot.errors import SpecFileMissing, SpecImportFailed, SpecModuleMissing
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-_GENERATED = "<eval_with_key>"  # code that torch wrote
+_GENERATED = ("<eval_with_key>", "<string>")  # code that torch wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +134,4 @@ def _foreign_roots() -> tuple[str, ...]:
     """Where code lies that is not the user's: torch, what it generates, Python, this stage."""
     found = importlib.util.find_spec("torch")
     folders = () if found is None else tuple(found.submodule_search_locations or ())
-    return (*folders, _GENERATED, contextlib.__file__, str(Path(__file__).parent))
+    return (*folders, *_GENERATED, contextlib.__file__, str(Path(__file__).parent))

@@ -16,6 +16,7 @@ from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.facts.layouts import layouts, more_bytes
 from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import LIMITS, Entry, FileEntry, Manifest, TensorSpec
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.bundle.plan import Image, Kernel, Launch, Plan
@@ -182,9 +183,11 @@ def _target(manifest: Manifest, name: str, plan: Plan, known: dict[str, Any]) ->
     }
 
 
-def _step_name(step: Launch | TorchCall | NativeLaunch, kernels: Sequence[Kernel]) -> str:
+def _step_name(step: Launch | TorchCall | NativeLaunch | Mark, kernels: Sequence[Kernel]) -> str:
     if isinstance(step, Launch):
         return kernels[step.kernel].name
+    if isinstance(step, Mark):
+        return step.text
     return step.op if isinstance(step, TorchCall) else _native_name(step)
 
 
@@ -360,6 +363,10 @@ def _steps(entry: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for index, row in enumerate(entry["steps"]):
         if row["kind"] == "kernel":
             yield (f"  {index}", row["name"], "×".join(map(str, row["grid"])), _arguments(row))
+            continue
+        if row["kind"] == "control":
+            condition = [row["condition"]] if row["condition"] else []
+            yield (f"  {row['kind']}", row["name"], "-", _arguments({"args": condition}))
             continue
         is_torch = row["kind"] == "torch"
         tensors = [*row["operands"], *filter(None, row["results"])] if is_torch else row["tensors"]

@@ -179,7 +179,7 @@ def _groups(opened: Bundle, target: str, entry: str | None) -> list[dict[str, in
     return [
         {"bytes": group.bytes, "arithmetic": group.operations}
         for group in groups
-        if group.kind != "torch"
+        if group.kind not in ("torch", "control")
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from aotc.aot.facts.bundle_facts import PRECISIONS, BundleFacts, VariantPlan, as_map, variants
 from aotc.aot.facts.graph_file import GraphFile, Variant
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import Launch
 from aotc.runtime.bundle.torch_calls import TorchCall
@@ -177,8 +178,10 @@ SECTIONS: Mapping[str, Callable[[BundleFacts], Iterator[tuple[str, Value]]]] = {
 }
 
 
-def step_name(step: TorchCall | NativeLaunch) -> str:
+def step_name(step: TorchCall | NativeLaunch | Mark) -> str:
     """What runs between kernels, by name."""
+    if isinstance(step, Mark):
+        return f"control {step.word}"
     if isinstance(step, TorchCall):
         return f"torch {step.op}"
     return f"{step.backend}.{step.function}"

@@ -1,4 +1,5 @@
-"""Ops that work on memory: `call`, of a kernel of the user's, `placed`, of ours, and `torch`.
+"""Ops that work on memory: `call`, of a kernel of the user's, `placed`, of ours, `torch`, and
+`control`.
 
 A kernel reads memory: an operand counts by its elements in row-major order, whatever its shape.
 All have several results, and a node is one of them: nodes that are equal but for `result` are one
@@ -29,6 +30,18 @@ of an operand or result, first element, shape, step along each dim):
     operator    the op's name in torch's registry: `aten::sort.stable`
     arguments   (name, kind, value), as the plan has them (`runtime/bundle/torch_calls.py`)
     operands    (dtype, shape) of each operand as the op sees it
+
+`control` runs graphs, its bodies, whose inputs are what stands in the brackets, and which read
+nothing else. What is carried is the states of the graph that changes it (`Graph.states`): each
+result of such a node is the last value of one of them, and its memory holds the first one before.
+
+    form        "branch" (condition, given…): results of the first body where the condition, a bool
+                of one element, holds, else those of the second; both (given…)
+                "while" (given…, carried…): as long as the first body, a bool of one element, holds,
+                the second one changes what is carried; both (given…, carried…)
+                "repeat" (given…, carried…): its body (given…, carried…) changes it `count` times
+    bodies      the graphs, each a `Body`
+    count       of "repeat"; 0 elsewhere
 """
 
 from __future__ import annotations
@@ -43,6 +56,8 @@ from aotc.aot.ir.types import TensorType
 _ENDS = ("results", "updates", "result")
 ATTRIBUTES = ("source", "function", "arguments", "candidates", *_ENDS)
 TORCH_ATTRIBUTES = ("operator", "arguments", "operands", "results", "result")
+CONTROL_ATTRIBUTES = ("form", "bodies", "count", *_ENDS)
+FORMS = {"branch": 2, "while": 2, "repeat": 1}  # with how many bodies each has
 PLACED_ATTRIBUTES = ("function", "operands", "stored", *_ENDS)
 
 CallArgument = tuple[str, str, Any]
@@ -106,3 +121,32 @@ def infer_torch(types: Types, attrs: AttrMap) -> TensorType:
     require(0 <= number < len(results) and results[number], f"there is no result {number}")
     dtype, shape = results[number]
     return TensorType(dtype, shape)
+
+
+def infer_control(types: Types, attrs: AttrMap) -> TensorType:
+    """Type of the result that the node is; operands have the elements that the bodies take."""
+    form, graphs = attrs["form"], [body.graph for body in attrs["bodies"]]
+    require(FORMS.get(form) == len(graphs), f"{len(graphs)} bodies of `{form}`")
+    require(not any(graph.constants for graph in graphs), "a body reads constants")
+    given = types
+    if form == "branch":
+        condition, *rest = types
+        given = tuple(rest)
+        require(_is_flag(condition), f"the condition is {condition}, expected one bool")
+    for graph in graphs:
+        require(len(graph.inputs) == len(given), f"{len(given)} operands of a body")
+        for node, kind in zip(graph.inputs, given, strict=True):
+            fits = node.dtype == kind.dtype and prod(node.shape) == prod(kind.shape)
+            require(fits, f"an operand is {kind}, the body takes {node.type}")
+    results = tuple(TensorType(*row) for row in attrs["results"])
+    if form == "while":
+        (flag,) = graphs[0].returned
+        require(_is_flag(flag.type), f"the condition is {flag.type}, expected one bool")
+    for graph in graphs if form == "branch" else graphs[-1:]:
+        made = tuple(node.type for node in (*graph.returned, *graph.new_states))
+        require(made == results, f"a body gives {made}, expected {results}")
+    return results_of(types, attrs)[attrs["result"]]
+
+
+def _is_flag(kind: TensorType) -> bool:
+    return kind.dtype == "bool" and kind.numel == 1

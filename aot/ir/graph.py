@@ -19,7 +19,7 @@ from aotc.aot.ir.types import Scalar, TensorType
 if TYPE_CHECKING:
     import numpy
 
-AttrValue = Any  # hashable: bool, int, float, str, a Size or a tuple of these
+AttrValue = Any  # hashable: bool, int, float, str, a Size, a Body or a tuple of these
 Attrs = tuple[tuple[str, AttrValue], ...]
 Identity = tuple[str, tuple[Size, ...]]  # of attributes: their text, and the sizes that it names
 Number = Scalar | Extent
@@ -159,6 +159,33 @@ class State:
     initial: Constant | None
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Body:
+    """A graph that a node of `control` runs. Equal ones have the same text and the same sizes.
+
+    Its inputs are all that it reads: it has no constants. text: as `text.py` prints the graph.
+    """
+
+    __slots__ = ("graph", "sizes", "text")
+
+    graph: Graph
+    text: str
+    sizes: tuple[Size, ...]  # that its nodes name
+
+    def __repr__(self) -> str:
+        return repr((self.text, len(self.graph.states)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.text, len(self.graph.states), self.sizes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
     """A function from inputs to outputs. Names are the caller's; `constants` by node attribute.
@@ -287,10 +314,12 @@ def sizes_in(value: AttrValue) -> tuple[Size, ...]:
     """The sizes in an attribute's value, however deep."""
     if isinstance(value, Size):
         return (value,)
+    if isinstance(value, Body):
+        return value.sizes
     found: tuple[Size, ...] = ()
     if isinstance(value, tuple):
         for item in value:
-            if isinstance(item, Size | tuple):  # most are whole numbers
+            if isinstance(item, Size | tuple | Body):  # most are whole numbers
                 found += sizes_in(item)
     return found
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.control import nodes_within
+from aotc.aot.ir.graph import Body, Graph, Node, make
 from aotc.aot.ir.size import Dim, Extent, Size, bounds, highest, size_of, substitute
+from aotc.aot.ir.text import body_of
 
 NUMEL_LIMIT = (1 << 31) - 1  # kernels address elements with 32 bits
 FACTORS = (1, 4, 16, 64)  # of typical sizes, tried until a call can have them; the low ends then
@@ -51,7 +53,7 @@ def with_possible_sizes(graph: Graph, ranges: Sequence[Dim]) -> tuple[Dim, ...] 
 
 
 def _that_may_be_negative(graph: Graph) -> list[Size]:
-    found = dict.fromkeys(size for node in graph.nodes() for size in node.type.shape)
+    found = dict.fromkeys(size for node in nodes_within(graph) for size in node.type.shape)
     return [size for size in found if isinstance(size, Size) and bounds(size)[0] < 0]
 
 
@@ -80,7 +82,7 @@ def _end(outer: int, inner: int, holds: Callable[[int], bool]) -> int:
 
 def large_sizes(graph: Graph) -> tuple[Extent, ...]:
     """Numbers of elements that some call within the ranges would take beyond 31 bits."""
-    found = {node.type.numel for node in graph.nodes()}
+    found = {node.type.numel for node in nodes_within(graph)}
     large = [numel for numel in found if isinstance(numel, Size) and highest(numel) > NUMEL_LIMIT]
     return tuple(sorted(large, key=str))
 
@@ -118,6 +120,8 @@ def _known(value: Any, values: Mapping[Dim, Extent]) -> Any:
     """An attribute's value with its sizes replaced."""
     if isinstance(value, Size):
         return substitute(value, values)
+    if isinstance(value, Body):
+        return body_of(_with_sizes(value.graph, values)) if value.sizes else value
     if isinstance(value, tuple):
         return tuple(_known(item, values) for item in value)
     return value

@@ -393,6 +393,8 @@ _CALLS: tuple[OpDef, ...] = (
     OpDef(
         "torch", "torch", None, call.infer_torch, call.TORCH_ATTRIBUTES, fewest=0, is_opaque=True
     ),
+    # One result of graphs that run as data decides, or several times.
+    OpDef("control", "control", None, call.infer_control, call.CONTROL_ATTRIBUTES, is_opaque=True),
     # Memory of its own with the operand's elements, which a call then updates; equal copies with
     # different tags are different memory.
     _unary("copy", ANY, "{0}", 0.0, attributes=("tag",), is_opaque=True, aten=()),

@@ -37,6 +37,9 @@ def range_of(node: Node, constants: Mapping[str, Constant]) -> Range:
     return found[node]
 
 
+OPAQUE_KINDS = frozenset({"input", "call", "torch", "control", "check", "extent"})
+
+
 def is_within(inner: Range, outer: Range) -> bool:
     """Whether one range is proved to lie in another."""
     return proves_at_most(outer[0], inner[0]) and proves_at_most(inner[1], outer[1])
@@ -45,7 +48,7 @@ def is_within(inner: Range, outer: Range) -> bool:
 def _computed(node: Node, nodes: list[Node], constants: Mapping[str, Constant]) -> Range | None:
     """The range of what depends on no input; None where it does, or where it is too much work."""
     for each in nodes:
-        is_opaque = each.kind in ("input", "call", "torch", "check", "extent") or each.sizes()
+        is_opaque = each.kind in OPAQUE_KINDS or each.sizes()
         if is_opaque or typical(each.type.numel) > MOST_COMPUTED:
             return None
         if each.op == "constant" and each.attr("name") not in constants:

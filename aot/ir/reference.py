@@ -509,7 +509,8 @@ _OWN: Mapping[str, Reference] = {
     "copy": lambda x, tag: x,
     "check": checks.reference,
 }  # fmt: skip
-_WITHOUT = ("input", "constant", "call", "torch")  # kinds that mean what is given or called
+# Kinds that mean what is given or called.
+_WITHOUT = ("input", "constant", "call", "torch", "control")
 
 
 def _meaning(row: OpDef) -> Reference:
@@ -540,6 +541,8 @@ def evaluate(node: Node, operands: Sequence[Array]) -> Array:
         return _placed(node, operands)
     if node.kind == "call":
         raise ValueError(f"`{node.attr('function')}` has no meaning in numpy: run its kernel")
+    if node.kind == "control":
+        return _control(node, operands)
     if node.kind == "torch":
         raise ValueError(f"`{node.attr('operator')}` has no meaning in numpy: torch runs it")
     moves_only = OPS[node.op].cost == 0.0 and node.kind not in ("scalar", "extent", "iota", "pad")
@@ -565,6 +568,27 @@ def _placed(node: Node, operands: Sequence[Array]) -> Array:
                 found = numpy.asarray(REFERENCE[op](*(wide[at] for at in numbers), **dict(attrs)))
                 _view(result, *where)[...] = narrow(found, node.dtype)
     return result
+
+
+def _control(node: Node, operands: Sequence[Array]) -> Array:
+    """The result of graphs that run as data decides."""
+    graphs = [body.graph for body in node.attr("bodies")]
+    form, given = node.attr("form"), list(operands)
+
+    def run(graph: Graph, values: Sequence[Array]) -> list[Array]:
+        shapes = (each.shape for each in graph.inputs)
+        return interpret(graph, [each.reshape(s) for each, s in zip(values, shapes, strict=True)])
+
+    if form == "branch":
+        condition, *given = given
+        return run(graphs[0 if condition.any() else 1], given)[node.attr("result")]
+    first = len(given) - len(node.attr("updates"))
+    turns = 0
+    while run(graphs[0], given)[0].any() if form == "while" else turns < node.attr("count"):
+        given[first:] = run(graphs[-1], given)
+        turns += 1
+    found: Array = given[first + node.attr("result")].reshape(node.shape)
+    return found
 
 
 def _view(memory: Array, start: int, shape: Sequence[int], strides: Sequence[int]) -> Array:

@@ -10,7 +10,8 @@ Grammar (`literal` is a Python literal, also `nan`, `inf` and `-inf`):
 
 Inputs and constants leave `dtype` and `shape` to the type: `%x = input(name='x') : f32[4, 8]`.
 Extents, also among the literals, are formulas over the names of dims: `2*batch + 1`, `max(n, 8)`.
-Inputs stand first, in the order of the signature. Lines that begin with `#` are comments.
+Inputs stand first, in the order of the signature. Lines that begin with `#` are comments. A body
+of `control` is a literal, its text and how many of its last inputs are states.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.ir.graph import Body, Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Dim, Extent, UndecidedSize, largest, size_of, smallest
 from aotc.aot.ir.types import TensorType
 
@@ -56,22 +57,35 @@ def print_graph(graph: Graph, with_sources: bool = False) -> str:
     for number, node in enumerate(graph.nodes()):
         names[node] = node.attr("name") if node.op == "input" else str(number)
         source = f"  # {node.source}" if with_sources and node.source else ""
-        lines.append(f"%{names[node]} = {_call(node, names)} : {node.type}{source}")
+        lines.append(f"%{names[node]} = {_call(node, names, with_sources)} : {node.type}{source}")
     pairs = zip(graph.output_names, graph.outputs, strict=True)
     results = ", ".join(f"{name}=%{names[node]}" for name, node in pairs)
     return "\n".join([*lines, f"return {results}".rstrip()]) + "\n"
 
 
-def _call(node: Node, names: Mapping[Node, str]) -> str:
+def body_of(graph: Graph) -> Body:
+    """A graph, of no constants, as an attribute."""
+    found = dict.fromkeys(size for node in graph.nodes() for size in node.sizes())
+    return Body(graph, print_graph(graph), tuple(found))
+
+
+def _call(node: Node, names: Mapping[Node, str], with_sources: bool) -> str:
     hidden = ("dtype", "shape") if node.op in _DECLARED else ()
     items = [f"%{names[operand]}" for operand in node.inputs]
     # A percent sign in a text would read as a value.
     items += [
-        f"{name}={value!r}".replace("%", "\\x25")
+        f"{name}={_literal_of(value, with_sources)}".replace("%", "\\x25")
         for name, value in node.attrs
         if name not in hidden
     ]
     return f"{node.op}({', '.join(items)})"
+
+
+def _literal_of(value: Any, with_sources: bool) -> str:
+    """An attribute's value, perhaps with the lines that nodes of bodies come from."""
+    if not (with_sources and isinstance(value, tuple) and value and isinstance(value[0], Body)):
+        return repr(value)
+    return repr(tuple((print_graph(each.graph, True), len(each.graph.states)) for each in value))
 
 
 def parse_type(text: str, dims: Sequence[Dim] = ()) -> TensorType:
@@ -137,12 +151,30 @@ def _parse_node(
         operands, attrs = _parse_items(items, values, dims)
         if op in _DECLARED:
             attrs |= {"dtype": expected.dtype, "shape": expected.shape}
+        if op == "control":
+            sizes = tuple(dims.values())
+            rows = attrs["bodies"]
+            attrs["bodies"] = tuple(_parse_body(text, states, sizes) for text, states in rows)
         node = make(op, operands, attrs, source)
     except (KeyError, SyntaxError, TypeError, ValueError, UndecidedSize) as error:
         raise GraphTextError(line_number, line, str(error)) from None
     if node.type != expected:
         raise GraphTextError(line_number, line, f"inferred {node.type}, text says {expected}")
     return name, node
+
+
+def _parse_body(text: str, states: int, dims: Sequence[Dim]) -> Body:
+    """A body; raises `GraphTextError`, a `ValueError`."""
+    graph = parse_graph(text, dims=dims)
+    return body_of(with_states(graph, states))
+
+
+def with_states(graph: Graph, count: int) -> Graph:
+    """A graph whose last inputs, and the last outputs but for checks, are so many states."""
+    names = graph.input_names[len(graph.inputs) - count :]
+    states = tuple(State(name, None) for name in names)
+    ends = graph.inputs, graph.outputs, graph.input_names, graph.output_names
+    return Graph(*ends, graph.constants, states)
 
 
 def _parse_items(

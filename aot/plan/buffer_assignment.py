@@ -7,7 +7,7 @@ can be made anew around other kernels where neither the model nor its graph is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aotc.aot.errors import InternalError
@@ -16,9 +16,11 @@ from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
+from aotc.runtime.bundle.marks import CONDITION_BYTES, CONDITIONAL, Mark
 from aotc.runtime.bundle.plan import CHECK_BYTES, Check, StateSlot
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
+Place = tuple[str, "int | str"]  # (space, value)
 SPACES = ("buffer", "weight", "input", "output", "state", "check")
 
 
@@ -48,14 +50,15 @@ class LaunchBuffers:
 class BufferAssignment:
     """All launches of a call in order, and the buffers between them with their lifetimes.
 
-    Lifetimes count steps: launches and, between them, calls of torch, each with how many launches
-    come before it. Memory of these is named as operands name it, ("buffer", number) where the plan
-    will say ("arena", offset).
+    Lifetimes count steps: launches and, between them, calls of torch and marks of blocks, each with
+    how many launches come before it. A buffer that a block uses and that is not of the block alone
+    lives as long as the whole of it. Memory of these is named as operands name it, ("buffer",
+    number) where the plan will say ("arena", offset).
     """
 
     buffers: tuple[Lifetime, ...]
     launches: tuple[LaunchBuffers, ...]
-    calls: tuple[tuple[int, TorchCall], ...] = ()
+    calls: tuple[tuple[int, TorchCall | Mark], ...] = ()
     states: tuple[StateSlot, ...] = ()
     checks: tuple[Check, ...] = ()  # their ends extents of the graph
 
@@ -94,16 +97,139 @@ def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssi
     one size in all ranges.
     """
     graph, states = schedule.graph, slots_of(whole or schedule.graph)
+    writer = _Writer()
+    ends = _Ends(
+        tuple(("input", number) for number in range(len(graph.given))),
+        tuple(("output", number) for number in range(len(graph.returned))),
+        tuple(("state", number) for number in range(len(graph.states))),
+        writer.add_checks(graph),
+    )
+    places = writer.schedule(schedule, ends)
+    _write_earlier(schedule.groups, places, writer.buffers)
+    return BufferAssignment(
+        tuple(writer.buffers),
+        tuple(writer.launches),
+        tuple(writer.calls),
+        states,
+        tuple(writer.checks),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Where a graph's inputs, outputs, states and checks lie."""
+
+    given: tuple[Place, ...]
+    returned: tuple[Place, ...]
+    states: tuple[Place, ...]
+    first_check: int
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the launches and calls of schedules one after the other, with the buffers between."""
+
+    buffers: list[Lifetime] = field(default_factory=list)
+    launches: list[LaunchBuffers] = field(default_factory=list)
+    calls: list[tuple[int, TorchCall | Mark]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def steps(self) -> int:
+        """How many there are by now."""
+        return len(self.launches) + len(self.calls)
+
+    def add_checks(self, graph: Graph) -> int:
+        """The number of the first of a graph's checks."""
+        first = len(self.checks)
+        self.checks += (Check(**dict(node.attrs)) for node in graph.checks)
+        return first
+
+    def schedule(self, schedule: Schedule, ends: _Ends) -> dict[Node, Place]:
+        """Where everything in it lies, once its steps are written."""
+        places = _places(schedule, ends)
+        updated = {before: after for group in schedule.groups for before, after in group.updates}
+        for group in schedule.groups:
+            first = self.steps
+            own = []
+            for place_in_group, root in enumerate(group.roots):
+                if root.node not in places:
+                    name = f"{first}.{place_in_group} {group.label}"
+                    places[root.node] = self._buffer(name, root.node.type.nbytes)
+                    if root.node in updated:
+                        places[updated[root.node]] = places[root.node]
+                    own.append(places[root.node])
+            if group.kind == "control":
+                self._control(group, places)
+            elif group.kind == "torch":
+                self.calls.append((len(self.launches), _call(group, places)))
+            else:
+                nodes = (*group.reads, *(root.node for root in group.roots))
+                operands = tuple(_operand(group, node, *places[node]) for node in nodes)
+                self.launches.append(LaunchBuffers(operands, len(group.roots)))
+            # All of a block is one step to what it reads and stores: it may run again.
+            for place in (*own, *(places[node] for node in group.reads)):
+                self._keep(place)
+            for root in group.roots if group.kind == "control" else ():
+                self._keep(places[root.node])
+        return places
+
+    def _buffer(self, name: str, nbytes: Extent) -> Place:
+        """A new buffer from here on."""
+        self.buffers.append(Lifetime(name, nbytes, self.steps, self.steps))
+        return "buffer", len(self.buffers) - 1
+
+    def _keep(self, place: Place) -> None:
+        """Have a buffer live to the last step that is written."""
+        space, value = place
+        if space == "buffer" and isinstance(value, int):
+            self.buffers[value] = replace(self.buffers[value], last=self.steps - 1)
+
+    def _control(self, group: Group, places: Mapping[Node, Place]) -> None:
+        """Blocks of steps between marks; bodies read the node's operands where they lie, and store
+        its results there."""
+        call = group.root_op
+        assert call is not None
+        operands = [places[node] for node in call.inputs]
+        results = [places[root.node] for root in group.roots]
+        form, carried = call.attr("form"), len(call.attr("updates"))
+        condition: Place | None = None
+        if form == "branch":
+            condition, *operands = operands
+        elif form == "while":
+            condition = self._buffer(f"{self.steps} condition", CONDITION_BYTES)
+        given = tuple(operands[: len(operands) - carried])
+        checks = {id(body): self.add_checks(body.graph) for body in group.bodies}
+        for word, schedules in group.blocks:
+            if word:
+                named = condition if word in CONDITIONAL else None
+                count: Any = call.attr("count") if word == "repeat" else 0
+                self.calls.append((len(self.launches), Mark(word, named, count)))
+            for body in schedules:
+                first_check = checks[id(body)]
+                if body.graph.states:
+                    ends = _Ends(given, (), tuple(results), first_check)
+                elif form == "while":
+                    assert condition is not None
+                    ends = _Ends((*given, *results), (condition,), (), first_check)
+                else:
+                    ends = _Ends(given, tuple(results), (), first_check)
+                self.schedule(body, ends)
+        if condition is not None:
+            self._keep(condition)
+
+
+def _places(schedule: Schedule, ends: _Ends) -> dict[Node, Place]:
+    """Where that lies which is no buffer between the schedule's steps."""
+    graph = schedule.graph
     given, returned = len(graph.given), len(graph.returned)
-    places: dict[Node, tuple[str, int | str]] = {
-        node: ("input", number) for number, node in enumerate(graph.given)
-    }
-    places |= {node: ("output", number) for number, node in enumerate(schedule.stored[:returned])}
+    places: dict[Node, Place] = dict(zip(graph.given, ends.given, strict=True))
+    places |= zip(schedule.stored[:returned], ends.returned, strict=True)
     with_states = returned + len(graph.states)
-    for ends in (graph.inputs[given:], schedule.stored[returned:with_states]):
-        places |= {node: ("state", number) for number, node in enumerate(ends)}
+    for nodes in (graph.inputs[given:], schedule.stored[returned:with_states]):
+        places |= zip(nodes, ends.states, strict=True)
     for number, node in enumerate(schedule.stored[with_states:]):
-        places.setdefault(node, ("check", number))  # at some sizes two are one
+        places.setdefault(node, ("check", ends.first_check + number))  # at some sizes two are one
     reads = (node for group in schedule.groups for node in group.reads)
     places |= {node: ("weight", node.attr("name")) for node in reads if node.op == "constant"}
     # What a call updates lies where its result will.
@@ -113,29 +239,7 @@ def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssi
     ):  # the last of those that follow each other first
         if after in places:
             places[before] = places[after]
-    buffers: list[Lifetime] = []
-    launches: list[LaunchBuffers] = []
-    calls: list[tuple[int, TorchCall]] = []
-    for number, group in enumerate(schedule.groups):
-        for place_in_group, root in enumerate(group.roots):
-            if root.node not in places:
-                name = f"{number}.{place_in_group} {group.label}"
-                places[root.node] = ("buffer", len(buffers))
-                if root.node in updated:
-                    places[updated[root.node]] = places[root.node]
-                buffers.append(Lifetime(name, root.node.type.nbytes, number, number))
-        if group.kind == "torch":
-            calls.append((len(launches), _call(group, places)))
-        else:
-            nodes = (*group.reads, *(root.node for root in group.roots))
-            operands = tuple(_operand(group, node, *places[node]) for node in nodes)
-            launches.append(LaunchBuffers(operands, len(group.roots)))
-        for space, value in (places[node] for node in group.reads):
-            if space == "buffer" and isinstance(value, int):
-                buffers[value] = replace(buffers[value], last=number)
-    _write_earlier(schedule.groups, places, buffers)
-    checks = tuple(Check(**dict(node.attrs)) for node in graph.checks)
-    return BufferAssignment(tuple(buffers), tuple(launches), tuple(calls), states, checks)
+    return places
 
 
 def _write_earlier(

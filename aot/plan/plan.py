@@ -16,6 +16,7 @@ from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Ope
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle import plan as runtime
 from aotc.runtime.bundle.launch_plan import VARIANT
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
@@ -257,8 +258,8 @@ class _Writer:
         return runtime.Launch(number, grid, (*operands, *sizes, *scratch, *peers), maps, use)
 
 
-def _call(call: TorchCall, offsets: Sequence[Extent]) -> TorchCall:
-    """What torch runs, with the arena's offsets in place of buffers' numbers."""
+def _call(call: TorchCall | Mark, offsets: Sequence[Extent]) -> TorchCall | Mark:
+    """What torch runs, or a mark, with the arena's offsets in place of buffers' numbers."""
 
     def memory(space: str, value: int | str) -> tuple[str, Any]:
         return ("arena", offsets[int(value)]) if space == "buffer" else (space, value)

@@ -7,10 +7,12 @@ import statistics
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from itertools import repeat
 from typing import Any
 
 from aotc.aot.profile.subject import Subject
 from aotc.runtime.arrays.buffers import buffer_address
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.torch_calls import TorchCall
 
 CALLS = 5  # of a launch for one sample; they are short
@@ -24,7 +26,8 @@ def measure(
 
     A step finds its operands as its own last call left the caches, warmer than in a served call.
     What torch runs is timed inside of whole calls, since it may refuse numbers that are not the
-    model's.
+    model's: all of its runs, where a block repeats it. Marks of blocks take no time of their own,
+    and of a kernel in a block one launch is timed.
     """
     executable, plan = subject.executable, subject.plan
     outputs = [bytearray(max(spec.nbytes, 1)) for spec in subject.outputs]
@@ -34,7 +37,7 @@ def measure(
         whole = stack.enter_context(closing(executable.session()))
         parts = []
         for step in plan.steps:
-            if isinstance(step, TorchCall):
+            if isinstance(step, TorchCall | Mark):
                 continue
             part = copy.copy(executable)  # the same loaded code
             part.plan = plan.replace(steps=(step,))
@@ -46,7 +49,9 @@ def measure(
         timed = [whole.run_timed(_clock_us) for _ in range(repetitions)] if plan.calls else []
     launches = iter([statistics.median(column) for column in zip(*rounds, strict=True)])
     of_torch = iter([statistics.median(column) for column in zip(*timed, strict=True)])
-    steps = [next(of_torch if isinstance(each, TorchCall) else launches) for each in plan.steps]
+    none = repeat(0.0)
+    times = {"torch": of_torch, "control": none}
+    steps = [next(times.get(each.kind, launches)) for each in plan.steps]
     return steps, statistics.median(calls), None
 
 

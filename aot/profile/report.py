@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.aot.profile.occupancy import Multiprocessor
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import LaunchPlan
@@ -16,6 +17,7 @@ from aotc.runtime.bundle.torch_calls import TorchCall
 
 PROVENANCE = "provenance.json"
 FACTS = ("registers", "spill_bytes")
+MARK = "control"  # in the name of what is a mark of a block, and takes no time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class SlowKernel:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRow:
-    """One launch of a call, or what torch runs between launches. What the bundle's facts do not
-    say is None."""
+    """One launch of a call, or what torch runs between launches, or a mark of a block of them. What
+    the bundle's facts do not say is None."""
 
     index: int
     name: str
@@ -109,6 +111,8 @@ class Profile:
         """The launches of each kernel by its symbol, those that take longest together first."""
         found: dict[str, list[LaunchRow]] = {}
         for row in self.launches:
+            if row.name.startswith(f"{MARK} "):
+                continue
             found.setdefault(row.symbol, []).append(row)
         order = sorted(found, key=lambda name: -sum(row.time_us for row in found[name]))
         return {name: found[name] for name in order}
@@ -156,7 +160,7 @@ def rows_of(
     GPU that they ran on."""
     known, kernels = facts.get("groups", []), facts.get("kernels", {})
     rates = facts.get("product_rates", {})  # by the names of kernels
-    count = len(plan.steps) - len(plan.calls)
+    count = sum(step.kind not in ("torch", "control") for step in plan.steps)
     groups = iter(known if len(known) == count else [{}] * count)
     rows = []
     for index, (launch, time_us) in enumerate(zip(plan.steps, times_us, strict=True)):
@@ -164,6 +168,9 @@ def rows_of(
             nbytes = sum(tensor.nbytes for tensor in launch.tensors())
             name = f"torch {launch.op}"
             rows.append(LaunchRow(index, name, launch.op, (1, 1, 1), time_us, nbytes))
+            continue
+        if isinstance(launch, Mark):
+            rows.append(LaunchRow(index, f"{MARK} {launch.text}", launch.word, (1, 1, 1), time_us))
             continue
         if isinstance(launch, NativeLaunch):
             name, group = f"{launch.backend}.{launch.function}", next(groups)

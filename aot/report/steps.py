@@ -10,6 +10,7 @@ from typing import Any
 
 from aotc.aot.facts.bundle_facts import BundleFacts, VariantPlan, as_map, as_rows
 from aotc.aot.facts.graph_file import Group, Line, TargetGraphs, Variant
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.plan import Buffer, Launch, LaunchPlan
 from aotc.runtime.bundle.torch_calls import TorchCall
 
@@ -104,10 +105,12 @@ def subject_of(
             kind, name, symbol, grid = "kernel", kernel.name, kernel.symbol, tuple(step.grid)
         elif isinstance(step, TorchCall):
             kind, name, symbol, grid = "torch", f"torch {step.op}", step.op, ()
+        elif isinstance(step, Mark):
+            kind, name, symbol, grid = "control", step.text, step.word, ()
         else:
             name = f"{step.backend}.{step.function}"
             kind, symbol, grid = "native", name, (step.tiles,)
-        if kind != "torch":
+        if kind not in ("torch", "control"):
             source = rows[launches] if launches < len(rows) else ""
             launches += 1
         time_us, time_from = _time(measured.get(number), tuned.get(source), group)
@@ -225,6 +228,8 @@ def _step_names(each: VariantPlan) -> list[str]:
             names.append(each.plan.kernels[step.kernel].name)
         elif isinstance(step, TorchCall):
             names.append(f"torch {step.op}")
+        elif isinstance(step, Mark):
+            names.append(step.text)
         else:
             names.append(f"{step.backend}.{step.function}")
     return names

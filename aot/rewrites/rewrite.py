@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import attrgetter
 
+from aotc.aot.ir.control import with_bodies
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import REWRITTEN_KINDS, check
 from aotc.aot.ir.rules import Context, Rule, apply_rules
@@ -16,6 +17,7 @@ from aotc.aot.rewrites import (
     algebra,
     attention,
     attention_masks,
+    branches,
     channels,
     fold,
     fourier,
@@ -120,6 +122,7 @@ _CLEANING = (*algebra.RULES, *views.RULES)
 _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
+    Stage("branches", function=branches.choose_both),
     Stage(MEMORY, function=fourier.expand_unserved, wants=_gpus),
     Stage(MEMORY, function=fourier.expand_on_cpu, wants=_cpus),
     Stage("tf32", function=tf32.round_data, wants=_rounders),
@@ -234,9 +237,27 @@ def rewrite_each(
     for family, traits in families.items():
         rest = [stage for stage in stages[len(shared) :] if stage.serves(traits, storing)]
         result, rows = _run_all(rest, graph, skip)
+        own_stages = [stage for stage in stages if stage.serves(traits, storing)]
+        result, inside = _with_bodies(result, own_stages, skip)
+        rows += inside
         check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
         found[family] = result, RewriteLog([*common, *rows])
     return found
+
+
+def _with_bodies(
+    graph: Graph, stages: Sequence[Stage], skip: frozenset[str]
+) -> tuple[Graph, list[StageLog]]:
+    """The graph with its bodies rewritten, all steps one after the other, and what was done."""
+    logs: list[StageLog] = []
+
+    def rewritten(body: Graph) -> Graph:
+        found, rows = _run_all(stages, body, skip)
+        found, inside = _with_bodies(found, stages, skip)
+        logs.extend((*rows, *inside))
+        return found
+
+    return with_bodies(graph, rewritten, sees_constants=True), logs
 
 
 def rewrite_entries(

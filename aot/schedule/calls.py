@@ -1,4 +1,5 @@
-"""Kernels that the user wrote and ops that torch runs: each call is a group of its own.
+"""Kernels that the user wrote, ops that torch runs, graphs that run as data decides: each call is a
+group of its own.
 
 Its operands are memory: nothing is computed inside it, and nothing behind it joins it.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Literal
+from typing import Any
 
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
@@ -18,7 +19,8 @@ from aotc.aot.schedule.group import Domain, Group, GroupKind, Root
 from aotc.aot.schedule.grow import Cluster
 from aotc.aot.schedule.trace import LEAVES
 
-MEMORY_KINDS = frozenset({"call", "torch"})
+MEMORY_KINDS = frozenset({"call", "torch", "control"})
+UPDATING_KINDS = frozenset({"call", "control"})  # of them, those with results in operands' memory
 # Function on memory → products of scores' shape over the elements of keys, and of values.
 SCORE_PRODUCTS = {"attention": (1, 1), "attention_backward": (3, 2)}
 _ONE = Domain(Symbol("z", 1), Symbol("x", 1), Symbol("y", 1))
@@ -35,7 +37,7 @@ def with_memory(graph: Graph) -> Graph:
         if node.kind not in MEMORY_KINDS:
             return made
         memory = list(map(_memory, made.inputs))
-        for _, place in node.attr("updates") if node.kind == "call" else ():
+        for _, place in node.attr("updates") if node.kind in UPDATING_KINDS else ():
             others = readers[base_of(node.inputs[place])]
             if len(others) > 1:
                 tag = f"for reader {others.index(node.result(0))}"
@@ -51,7 +53,7 @@ def readers_of(graph: Graph) -> dict[Node, dict[Node | None, None]]:
     for node in graph.nodes():
         if node.op == "reshape":
             continue
-        reader = node.result(0) if node.kind == "call" else node
+        reader = node.result(0) if node.kind in UPDATING_KINDS else node
         for operand in node.inputs:
             found.setdefault(base_of(operand), {})[reader] = None
     for output in graph.outputs:
@@ -77,7 +79,7 @@ def call_clusters(graph: Graph) -> list[Cluster]:
     found: dict[Node, Cluster] = {}
     for node in graph.nodes():
         if node.kind in MEMORY_KINDS:
-            kind: Literal["call", "torch"] = "call" if node.kind == "call" else "torch"
+            kind: Any = node.kind
             first = node.result(_first_result(node))
             cluster = found.setdefault(first, Cluster(kind, node, node, set()))
             cluster.members.add(node)
@@ -97,6 +99,8 @@ def call_group(results: Sequence[Node]) -> Group:
         return _group("torch", call.attr("operator"), call, ordered)
     results = [call.result(number) for number in range(len(call.attr("results")))]
     updates = ((call.inputs[operand], results[at]) for at, operand in call.attr("updates"))
+    if call.kind == "control":
+        return _group("control", call.attr("form"), call, results, tuple(updates))
     return _group("call", call.attr("function"), call, results, tuple(updates))
 
 

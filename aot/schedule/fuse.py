@@ -97,4 +97,4 @@ def _row_kind(kind: str) -> str:
     """The kind that the table has a row for."""
     if kind in _MOVEMENT:
         return "view"
-    return "call" if kind == "torch" else kind.removesuffix("_packed")
+    return "call" if kind in ("torch", "control") else kind.removesuffix("_packed")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.schedule.trace import LEAVES, Access
 
-GroupKind = Literal["pointwise", "row", "matmul", "attention", "call", "torch"]
+GroupKind = Literal["pointwise", "row", "matmul", "attention", "call", "torch", "control"]
+UNLAUNCHED = ("torch", "control")  # kinds of groups that no kernel is made of
 LONGEST = 3  # operations in a name
 WORK_KINDS = ("pointwise", "reduce", "check")
 
@@ -105,6 +106,23 @@ class Group:
     starts: tuple[tuple[Node, int], ...] = ()
     # How far apart columns of the product lie that meet in a program; 0: none of them do.
     distance: int = 0
+    # Of a `control`: the schedule of each of its bodies.
+    bodies: tuple[Schedule, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[tuple[str, tuple[Schedule, ...]], ...]:
+        """Of a `control`: words of marks in the order in which they stand in a plan, each with the
+        schedules that follow it; the first word is empty. The condition of a `while` is found
+        before it, and again at the end of its block, so that one stretch of launches has both."""
+        assert self.root_op is not None
+        form = self.root_op.attr("form")
+        if form == "branch":
+            first, other = self.bodies
+            return ("", ()), ("if", (first,)), ("else", (other,)), ("end", ())
+        if form == "while":
+            condition, body = self.bodies
+            return ("", (condition,)), ("while", (body, condition)), ("end", ())
+        return ("", ()), ("repeat", self.bodies), ("end", ())
 
     def start(self, node: Node) -> int:
         """The element of a read that its pointer is given from."""
@@ -128,9 +146,27 @@ class Schedule:
     stored: tuple[Node, ...]
 
     @property
+    def steps(self) -> tuple[Group, ...]:
+        """One group for each step of a plan: of a `control` those of its bodies, and one for each
+        mark, of its word alone."""
+        return tuple(self._steps())
+
+    def _steps(self) -> Iterator[Group]:
+        for group in self.groups:
+            if group.kind != "control":
+                yield group
+                continue
+            mark = replace(group, roots=(), nodes=(), reads=(), bytes=0, operations=0, bodies=())
+            for word, schedules in group.blocks:
+                if word:
+                    yield replace(mark, label=word, updates=())
+                for each in schedules:
+                    yield from each.steps
+
+    @property
     def launched(self) -> tuple[Group, ...]:
-        """The groups that become kernels: all but the calls of torch."""
-        return tuple(group for group in self.groups if group.kind != "torch")
+        """The groups that become kernels: all but the calls of torch, those of bodies too."""
+        return tuple(group for group in self.steps if group.kind not in UNLAUNCHED)
 
     def __str__(self) -> str:
         names: dict[Node, str] = {}
@@ -142,6 +178,8 @@ class Schedule:
                 names[root.node] = f"%{number}.{position}" if len(group.roots) > 1 else f"%{number}"
             stores = ", ".join(f"{names[root.node]} {root.node.type}" for root in group.roots)
             lines.append(f"    stores {stores}")
+            for body in group.bodies:
+                lines += (f"        {line}" for line in str(body).splitlines())
         return "\n".join([*lines, f"return {_listed(self.stored, names)}"]) + "\n"
 
 

@@ -86,7 +86,7 @@ def _needs(
         return operand_accesses(node, domain, batch_index(node, domain))
     if node.kind == "attention":
         return attention_accesses(node, attention_domain(node))
-    if node.kind in ("call", "torch"):
+    if node.kind in MEMORY_KINDS:
         return None
     if node.kind in ("take", "gather"):
         data, indices = node.inputs

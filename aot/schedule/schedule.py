@@ -143,6 +143,10 @@ def _group(
     traits: TargetTraits,
     known: Domains,
 ) -> Group:
+    if kernel.kind == "control":
+        group = call_group(kernel.roots)
+        graphs = [body.graph for body in kernel.roots[0].attr("bodies")]
+        return replace(group, bodies=tuple(_scheduled(graph, traits) for graph in graphs))
     if kernel.kind in MEMORY_KINDS:
         return call_group(kernel.roots)
     own = set(kernel.roots)

@@ -28,6 +28,7 @@ from aotc.aot.sources.schema import (
     VariantRow,
 )
 from aotc.runtime.bundle.extent import NUMBER, broken_rows, count_of
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import STATE_SLOT
@@ -138,7 +139,10 @@ class _Reader:
             for launch in row.launches
         )
         chosen = tuple(specs[launch.kernel] for launch in row.launches)
-        assignment = BufferAssignment(row.buffers, launches, row.calls, states, row.checks)
+        between: list[Any] = list(row.calls)
+        for place, launch_count, mark in row.marks:
+            between.insert(place, (launch_count, mark))
+        assignment = BufferAssignment(row.buffers, launches, tuple(between), states, row.checks)
         return Lowered(chosen, assignment, values.dims, row.entry)
 
     def _check_memory(self, row: VariantRow, specs: Mapping[str, KernelSpec]) -> None:
@@ -151,6 +155,7 @@ class _Reader:
                 raise self._invalid(detail)
         rows = [(f"launches[{at}]", each.operands) for at, each in enumerate(row.launches)]
         rows += [(f"a call of `{call.op}`", call.memory) for _, call in row.calls]
+        rows += [(f"a mark `{mark.word}`", mark.memory) for _, _, mark in row.marks]
         for what, memory in rows:
             for space, value, *_ in memory:
                 if space in counts and int(value) >= counts[space]:
@@ -254,8 +259,11 @@ def _variant(variant: Lowered) -> VariantRow:
         for spec, launch in zip(variant.specs, assignment.launches, strict=True)
     )
     ranges = tuple((dim.low, dim.high, dim.typical) for dim in variant.dims)
-    parts = (assignment.calls, assignment.states, assignment.checks)
-    return VariantRow(assignment.buffers, tuple(launches), *parts, ranges, variant.entry)
+    between = list(enumerate(assignment.calls))
+    calls = tuple((at, step) for _, (at, step) in between if not isinstance(step, Mark))
+    marks = tuple((place, at, step) for place, (at, step) in between if isinstance(step, Mark))
+    parts = (assignment.buffers, tuple(launches), calls, assignment.states, assignment.checks)
+    return VariantRow(*parts, ranges, variant.entry, marks)
 
 
 def _file_name(spec: KernelSpec, form: Form) -> str:

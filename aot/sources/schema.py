@@ -8,6 +8,7 @@
                | "weight"                                          value: its name
     call       [launches before it, a step that torch runs, as in a plan but with memory in these
                spaces]
+    mark       [its place among calls and marks, launches before it, a mark of a block of steps]
     dim, range [name, low, high, typical] of the bundle, [low, high, typical] of a variant
 
 A bundle of fixed shapes has no dims and one variant. The ranges of a variant have a row for each of
@@ -27,6 +28,7 @@ from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.buffer_assignment import SPACES
 from aotc.runtime.bundle.extent import DIMS_LIMIT, ROWS, Number
 from aotc.runtime.bundle.extent import Row as SizeRow
+from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.plan import VARIANTS_LIMIT, Check, StateSlot
 from aotc.runtime.bundle.plan_parts import ENTRIES_LIMIT, RANKS_LIMIT
 from aotc.runtime.bundle.schema import (
@@ -74,7 +76,7 @@ class Sources:
         return tuple(spec for each in self.variants for spec in each.specs)
 
 
-VERSION = 7
+VERSION = 8
 FOLDER = "sources"
 COUNT_LIMIT = 1 << 16
 SIZE_LIMIT_BYTES = 1 << 48
@@ -126,6 +128,8 @@ CALL = Fields(
     },
 )
 
+MARK = Fields(Mark, {**Fields(Mark).fields, "condition": Optional(_by_space())})
+
 
 class KernelRow(Record):
     """A kernel; `forms` are (name, function, file, whether it waits), `sizes` numbers of dims."""
@@ -161,6 +165,9 @@ class VariantRow(Record):
     checks: tuple[Check, ...] = field(List(Check, COUNT_LIMIT))
     ranges: tuple[tuple[int, int, int], ...] = field(List(Row(DIM, DIM, DIM), DIMS_LIMIT))
     entry: int = field(Integer(0, ENTRIES_LIMIT - 1), default=0)
+    marks: tuple[tuple[int, int, Mark], ...] = field(
+        List(Row(COUNT, COUNT, MARK), COUNT_LIMIT), default=()
+    )
 
 
 class SourcesRow(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ..record import Record, field
 from .extent import Extent
+from .marks import Mark
 from .native_plan import NativeLaunch
 from .plan_parts import (
     ARENA_LIMIT_BYTES,
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
             weights: Mapping[str, int],
         ) -> bool: ...
 
-    Step = Launch | TorchCall | NativeLaunch
+    Step = Launch | TorchCall | NativeLaunch | Mark
 
-STEP = Union(Launch, TorchCall, NativeLaunch)
+STEP = Union(Launch, TorchCall, NativeLaunch, Mark)
 
 
 class Variant(Record):
@@ -162,6 +163,11 @@ class LaunchPlan(Record):
     def calls(self) -> tuple[TorchCall, ...]:
         """The steps that torch runs."""
         return tuple(step for step in self.steps if isinstance(step, TorchCall))
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether data or a count says which steps run, and how often."""
+        return self._outlined is None and any(isinstance(step, Mark) for step in self.steps)
 
     @property
     def natives(self) -> tuple[NativeLaunch, ...]:

@@ -1,9 +1,9 @@
 """The launch plan: which step runs when, on which grid, with which addresses.
 
 `plan.msgpack` is canonical MessagePack (`canonical.py`); its fields are those that `Plan` declares
-and the records of which it is made, in `plan_parts.py`, `launch_plan.py`, `torch_calls.py` and
-`native_plan.py`. A `[space, value]` is memory, or a number that is passed as it is; wherever a
-number may stand, `[number of a value]` may stand for it (`extent.py`).
+and the records of which it is made, in `plan_parts.py`, `launch_plan.py`, `torch_calls.py`,
+`native_plan.py` and `marks.py`. A `[space, value]` is memory, or a number that is passed as it is;
+wherever a number may stand, `[number of a value]` may stand for it (`extent.py`).
 
 `features` are the names of what the plan needs of whoever runs it; an unknown one is refused by its
 name. `dims` counts the dynamic sizes. Each variant has a range for each of them, and
@@ -39,6 +39,7 @@ from .extent import (
 from .launch_plan import VARIANT, at_sizes, named_memory
 from .launch_plan import LaunchPlan as LaunchPlan
 from .launch_plan import Variant as Variant
+from .marks import broken_blocks
 from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_parts import CHECK_BYTES as CHECK_BYTES
 from .plan_parts import ELEMENTS_LIMIT as ELEMENTS_LIMIT
@@ -53,6 +54,7 @@ from .plan_parts import Map as Map
 from .plan_parts import StateSlot as StateSlot
 from .plan_parts import Use as Use
 from .plan_rules import (
+    CONTROL,
     GRID_LIMITS,
     GUARDED,
     PARALLEL,
@@ -434,6 +436,8 @@ def _broken(plan: Plan) -> Broken:
     dims, features = plan.dims, features_of(plan.dims, plan.states, plan.variants, plan.read_at)
     if plan.features != features:
         yield "features", list(plan.features), f"{list(features)}, those of what the plan holds"
+    if {CONTROL, PARALLEL} <= set(features):
+        yield "features", f"{CONTROL}, {PARALLEL}", "one of the two"
     variants = [0] * plan.entries
     for variant in plan.variants:
         variants[variant.entry] += 1
@@ -446,19 +450,25 @@ def _broken(plan: Plan) -> Broken:
         ranges = plan.variants[number].ranges if number < len(plan.variants) else ()
         if not sizes or not _holds(ranges, sizes):
             yield "read_at", [number, list(sizes)], "a variant and sizes within its ranges"
-    kernels = len(plan.kernels)
     for index, variant in enumerate(plan.variants):
-        field = f"variants[{index}]"
-        if len(variant.ranges) != dims:
-            yield f"{field}.ranges", len(variant.ranges), f"{dims} rows, one a dim"
-        for number, step in enumerate(variant.steps):
-            if not isinstance(step, Launch):
-                continue
-            if step.kernel >= kernels:
-                yield f"{field}.steps[{number}].kernel", step.kernel, f"less than {kernels}"
-            else:
-                uses = plan.kernels[step.kernel].uses
-                yield from broken_use(step, uses, variant.ranges, f"{field}.steps[{number}]")
+        yield from _broken_variant(plan, variant, f"variants[{index}]")
+
+
+def _broken_variant(plan: Plan, variant: Variant, field: str) -> Broken:
+    """Every relation between a variant and the rest of a plan, at any sizes, that does not hold."""
+    dims, kernels = plan.dims, len(plan.kernels)
+    if len(variant.ranges) != dims:
+        yield f"{field}.ranges", len(variant.ranges), f"{dims} rows, one a dim"
+    if CONTROL in plan.features:
+        yield from broken_blocks(variant.steps, f"{field}.steps")
+    for number, step in enumerate(variant.steps):
+        if not isinstance(step, Launch):
+            continue
+        if step.kernel >= kernels:
+            yield f"{field}.steps[{number}].kernel", step.kernel, f"less than {kernels}"
+        else:
+            uses = plan.kernels[step.kernel].uses
+            yield from broken_use(step, uses, variant.ranges, f"{field}.steps[{number}]")
 
 
 def _is_empty(step: Step, number: Numbering) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import BundleMalformed
+from .marks import CONDITION_BYTES, Mark, broken_mark
 from .native_plan import NativeLaunch, broken_native, broken_workspace
 from .plan_parts import (
     ALIGNMENT_BYTES,
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
 
 
 DYNAMIC, STATE, TORCH, NATIVE = "dynamic-shapes", "state", "torch", "native-back-ends"
-CHECKS, GUARDED, MAPS, PARALLEL = (
+CONTROL, CHECKS, GUARDED, MAPS, PARALLEL = (
+    "control-flow",
     "data-checks",
     "guarded-sizes",
     "tensor-maps",
     "tensor-parallel",
 )
-PLAN_FEATURES = (CHECKS, DYNAMIC, GUARDED, NATIVE, STATE, MAPS, PARALLEL, TORCH)  # sorted
+PLAN_FEATURES = (CONTROL, CHECKS, DYNAMIC, GUARDED, NATIVE, STATE, MAPS, PARALLEL, TORCH)  # sorted
 MAP_ALIGNMENT_BYTES = 16  # of their memory and of all strides but the last
 MAP_SWIZZLES = (0, 32, 64, 128)
 GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
@@ -65,6 +67,8 @@ def features_of(
                 found.add(TORCH)
             elif isinstance(step, NativeLaunch):
                 found.add(NATIVE)
+            elif isinstance(step, Mark):
+                found.add(CONTROL)
             else:
                 if step.maps:
                     found.add(MAPS)
@@ -223,6 +227,9 @@ def check_steps(
             tensors = tuple(step.tensors())
         elif isinstance(step, NativeLaunch):
             name, tensors = step.backend, step.tensors
+        elif isinstance(step, Mark):
+            for memory in step.memory:
+                check_whole(memory, CONDITION_BYTES, sizes, field, path)
         if tensors and name not in known:
             raise BundleMalformed(path=path, field=field, found=f"`{name}`", expected=expected)
         for tensor in tensors:
@@ -248,6 +255,8 @@ def _broken_relations(plan: LaunchPlan) -> Broken:
             yield from broken_call(step, field, spans)
         elif isinstance(step, NativeLaunch):
             yield from broken_native(step, field, spans)
+        elif isinstance(step, Mark):
+            yield from broken_mark(step, field, spans)
         else:
             yield from _broken_places(step, field, spans, inside)
             for position, each in enumerate(step.maps):

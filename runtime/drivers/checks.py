@@ -56,11 +56,16 @@ class Checks:
         return _error(self._rows[number], word - 1 if 0 < word < LARGEST else word)
 
     def after(self, run: Callable[[], None]) -> Callable[[], None]:
-        """A run that ends with `verify`; a closure, for its speed."""
+        """A run that ends with `verify`; a closure, for its speed. What another error ends, or
+        Ctrl-C, leaves no word for the next run."""
         view, clean, verify = self.view, self.clean, self.verify
 
         def checked() -> None:
-            run()
+            try:
+                run()
+            except BaseException:
+                view[:] = clean
+                raise
             if view != clean:
                 verify()
 

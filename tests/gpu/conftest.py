@@ -9,7 +9,7 @@ import pytest
 from aotc.runtime.drivers.cuda import driver as cuda
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "checks")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("checks", "control_flow"))]
 
 
 def pytest_collection_modifyitems(items):

@@ -14,6 +14,7 @@ import mmap
 import random
 import sys
 from collections import Counter
+from contextlib import suppress
 
 from aotc.runtime.bundle.canonical import encode
 from aotc.runtime.bundle.opened import Bundle
@@ -22,7 +23,7 @@ from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.bundle.weights import MappedFile, read_header
 from aotc.runtime.drivers import memory
 from aotc.runtime.drivers.cpu import driver
-from aotc.runtime.errors import AotcError
+from aotc.runtime.errors import AotcError, IndexOutOfRange
 
 PAGE = mmap.PAGESIZE
 KEPT = []  # memory that lives until the end
@@ -66,7 +67,9 @@ class Lie:
         return [space, 0 if space == "int" else self.draw.randrange(self.counts.get(space, 1))]
 
     def place(self, argument: list) -> None:
-        self.step["args"][self.draw.randrange(len(self.step["args"]))] = argument
+        arguments = self.step["args"]
+        if arguments:  # else an earlier lie has left none
+            arguments[self.draw.randrange(len(arguments))] = argument
 
     def offset_of_arena(self) -> int:
         return 64 * self.draw.randrange(self.variant["arena_bytes"] // 64 + 1)
@@ -100,7 +103,7 @@ class Lie:
         self.step["grid"] = [self.draw.choice([1, 2, 1 << 10]) for _ in self.step["grid"]]
 
     def fewer(self) -> None:
-        self.step["args"].pop()
+        del self.step["args"][-1:]
 
     def more(self) -> None:
         self.step["args"].append(self.some_argument())
@@ -139,6 +142,15 @@ class Lie:
         value = self.draw.randrange(self.tree["dims"] + len(self.tree["sizes"]))
         self.buffer[self.draw.choice(["nbytes", "offset"])] = [value]
 
+    def turns(self) -> None:
+        """Of a repeated block: more than any tensor has rows."""
+        marks = [step for step in self.variant["steps"] if step.get("word") == "repeat"]
+        self.draw.choice(marks)["count"] = self.draw.choice([0, 1, 9, 200])
+
+    def condition(self) -> None:
+        marks = [step for step in self.variant["steps"] if step.get("word") == "if"]
+        self.draw.choice(marks)["condition"] = self.some_argument()
+
     def steps(self) -> None:
         self.variant["steps"] = self.draw.choice(self.tree["variants"])["steps"]
 
@@ -149,11 +161,13 @@ EVERYWHERE = (
 )  # fmt: skip
 OF_NUMBERS = (Lie.offset, Lie.end, Lie.grid, Lie.shrink, Lie.shrink, Lie.move, Lie.arena)
 OF_FORMULAS = (Lie.ranges, Lie.formula, Lie.steps)
+OF_BLOCKS = (Lie.turns, Lie.turns, Lie.turns, Lie.condition)
 
 
 def lie(tree: dict, draw: random.Random, weights: list[str], counts: dict[str, int]) -> str:
     """Change the plan; what was changed."""
-    kind = draw.choice(EVERYWHERE + (OF_FORMULAS if tree["dims"] else OF_NUMBERS))
+    kinds = EVERYWHERE + (OF_FORMULAS if tree["dims"] else OF_NUMBERS)
+    kind = draw.choice(kinds + (OF_BLOCKS if "control-flow" in tree["features"] else ()))
     kind(Lie(tree, draw, weights, counts))
     return kind.__name__
 
@@ -164,7 +178,8 @@ def run(library: bytes, plan: LaunchPlan, weights: dict, specs: tuple) -> None:
     nbytes = (tuple(spec.nbytes for spec in each) for each in specs)
     session = driver.Executable(library, plan, weights, *nbytes, threads=1).session()
     session.addresses[:] = [block.address for block in blocks]
-    session.run()
+    with suppress(IndexOutOfRange):  # of data that are none of the model's
+        session.run()
     session.close()
 
 

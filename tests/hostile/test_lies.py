@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hostile_models import FIXED, VARYING
+from hostile_models import BLOCKS, FIXED, VARYING
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -19,7 +19,7 @@ def bundles(tmp_path_factory):
     from aotc.aot.build import BuildOptions, build
 
     folder, found = tmp_path_factory.mktemp("lies"), {}
-    for name, text in (("fixed", FIXED), ("varying", VARYING)):
+    for name, text in (("fixed", FIXED), ("varying", VARYING), ("blocks", BLOCKS)):
         spec = folder / f"{name}.py"
         spec.write_text(textwrap.dedent(text))
         found[name] = folder / f"{name}.aotc"
@@ -27,7 +27,7 @@ def bundles(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(("name", "count"), [("fixed", 1000), ("varying", 500)])
+@pytest.mark.parametrize(("name", "count"), [("fixed", 1000), ("varying", 500), ("blocks", 500)])
 def test_consistent_lies_are_refused_or_harmless(bundles, name, count):
     script = Path(__file__).with_name("lies.py")
     command = [sys.executable, str(script), str(bundles[name]), str(count), "7"]

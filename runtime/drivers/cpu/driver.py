@@ -6,9 +6,11 @@ import ctypes
 import struct
 
 from ...arrays.dlpack import HOST
+from ...bundle.marks import Mark
 from ...bundle.native_plan import SYMBOL, NativeLaunch
 from ...bundle.torch_calls import TorchCall
 from ...errors import DriverFault, LimitReached, environment_fault
+from ..blocks import in_blocks, unrolled
 from ..checks import WORD_BYTES, Checks, check_addresses
 from ..memory import HostShared, Memory, missing_on_host
 from . import executor_abi as abi
@@ -45,6 +47,7 @@ ISA_FEATURES = {
     "x86-64-amx": _AVX512_BF16 | TILE_FEATURES,
 }
 CHUNKS_PER_THREAD = 16
+TOGETHER = 64  # launches of turns of a repeated block that are one native stretch
 ALIGNMENT_BYTES = 64
 _LAUNCH_FIELDS = "<QQ3i3i"  # function, slots, grid, programs, programs of a chunk, chunks
 _OWN_BYTES = abi.LAUNCH_BYTES - struct.calcsize(_LAUNCH_FIELDS)  # the executor's
@@ -211,13 +214,14 @@ class CpuSession:
 
     addresses: ctypes array, inputs first, then outputs; the caller fills it before `run`.
     run: one call on these addresses; a single native call, where torch runs no step between. A step
-    that is not native code ends a native stretch, and the next one begins another. arena_address:
-    for debugging. states: mutable state.
+    that is not native code ends a native stretch, and the next one begins another; so does the
+    beginning, the middle or the end of a block of steps. arena_address: for debugging. states:
+    mutable state.
     Calls of one session must not overlap; sessions may run at once in several threads.
     """
 
-    __slots__ = ("_blocks", "_checks", "_parts", "addresses", "arena_address", "run", "states",
-                 "workers")  # fmt: skip
+    __slots__ = ("_blocks", "_checks", "_parts", "_resolved", "addresses", "arena_address", "run",
+                 "states", "workers")  # fmt: skip
 
     def __init__(self, executable: Executable, shared: HostShared | None = None) -> None:
         plan: LaunchPlan = executable.plan
@@ -225,7 +229,8 @@ class CpuSession:
         if shared is None:
             shared = executable._shared(plan.arena_bytes)
         self._blocks: list[Memory | HostShared] = [shared] if own else []
-        self._parts: list[tuple[Callable[[], None], bool]] = []  # what runs, whether torch does
+        # What runs, and whether torch does; between them the marks of blocks.
+        self._parts: list[tuple[Callable[[], None] | Mark, bool]] = []
         self._checks: Checks | None = None
         try:
             self._fill(executable, plan, shared)
@@ -234,15 +239,16 @@ class CpuSession:
             raise
 
     def _fill(self, executable: Executable, plan: LaunchPlan, shared: HostShared) -> None:
-        natives = _bound(executable, plan)
+        steps = unrolled(plan.steps, TOGETHER) if plan.has_blocks else plan.steps
+        natives = _bound(executable, steps)
         needed_bytes = [each.needed_bytes for each in natives if each is not None]
         scratch, stride = shared.scratch, aligned(max(plan.scratch_bytes, *needed_bytes, 0))
         count = executable.inputs + executable.outputs
         base_bytes = 8 * count + WORD_BYTES * len(plan.checks)
-        stretches = _stretches(plan, natives)
+        stretches = _stretches(steps, natives)
         layouts = []
         for each in stretches:
-            if type(each) is not TorchCall:
+            if type(each) is list:
                 layouts.append(_Layout(executable, each, aligned(base_bytes)))
                 base_bytes = layouts[-1].end
         if stride * executable.threads > scratch.nbytes:  # a native function needs more
@@ -264,6 +270,9 @@ class CpuSession:
                 step = executable.fallback.step(each, memory.resolver(executable.weights))
                 self._parts.append((self._on_call(step, executable.inputs), True))
                 continue
+            if type(each) is Mark:
+                self._parts.append((each, False))
+                continue
             layout = next(remaining)
             workers = layout.write(memory)
             self.workers = max(self.workers, workers)
@@ -274,12 +283,11 @@ class CpuSession:
                 failed = control_base + abi.SESSION_FAILED
                 run = executable.natives.guarded(run, failed, layout.frames(base))
             self._parts.append((run, False))
-        self.run: Callable[[], None] = self._parts[0][0]
-        if len(self._parts) > 1:
-            self.run = in_turn([run for run, _ in self._parts])
+        self._resolved = memory.resolver(executable.weights), executable.inputs
+        self._checks = checks
+        self.run: Callable[[], None] = self._joined([run for run, _ in self._parts])
         if checks is not None and not is_plain:
             self.run = checks.after(self.run)
-        self._checks = checks
 
     def _on_call(self, step: Callable[..., None], inputs: int) -> Callable[[], None]:
         """A run of a step of torch on the addresses of the call."""
@@ -290,14 +298,45 @@ class CpuSession:
 
         return lambda: step(address_of)
 
+    def _joined(self, parts: Sequence[Callable[[], None] | Mark]) -> Callable[[], None]:
+        """A run of all parts, of those in blocks as their marks say."""
+        if len(parts) == 1 and not isinstance(parts[0], Mark):
+            return parts[0]
+        after = self._checks.after if self._checks is not None else lambda run: run
+        return in_blocks(parts, in_turn, self._is_set, after)
+
+    def _is_set(self, mark: Mark) -> Callable[[], bool]:
+        """What answers whether the byte of a mark is not 0."""
+        assert mark.condition is not None
+        (space, value), (resolved, inputs) = mark.condition, self._resolved
+        address = resolved(space, value)
+        if address is not None:
+            fixed = ctypes.c_uint8.from_address(address)
+            return lambda: fixed.value != 0
+        addresses, number = self.addresses, int(value) + (inputs if space == "output" else 0)
+        return lambda: ctypes.c_uint8.from_address(addresses[number]).value != 0
+
     def run_timed(self, clock: Callable[[], float]) -> list[float]:
-        """One call as `run` makes it; how long each step of torch took, by the clock."""
-        times = []
-        for run, is_torch in self._parts:
-            began = clock()
-            run()
-            if is_torch:
-                times.append(clock() - began)
+        """One call as `run` makes it; how long each step of torch took, by the clock, all of its
+        runs together."""
+        times: list[float] = []
+
+        def timed(run: Callable[[], None], number: int) -> Callable[[], None]:
+            def run_it() -> None:
+                began = clock()
+                run()
+                times[number] += clock() - began
+
+            return run_it
+
+        parts: list[Callable[[], None] | Mark] = []
+        for part, is_torch in self._parts:
+            if is_torch and not isinstance(part, Mark):
+                times.append(0.0)
+                parts.append(timed(part, len(times) - 1))
+            else:
+                parts.append(part)
+        self._joined(parts)()
         if self._checks is not None:
             self._checks.verify()
         return times
@@ -309,19 +348,19 @@ class CpuSession:
             block.close()
 
 
-def _bound(executable: Executable, plan: LaunchPlan) -> list[BoundStep | None]:
+def _bound(executable: Executable, steps: Sequence[Any]) -> list[BoundStep | None]:
     """For each step the native function that it calls, None for other steps."""
-    if not plan.natives:
-        return [None] * len(plan.steps)
+    if not any(type(step) is NativeLaunch for step in steps):
+        return [None] * len(steps)
     assert executable.natives is not None
-    return [executable.natives.bound(step) for step in plan.steps]
+    return [executable.natives.bound(step) for step in steps]
 
 
-def _stretches(plan: LaunchPlan, natives: Sequence[BoundStep | None]) -> list[Any]:
-    """The steps in order: stretches of native code, and what torch runs between them."""
+def _stretches(steps: Sequence[Any], natives: Sequence[BoundStep | None]) -> list[Any]:
+    """The steps in order: stretches of native code, and between them what torch runs and marks."""
     found: list[Any] = []
-    for step, native in zip(plan.steps, natives, strict=True):
-        if type(step) is TorchCall:
+    for step, native in zip(steps, natives, strict=True):
+        if type(step) is TorchCall or type(step) is Mark:
             found.append(step)
         elif found and type(found[-1]) is list:
             found[-1].append((step, native))

@@ -10,16 +10,20 @@ other (`launch_list.py`), and the second one makes the graph.
 A step that torch runs or that calls a native function ends a graph. A call then launches the first
 graph, has torch or the function add its work to the same stream, launches the next graph, and so
 on: the device runs all of it in that order, and the host waits for nothing but what an op itself
-waits for. A graph stands at either end, if need be an empty one, since graphs are what waits for
-copies of host arrays and what such copies wait for.
+waits for. So does a mark, the beginning, the middle or the end of a block: the host reads its
+condition, a byte, when the stream has come there, and launches what the block says. A graph stands
+at either end, if need be an empty one, since graphs are what waits for copies of host arrays and
+what such copies wait for.
 """
 
 from __future__ import annotations
 
 import ctypes
 
+from ...bundle.marks import CONDITION_BYTES, Mark
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
+from ..blocks import in_blocks, unrolled
 from .arena import DeviceChecks, DeviceStates
 from .call_graphs import CallGraphs, caller
 from .graph import Execution, LaunchGraph
@@ -38,7 +42,10 @@ if TYPE_CHECKING:
     from .arena import Arena, Shared
     from .blueprint import Blueprint
     from .code import DeviceCode
-    from .handles import Event
+    from .handles import Event, Pinned
+
+
+TOGETHER = 256  # launches of turns of a repeated block that are one graph
 
 
 class CudaSession:
@@ -54,7 +61,7 @@ class CudaSession:
     and at the latest by `close`.
     """
 
-    __slots__ = ("_arena", "_blueprints", "_call_graphs", "_code", "_graphs", "_is_closed",
+    __slots__ = ("_arena", "_blueprints", "_byte", "_call_graphs", "_code", "_graphs", "_is_closed",
                  "_mark", "_own", "_shared", "_workspaces", "addresses", "checks", "run",
                  "staging", "states")  # fmt: skip
 
@@ -77,6 +84,7 @@ class CudaSession:
         self._call_graphs: list[CallGraphs] = []
         self._blueprints: list[Blueprint] = []  # those that no other session uses
         self._workspaces: list[int] = []  # workspaces that the plan has no place for
+        self._byte: Pinned | None = None  # of the last condition that was read
         self._is_closed = False
         self._mark: Event | None = None
         self.states: DeviceStates | None = None if shared is None else shared.states
@@ -93,8 +101,7 @@ class CudaSession:
                 )
             if has_arena:
                 self._open_arena.clear(self.staging)
-            runs = self._runs()
-            self.run: Callable[..., None] = runs[0] if len(runs) == 1 else in_turn(runs)
+            self.run: Callable[..., None] = self._joined(self._runs())
         except BaseException:
             device.settle()  # what was begun may still use the memory
             self._abandon()
@@ -105,21 +112,50 @@ class CudaSession:
         assert self._arena is not None  # an open session has one
         return self._arena
 
-    def _runs(self) -> list[Callable[..., None]]:
-        """A run of each graph, and between them what torch and native functions do."""
+    def _joined(self, parts: Sequence[Callable[..., None] | Mark]) -> Callable[..., None]:
+        """One run of all parts."""
+        if len(parts) == 1 and not isinstance(parts[0], Mark):
+            return parts[0]
+        # What waits reads the words of the checks by itself (`_is_set`).
+        return in_blocks(parts, in_turn, self._is_set, lambda run: run)
+
+    def _is_set(self, mark: Mark) -> Callable[..., bool]:
+        """What waits for the stream and answers whether the byte of a mark is not 0; raises what is
+        wrong with the data up to there."""
+        assert mark.condition is not None
+        space, value = mark.condition
+        device, fixed = self._code.gpu, self._fixed_address(space, value)
+        if self._byte is None:
+            self._byte = device.pinned(CONDITION_BYTES, "a condition")
+        host_address = self._byte.address
+        byte = ctypes.c_uint8.from_address(host_address)
+
+        def read(stream: int = LEGACY) -> bool:
+            address = self._address_of(space, int(value)) if fixed is None else fixed
+            device.copy_to_host(host_address, address, CONDITION_BYTES, stream)
+            with device.current():
+                device.call("cuStreamSynchronize", stream)
+            self.verify()
+            return byte.value != 0
+
+        return read
+
+    def _runs(self) -> list[Callable[..., None] | Mark]:
+        """A run of each graph, and between them what torch and native functions do, and marks."""
         outlined = self._code.plan.outlined
         if outlined is not None:
             return [self._graph_of((), outlined)]
-        runs: list[Callable[..., None]] = []
+        runs: list[Callable[..., None] | Mark] = []
         launches: list[Launch] = []
-        for step in self._code.plan.steps:
+        plan = self._code.plan
+        for step in unrolled(plan.steps, TOGETHER) if plan.has_blocks else plan.steps:
             if isinstance(step, Launch):
                 launches.append(step)
                 continue
             if launches or not self._graphs:
                 runs.append(self._graph_of(launches))
                 launches = []
-            runs.append(self._between(step))
+            runs.append(step if isinstance(step, Mark) else self._between(step))
         runs.append(self._graph_of(launches))
         return runs
 
@@ -316,8 +352,8 @@ class CudaSession:
             blueprint.close()
         for workspace in self._workspaces:
             device.free(workspace)
-        if self._mark is not None:
-            self._mark.close()
+        for own in filter(None, (self._mark, self._byte)):
+            own.close()
         if shared is None:
             self.staging.close()
             if self.states is not None:

@@ -1,0 +1,128 @@
+"""Modes that run each op of a model in their own way, those inside of control flow and of
+`flex_attention` too: these are run by Python, with the mode in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar
+
+import torch
+from torch._higher_order_ops import utils
+from torch._ops import HigherOrderOperator
+from torch.nn.attention import flex_attention
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from aotc.aot.capture.flex_attention import arithmetic
+
+TRACE = "_hop_compile_and_call"
+UNCOMPILED = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+# Of a loop on other inputs than the user's, on which it may have no end.
+_MOST_TURNS: ContextVar[int | None] = ContextVar("most_turns", default=10_000)
+
+
+class OpMode(TorchDispatchMode):
+    """A mode whose `run_op` is given each op of torch's registry."""
+
+    supports_higher_order_operators = True
+    is_passed_over: ClassVar[bool] = False  # by Dynamo, which else traces nothing in a mode
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """What Dynamo asks of a mode."""
+        return OpMode.is_passed_over
+
+    def run_op(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """The op's results."""
+        raise NotImplementedError
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if not isinstance(function, HigherOrderOperator):
+            return self.run_op(function, args, kwargs or {})
+        run = CONTROL_FLOW.get(function.name())
+        if run is None:
+            raise NotImplementedError(f"`{function.name()}` op by op")
+        with self:
+            return run(*args, **(kwargs or {}))
+
+
+@contextmanager
+def traced_control_flow() -> Iterator[None]:
+    """Inside, torch traces control flow in these modes as it does outside of any, and compiles no
+    `flex_attention`.
+
+    It does so at each call, by Dynamo. What Dynamo meets in a mode first, it passes over for good:
+    bodies would return what the user's functions do, which is not flat.
+    """
+    trace = getattr(utils, TRACE, None)
+    if trace is None:  # of another torch
+        yield
+        return
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        before, OpMode.is_passed_over = OpMode.is_passed_over, True
+        try:
+            return trace(*args, **kwargs)
+        finally:
+            OpMode.is_passed_over = before
+
+    is_plain = getattr(flex_attention, UNCOMPILED, False)
+    setattr(utils, TRACE, traced)
+    setattr(flex_attention, UNCOMPILED, True)
+    try:
+        yield
+    finally:
+        setattr(utils, TRACE, trace)
+        setattr(flex_attention, UNCOMPILED, is_plain)
+
+
+@contextmanager
+def endless_loops() -> Iterator[None]:
+    """Inside, loops may take any number of turns."""
+    token = _MOST_TURNS.set(None)
+    try:
+        yield
+    finally:
+        _MOST_TURNS.reset(token)
+
+
+def _cond(condition: Any, first: Any, other: Any, operands: Sequence[Any] = ()) -> Any:
+    return (first if bool(condition) else other)(*operands)
+
+
+def _while_loop(
+    condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()
+) -> tuple[Any, ...]:
+    values, turns, most = tuple(carried), 0, _MOST_TURNS.get()
+    while bool(condition(*values, *more)):
+        if turns == most:
+            raise RuntimeError(f"a loop has not ended after {turns} turns")
+        values, turns = tuple(body(*values, *more)), turns + 1
+    return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in values)
+
+
+def _scan(
+    body: Any, begin: Sequence[Any], scanned: Sequence[Any], more: Sequence[Any] = ()
+) -> list[Any]:
+    values, rows = list(begin), []
+    for turn in range(scanned[0].shape[0]):
+        made = list(body(*values, *(each[turn] for each in scanned), *more))
+        values = made[: len(begin)]
+        rows.append(made[len(begin) :])
+    return [*values, *(torch.stack(column) for column in zip(*rows, strict=True))]
+
+
+def _map(body: Any, mapped: Sequence[Any], more: Sequence[Any] = ()) -> list[Any]:
+    return _scan(body, (), mapped, more)
+
+
+CONTROL_FLOW: Mapping[str, Callable[..., Any]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "scan": _scan,
+    "map_impl": _map,
+    "flex_attention": arithmetic,
+}

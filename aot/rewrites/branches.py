@@ -1,0 +1,84 @@
+"""Branches that cost little both: computed both, and one of them chosen, element by element.
+
+    cond(c, f, g)(x) → where(c, f(x), g(x))
+
+That fuses with what is around it, and nobody waits for the condition: a device's would have to come
+to the host first. Nothing is chosen so that reads more than its share, or that may refuse its data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aotc.aot.ir import build
+from aotc.aot.ir.control import with_bodies
+from aotc.aot.ir.graph import Graph, Node, walk
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.size import typical
+
+KINDS = frozenset({"input", "pointwise", "view", "scalar", "extent", "iota"})
+# Of both branches, by the costs of ops: together, and where it is more for an element of a result.
+FEW_OPERATIONS, MOST_OPERATIONS = 1 << 16, 12
+MOST_BYTES = 1 << 20  # that are read whatever the branches' shares of them are
+MOST_SHARE = 1.25  # of what the larger branch reads, more than which both may not read
+
+
+def choose_both(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with cheap branches as choices, and how many there are, in bodies too."""
+    counts = [0]
+
+    def of_body(body: Graph) -> Graph:
+        found, count = choose_both(body)
+        counts[0] += count
+        return found
+
+    graph = with_bodies(graph, of_body)
+    wanted = {node for node in graph.nodes() if node.op == "control" and _is_cheap(node)}
+
+    def change(node: Node, made: Node) -> Node:
+        return _chosen(made) if node in wanted else made
+
+    calls = {node.result(0) for node in wanted}
+    return (graph.rebuilt(change) if wanted else graph), counts[0] + len(calls)
+
+
+def _is_cheap(node: Node) -> bool:
+    if node.attr("form") != "branch":
+        return False
+    graphs = [body.graph for body in node.attr("bodies")]
+    nodes = [list(walk(graph.outputs)) for graph in graphs]
+    if any(each.kind not in KINDS or OPS[each.op].is_opaque for row in nodes for each in row):
+        return False
+    elements = sum(typical(each.type.numel) for each in graphs[0].outputs)
+    if sum(map(_operations, nodes)) > max(FEW_OPERATIONS, MOST_OPERATIONS * elements):
+        return False
+    read = [{each for each in row if each.op == "input"} for row in nodes]
+    both, larger = _bytes(read[0] | read[1]), max(map(_bytes, read))
+    return both <= max(MOST_BYTES, MOST_SHARE * larger)
+
+
+def _operations(nodes: Sequence[Node]) -> float:
+    return sum(OPS[each.op].cost * typical(each.type.numel) for each in nodes)
+
+
+def _bytes(nodes: set[Node]) -> int:
+    return sum(typical(each.type.nbytes) for each in nodes)
+
+
+def _chosen(node: Node) -> Node:
+    """A result of both branches."""
+    condition, *operands = node.inputs
+    pair = []
+    for body in node.attr("bodies"):
+        values = dict(zip(body.graph.inputs, operands, strict=True))
+        pair.append(_on(body.graph.outputs[node.attr("result")], values))
+    flag = build.expand(build.reshape(condition, [1] * node.type.rank), node.shape)
+    return build.where(flag, *pair)
+
+
+def _on(output: Node, values: Mapping[Node, Node]) -> Node:
+    """A result of a body, its inputs being `values`."""
+    new = dict(values)
+    for node in walk((output,), new):
+        new[node] = node.on(tuple(new[operand] for operand in node.inputs))
+    return new[output]

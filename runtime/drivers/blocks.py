@@ -1,0 +1,107 @@
+"""Runs of the parts of a plan as one run: in turn, and in blocks as its marks say.
+
+Every run takes what the whole takes: nothing, or a stream. Blocks are loops of Python, so that
+Ctrl-C ends one that would not end by itself.
+"""
+
+from __future__ import annotations
+
+from ..bundle.marks import Mark
+from ..bundle.plan_parts import Launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Run = Callable[..., None]
+    Test = Callable[..., bool]
+
+
+def unrolled(steps: Sequence[Any], most: int) -> list[Any]:
+    """The steps, with several turns of a repeated block of launches as one: at most so many
+    launches, and no block where that is all of them."""
+    found: list[Any] = []
+    begins: list[int] = []  # of blocks that are open, in what was found
+    for step in steps:
+        found.append(step)
+        if type(step) is not Mark or step.word == "else":
+            continue
+        if step.word != "end":
+            begins.append(len(found) - 1)
+            continue
+        begin = begins.pop()
+        mark, block = found[begin], found[begin + 1 : -1]
+        if mark.word == "repeat" and all(type(each) is Launch for each in block):
+            found[begin:] = _together(mark, block, step, most)
+    return found
+
+
+def _together(mark: Mark, block: list[Any], end: Mark, most: int) -> list[Any]:
+    """A repeated block of launches, as many turns of it together as have at most so many."""
+    if not block or not mark.count:
+        return []
+    turns = min(mark.count, max(most // len(block), 1))
+    count, rest = divmod(mark.count, turns)
+    if count == 1:
+        return block * (turns + rest)
+    return [mark.replace(count=count), *block * turns, end, *block * rest]
+
+
+def in_blocks(
+    parts: Sequence[Run | Mark],
+    in_turn: Callable[[Sequence[Run]], Run],
+    is_set: Callable[[Mark], Test],
+    checked: Callable[[Run], Run],
+) -> Run:
+    """The run of runs and marks, which are blocks within each other.
+
+    in_turn: several runs as one; is_set: of a mark, reads its condition; checked: the run of a
+    block that is repeated, which raises what is wrong with the data that it has seen.
+    """
+    opened: list[tuple[Mark | None, list[list[Run]]]] = [(None, [[]])]
+    for part in parts:
+        if not isinstance(part, Mark):
+            opened[-1][1][-1].append(part)
+        elif part.word == "else":
+            opened[-1][1].append([])
+        elif part.word == "end":
+            mark, rows = opened.pop()
+            assert mark is not None  # the rules of a plan
+            blocks = [in_turn(row) for row in rows]
+            if mark.word == "if":
+                made = _chosen(is_set(mark), *blocks)
+            elif mark.word == "while":
+                made = _while(is_set(mark), checked(blocks[0]))
+            else:
+                made = _repeated(mark.count, checked(blocks[0]))
+            opened[-1][1][-1].append(made)
+        else:
+            opened.append((part, [[]]))
+    return in_turn(opened[0][1][0])
+
+
+def _chosen(is_set: Test, first: Run, other: Run | None = None) -> Run:
+    def run(*given: int) -> None:
+        if is_set(*given):
+            first(*given)
+        elif other is not None:
+            other(*given)
+
+    return run
+
+
+def _while(is_set: Test, block: Run) -> Run:
+    def run(*given: int) -> None:
+        while is_set(*given):
+            block(*given)
+
+    return run
+
+
+def _repeated(count: int, block: Run) -> Run:
+    def run(*given: int) -> None:
+        for _ in range(count):
+            block(*given)
+
+    return run
