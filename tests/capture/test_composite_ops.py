@@ -1,5 +1,4 @@
-"""What torch is told of its composite ops while it takes a model apart, and that it is told no more
-afterwards."""
+"""Rules of composite ops while a model is taken apart: few, looked up once, and gone afterwards."""
 
 from __future__ import annotations
 
