@@ -30,9 +30,8 @@ from torch.export import decomp_utils, exported_program
 
 _NORM = torch.ops.aten.linalg_vector_norm.default
 _LIBRARY = torch.library.Library("aten", "IMPL")
-# torch's lists of the backends that a composite op gets rules for, and their names of ours.
+# torch's lists of the backends that a composite op gets rules for.
 KEYS = ("_AUTOGRAD_ALIAS_BACKEND_KEYS_TO_OVERRIDE", "_BACKEND_KEYS_TO_OVERRIDE")
-BACKENDS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta"}
 _LIST_OPS = getattr(utils, "_materialize_cpp_cia_ops", None)
 _FIND_OPS = getattr(utils, "_collect_all_valid_cia_ops", None)
 _FINDERS = (decomp_utils, exported_program)  # modules that imported it
@@ -103,13 +102,14 @@ def rules_of_devices(types: Collection[str]) -> Iterator[None]:
     """Inside, a decomposition gives its composite ops rules for these types of devices alone.
 
     torch writes one for each of its 21 kinds of backends into each of some 560 ops and takes them
-    out again: a third of a small model's capture. Types that are not in `BACKENDS` ask for all.
+    out again: a third of a small model's capture. A type that the lists lack asks for all.
     """
-    lists = [getattr(exported_program, name, None) for name in KEYS]
-    if not set(types) <= BACKENDS.keys() or None in lists:
+    lists = [getattr(exported_program, name, []) for name in KEYS]
+    backends = [torch._C._dispatch_key_for_device(each) for each in types]
+    wanted = {f"{prefix}{name}" for name in backends for prefix in ("", "Autograd")}
+    if not wanted <= {key.name for keys in lists for key in keys}:
         yield
         return
-    wanted = {f"{prefix}{BACKENDS[each]}" for each in types for prefix in ("", "Autograd")}
     before = [list(keys) for keys in lists]
     for keys in lists:
         keys[:] = [key for key in keys if key.name in wanted]

@@ -40,7 +40,7 @@ def test_rules_are_for_the_devices_of_the_graph(program, monkeypatch):
     assert op.py_kernels == kernels
 
 
-@pytest.mark.parametrize(("types", "count"), [({"cuda"}, 1), ({"cuda", "cpu"}, 2), ({"mps"}, None)])
+@pytest.mark.parametrize(("types", "count"), [({"cuda"}, 1), ({"cuda", "cpu"}, 2), ({"ve"}, None)])
 def test_devices_that_are_not_known_have_rules_for_all(types, count):
     before = names()
     with suppress(KeyError), rules_of_devices(types):
