@@ -36,6 +36,7 @@ from aotc.aot.capture.golden import (
     quiet_settings,
     without_jumps,
 )
+from aotc.aot.capture.graph_code import code_when_run
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED
@@ -95,7 +96,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     compiled.
     """
     spec = with_distinct_inputs(spec)
-    with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
+    with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED), code_when_run():
         whole = (*NOT_DECOMPOSED, *CHECKED_WHOLE) if fallback else NOT_DECOMPOSED
         taking, states = lifted(spec)
         found = exported(taking, whole)

@@ -16,6 +16,7 @@ import torch
 from torch._ops import OperatorBase
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram, _trace
+from torch.utils._pytree import tree_leaves
 
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import MEANINGS, Decompositions
@@ -23,7 +24,12 @@ from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
 from aotc.aot.capture.flex_attention import flex_attention_traced
 from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
-from aotc.aot.capture.libraries import ops_listed_once, register_types, repair_shapes
+from aotc.aot.capture.libraries import (
+    ops_listed_once,
+    register_types,
+    repair_shapes,
+    rules_of_devices,
+)
 from aotc.aot.capture.quantised_ops import quantised_decompositions
 from aotc.aot.capture.sizes import with_open_ends
 from aotc.aot.capture.source_lines import all_user_frames
@@ -106,8 +112,15 @@ def decompose(
     does not say what it gives. `path` stands in for an unknown line.
     """
     repair_shapes()
-    with ops_listed_once():
+    with ops_listed_once(), rules_of_devices(_devices(program.graph)):
         return _decomposed(without_aliases(program), _table(own, whole), path)
+
+
+def _devices(graph: torch.fx.Graph) -> set[str]:
+    """Types of the devices that tensors of a graph are on, and those that any graph may use."""
+    values = [node.meta.get("val") for node in graph.nodes]
+    tensors = [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+    return {"cpu", "meta", *(each.device.type for each in tensors)}
 
 
 def _table(own: Decompositions, whole: Collection[str]) -> dict[OperatorBase, Callable[..., Any]]:

@@ -274,6 +274,7 @@ def _importer() -> str:
     return sources_digest(ROOT / folder for folder in IMPORTER)
 
 
+@functools.cache  # importlib parses a whole file for each
 def _versions() -> str:
     names = ("torch", "numpy", "triton")
     found = [f"{name} {importlib.metadata.version(name)}" for name in names]

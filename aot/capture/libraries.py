@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +26,15 @@ from torch._decomp import decomposition_table
 from torch._export import utils
 from torch._refs.linalg import vector_norm
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import decomp_utils, exported_program
 
 _NORM = torch.ops.aten.linalg_vector_norm.default
 _LIBRARY = torch.library.Library("aten", "IMPL")
+# torch's lists of the backends that a composite op gets rules for.
+KEYS = ("_AUTOGRAD_ALIAS_BACKEND_KEYS_TO_OVERRIDE", "_BACKEND_KEYS_TO_OVERRIDE")
 _LIST_OPS = getattr(utils, "_materialize_cpp_cia_ops", None)
+_FIND_OPS = getattr(utils, "_collect_all_valid_cia_ops", None)
+_FINDERS = (decomp_utils, exported_program)  # modules that imported it
 
 
 @functools.cache
@@ -72,19 +77,47 @@ def repair_shapes() -> None:
 def ops_listed_once() -> Iterator[None]:
     """Inside, torch looks all of its composite ops up once.
 
-    A decomposition asks for each namespace's ops, of which there are some thirty, and each time
-    torch finds anew every composite op of every namespace: a third of a small model's capture.
+    A decomposition asks twice for those of each namespace, of which there are some thirty, and for
+    each torch finds anew every composite op of every namespace: a third of a small model's capture.
     Ops that are defined inside are not among those that may stay whole.
     """
-    if _LIST_OPS is None:  # a torch that does it otherwise
+    if _LIST_OPS is None or _FIND_OPS is None:  # a torch that does it otherwise
         yield
         return
     _LIST_OPS()
     utils._materialize_cpp_cia_ops = lambda: None
+    found = functools.cache(_FIND_OPS)
+    for module in _FINDERS:
+        module._collect_all_valid_cia_ops = found
     try:
         yield
     finally:
         utils._materialize_cpp_cia_ops = _LIST_OPS
+        for module in _FINDERS:
+            module._collect_all_valid_cia_ops = _FIND_OPS
+
+
+@contextmanager
+def rules_of_devices(types: Collection[str]) -> Iterator[None]:
+    """Inside, a decomposition gives its composite ops rules for these types of devices alone.
+
+    torch writes one for each of its 21 kinds of backends into each of some 560 ops and takes them
+    out again: a third of a small model's capture. A type that the lists lack asks for all.
+    """
+    lists = [getattr(exported_program, name, []) for name in KEYS]
+    backends = [torch._C._dispatch_key_for_device(each) for each in types]
+    wanted = {f"{prefix}{name}" for name in backends for prefix in ("", "Autograd")}
+    if not wanted <= {key.name for keys in lists for key in keys}:
+        yield
+        return
+    before = [list(keys) for keys in lists]
+    for keys in lists:
+        keys[:] = [key for key in keys if key.name in wanted]
+    try:
+        yield
+    finally:
+        for keys, own in zip(lists, before, strict=True):
+            keys[:] = own
 
 
 # -- model libraries -------------------------------------------------------------------------------

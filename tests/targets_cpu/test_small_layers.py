@@ -43,7 +43,8 @@ BEFORE = ((), ("norm",), ("mean", "norm"), ("norm", "gelu"))
 ROWS, INPUTS, OUTPUTS = (1, 5), (96, 320, 333), (10, 64)
 torch.manual_seed(0)
 heads, entry_points = [], {}
-for number, case in enumerate(itertools.product(BEFORE, ROWS, INPUTS)):
+CASES = list(itertools.product(BEFORE, ROWS, INPUTS))[::STEP]
+for number, case in enumerate(CASES):
     before, rows, inputs = case
     heads.append(Head(before, inputs, OUTPUTS[number % 2]))
     x = torch.randn((rows, inputs, 3, 3) if "mean" in before else (rows, inputs)).to(torch.DTYPE)
@@ -53,11 +54,15 @@ model = nn.ModuleList(heads).to(torch.DTYPE).eval()
 '''
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_heads_of_networks(dtype, aotc, cache, tmp_path):
+# By day all heads in bf16, and those of each width and start in f16: every fifth.
+@pytest.mark.parametrize(
+    ("dtype", "step"),
+    [("bfloat16", 1), ("float16", 5), pytest.param("float16", 1, marks=pytest.mark.nightly)],
+)
+def test_heads_of_networks(dtype, step, aotc, cache, tmp_path):
     spec = tmp_path / "heads.py"
-    spec.write_text(SPEC.replace("DTYPE", dtype))
+    spec.write_text(SPEC.replace("DTYPE", dtype).replace("STEP", str(step)))
     out = tmp_path / "heads.aotc"
     code, said, errors = aotc("build", spec, "-o", out, "--target", "cpu", "--cache-dir", cache)
     assert code == 0, errors
-    assert said.count("(random inputs)") == 24
+    assert said.count("(random inputs)") == len(range(0, 24, step))

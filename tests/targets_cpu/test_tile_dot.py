@@ -3,6 +3,7 @@ every machine, and the permission."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import threading
@@ -25,6 +26,8 @@ from aotc.runtime.drivers.cpu import tile_permission
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 ROW, VECTORS, VNNI, WIDENED = "x86-64-amx", "x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v4"
+# Instruction set and element type for which it adds nothing to the one that it is based on.
+WITH_THE_CODE_BEFORE = (("x86-64-v3-vnni", "bf16"), (VNNI, "bf16"), (VECTORS, "i8"))
 UNIT_ROUNDOFF = 2.0**-24  # of f32
 SMALLEST_NORMAL = 2.0**-126
 
@@ -169,9 +172,23 @@ CASES = [
 ]
 
 
+def of_each_code(*dtypes):
+    """(type, instruction set): by night also those of `WITH_THE_CODE_BEFORE`."""
+    names = {torch.bfloat16: "bf16", torch.int8: "i8"}
+    pairs = [
+        pytest.param(
+            dtype,
+            row,
+            marks=pytest.mark.nightly if (row, names[dtype]) in WITH_THE_CODE_BEFORE else (),
+        )
+        for dtype, row in itertools.product(dtypes, cpu.ISA_FEATURES)
+    ]
+    return pytest.mark.parametrize(("dtype", "word_row"), pairs, indirect=["word_row"])
+
+
 @pytest.mark.parametrize("is_turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize(("sizes", "blocks"), CASES)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+@of_each_code(torch.bfloat16, torch.int8)
 def test_products_are_right(dtype, sizes, blocks, is_turned, word_row):
     a, b = operands(dtype, sizes, is_turned)
     found = product(a, b, blocks).double()
@@ -274,7 +291,7 @@ def test_many_threads_multiply_at_once(word_row):
 
 @pytest.mark.parametrize("inner", [32, 64, 128])
 @pytest.mark.parametrize("rows", [32, 45])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+@of_each_code(torch.bfloat16, torch.int8)
 def test_sums_over_turns(dtype, rows, inner, word_row):
     a, b = operands(dtype, (rows, 64, 256), (0, 0))
     pack, total = (4, tl.int32) if dtype == torch.int8 else (2, tl.float32)
@@ -354,6 +371,12 @@ def test_vectors_multiply_words(row, element, name):
 @pytest.mark.parametrize(("row", "element"), [(WIDENED, "bf16"), (VNNI, "bf16"), (WIDENED, "i8")])
 def test_other_rows_have_no_such_instructions(row, element):
     assert not re.search("tile|vdp|vpdp", assembly(element, (32, 32, 32), row))
+
+
+@pytest.mark.parametrize(("row", "element"), WITH_THE_CODE_BEFORE)
+@pytest.mark.parametrize("blocks", [(64, 64, 64), (8, 8, 8)])
+def test_a_row_that_adds_nothing_for_a_type_has_the_code_before(row, element, blocks):
+    assert assembly(element, blocks, row) == assembly(element, blocks, ISAS[row].base)
 
 
 def test_few_rows_are_multiplied_by_vectors():

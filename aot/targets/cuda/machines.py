@@ -89,6 +89,7 @@ def _assemblers() -> list[Path]:
     return [folder / name for name in ASSEMBLERS if (folder / name).is_file()]
 
 
+@functools.cache  # each build asks both for their versions
 def _ask(path: Path, option: str) -> str:
     try:
         result = subprocess.run([path, option], capture_output=True, text=True, check=False)
