@@ -13,6 +13,7 @@ from torch._higher_order_ops import utils
 from torch._ops import HigherOrderOperator
 from torch.nn.attention import flex_attention
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from aotc.aot.capture.flex_attention import arithmetic
 
@@ -109,7 +110,8 @@ def _scan(
 ) -> list[Any]:
     values, rows = list(begin), []
     for turn in range(scanned[0].shape[0]):
-        made = list(body(*values, *(each[turn] for each in scanned), *more))
+        # Of a body that torch 2.11 did not trace in a mode, what the user's function returns.
+        made = tree_leaves(body(*values, *(each[turn] for each in scanned), *more))
         values = made[: len(begin)]
         rows.append(made[len(begin) :])
     return [*values, *(torch.stack(column) for column in zip(*rows, strict=True))]

@@ -38,7 +38,7 @@ def built(tmp_path_factory):
             f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\nimport flow_models\n"
             f"globals().update(flow_models.spec({name!r}))\n"
         )
-        command = [sys.executable, "-m", "aotc.aot.cli", "build", spec, "-o", out]
+        command = [sys.executable, "-m", "aotc.aot.cli", "build", spec, "-o", out, "--force"]
         command += ["--target", "cuda", "--cache-dir", folder / "cache"]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
