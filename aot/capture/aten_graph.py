@@ -107,7 +107,13 @@ def import_aten(
     that have no import are found at once. A refused placeholder or output is a node like others.
     """
     with reading(sizes):
-        walker = _AtenImporter(owner=owner, orders=orders, rounds=rounds, place=place)
+        walker = _AtenImporter(
+            owner=owner,
+            orders=orders,
+            rounds=rounds,
+            place=place,
+            has_bodies=True,
+        )
         for node in graph.nodes:
             walker.visit(node)
     wrong = {row.node for row in walker.refused} | walker.chosen
@@ -244,6 +250,16 @@ class _AtenImporter(Importer):
         if self.place.is_checked_late and len(self.checks) > len(before):
             self.checks = before
             self._refuse(node, LATE)
+
+    def _check_body(self, module: torch.nn.Module) -> None:
+        for node in module.graph.nodes:
+            if node.op == "call_function":
+                check_storage(node)
+                self.place.check_node(node)
+
+    def _check_data_of_body(self, checks: tuple[Node, ...]) -> None:
+        if checks and self.place.is_checked_late:
+            raise NotSupported(LATE)
 
     def _assert(self, node: torch.fx.Node, base: str) -> None:
         """Assertions of sizes are among torch's guards; those of data have to run."""

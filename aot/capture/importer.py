@@ -246,6 +246,7 @@ class Importer:
         Raises `NotSupported`; ops without an import are listed with those of the graph around it.
         """
         module = getattr(named.graph.owning_module, str(named.target))
+        self._check_body(module)
         inner = _BodyImporter(
             fallback=self.fallback,
             rounds=self.rounds,
@@ -265,7 +266,14 @@ class Importer:
             raise _Listed
         if inner.draws:
             raise NotSupported("it draws random numbers: draw them outside, and give it these")
+        self._check_data_of_body(tuple(inner.checks))
         return inner.results, tuple(inner.checks)
+
+    def _check_body(self, module: torch.nn.Module) -> None:
+        """Raise `NotSupported` where a graph may not be inside of this one."""
+
+    def _check_data_of_body(self, checks: tuple[Node, ...]) -> None:
+        """The same of what a graph inside checks of its data."""
 
     def _note_check(
         self, operation: str, place: str, operand: Node, kind: str, low: Extent, high: Extent
@@ -463,6 +471,12 @@ class _BodyImporter(Importer):
 
     def _constant(self, name: str, tensor: torch.Tensor) -> Any:
         return self.outer._constant(f"{self.name}.{name}", tensor)
+
+    def _check_body(self, module: torch.nn.Module) -> None:
+        self.outer._check_body(module)
+
+    def _check_data_of_body(self, checks: tuple[Node, ...]) -> None:
+        self.outer._check_data_of_body(checks)
 
     def _table(self, values: Array, dtype: str) -> Node:
         return self.outer._table(values, dtype)

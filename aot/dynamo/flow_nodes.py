@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import getitem
 from typing import Any
 
@@ -17,13 +17,11 @@ from aotc.aot.dynamo.eager_graph import changes
 from aotc.aot.dynamo.inner_graphs import attribute_at, graph_at, graphs_of
 
 
-def choose(module: GraphModule) -> None:
-    """Note the calls of a graph that run as steps of control flow, with the parts of their
-    results."""
-    for node in module.graph.nodes:
-        if node.op == "call_function" and _is_taken(node):
-            for each in (node, *node.users):
-                each.meta[CHOSEN] = True
+def choose(calls: Iterable[Node]) -> None:
+    """Note which of these calls run as steps of control flow, with the parts of their results."""
+    for node in filter(_is_taken, calls):
+        for each in (node, *node.users):
+            each.meta[CHOSEN] = True
 
 
 def _is_taken(node: Node) -> bool:

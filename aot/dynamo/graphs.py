@@ -88,7 +88,7 @@ def compile_graph(
     sizes = sizes_in(examples)
     take_layouts(module, examples)
     choose_own(module)
-    flow_nodes.choose(module)
+    _choose_flow(module, sizes, options)
     if options.ordinal is not None and not channels_last(module, *ends.saved):
         choose(module, options)
     parts = split(module, examples, sizes)
@@ -97,6 +97,18 @@ def compile_graph(
     given = [*examples, *parts.values]
     recipe, call = _compiled_graph(parts.rest, given, sizes, options, ends)
     return recipe.after(parts.drawn, len(examples), len(given)), _after(parts.drawn, call)
+
+
+def _choose_flow(module: GraphModule, sizes: Sizes, options: Options) -> None:
+    """Note the calls of control flow whose graphs are compiled by themselves: those that are no
+    part of one program, as most are."""
+    calls = {node for node in module.graph.nodes if graphs_of(node)}
+    if calls:
+        try:
+            calls &= _walked(module, sizes, options).left
+        except AotcError as error:
+            log.debug("aotc: control flow is compiled graph by graph: %s", error.message)
+    flow_nodes.choose(calls)
 
 
 def _after(drawn: RandomStep, call: Boxed) -> Boxed:

@@ -177,6 +177,17 @@ def test_a_loop_without_turns_gives_copies():
     assert not x.any()
 
 
+@pytest.mark.parametrize(("inside", "programs"), [(torch.sin, 1), (torch.rand_like, 2)])
+def test_a_branch_is_part_of_the_program_or_one_of_its_own(inside, programs):
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda x: x.exp(), lambda x: inside(x), (x + 1,)) * 2
+
+    before = counters()["programs_made"]
+    torch.compile(function, backend=aotc, options={"fallback": "error"})(torch.ones(3))
+    assert counters()["programs_made"] - before >= programs
+    assert programs > 1 or counters()["programs_made"] - before == 1
+
+
 def test_any_number_of_rows():
     """One program for all numbers of rows, of what is carried in another order of its dims."""
 
