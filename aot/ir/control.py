@@ -7,10 +7,9 @@ of the node, and bodies of one node have the same inputs in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir import build
 from aotc.aot.ir.graph import Body, Constant, Graph, Node, State, make, walk
 from aotc.aot.ir.size import Extent
 from aotc.aot.ir.text import body_of
@@ -139,7 +138,10 @@ def with_bodies(
             graphs = [body.graph for body in node.attr("bodies")]
             if sees_constants:
                 graphs = [_with_constants(each, new, pool) for each in graphs]
-            known[key] = [_named_apart(change(each), pool) for each in graphs]
+            known[key] = [change(each) for each in graphs]
+            for each in known[key]:
+                for name, constant in each.constants.items():
+                    pool.setdefault(name, constant)  # names of new ones are digests
         return _with_graphs(new, known[key])
 
     if not any(node.op == "control" for node in graph.nodes()):
@@ -168,23 +170,6 @@ def _is_constant(node: Node) -> bool:
     while node.kind == "view":
         (node,) = node.inputs
     return node.op == "constant"
-
-
-def _named_apart(graph: Graph, pool: dict[str, Constant]) -> Graph:
-    """A body whose constants are in the pool, by names that none of another value has there."""
-    names: dict[str, str] = {}
-    for name, constant in graph.constants.items():
-        own = name
-        while own in pool and pool[own] is not constant:
-            own += "_"
-        pool[own] = constant if own == name else replace(constant, name=own)
-        names[name] = own
-
-    def renamed(node: Node, new: Node) -> Node:
-        is_constant = node.op == "constant"
-        return build.constant(names[node.attr("name")], node.type) if is_constant else new
-
-    return graph.rebuilt(renamed, pool) if names else graph
 
 
 def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
