@@ -142,14 +142,14 @@ def with_bodies(
             for each in known[key]:
                 for name, constant in each.constants.items():
                     pool.setdefault(name, constant)  # names of new ones are digests
-        return _with_graphs(new, known[key])
+        return with_graphs(new, known[key])
 
     if not any(node.op == "control" for node in graph.nodes()):
         return graph
     return graph.rebuilt(changed, pool)
 
 
-def _given(node: Node) -> tuple[Node, ...]:
+def given_of(node: Node) -> tuple[Node, ...]:
     """The operands that bodies are given and nothing changes, in the order of their inputs."""
     first = 1 if node.attr("form") == "branch" else 0
     return node.inputs[first : len(node.inputs) - len(node.attr("updates"))]
@@ -159,7 +159,7 @@ def _with_constants(graph: Graph, node: Node, pool: Mapping[str, Constant]) -> G
     """A body of a node with constants, and views of them, where the node gives it such."""
     constants = {
         inside: outside
-        for inside, outside in zip(graph.inputs, _given(node), strict=False)
+        for inside, outside in zip(graph.inputs, given_of(node), strict=False)
         if _is_constant(outside)
     }
     ends = graph.inputs, graph.outputs, graph.input_names, graph.output_names
@@ -172,11 +172,12 @@ def _is_constant(node: Node) -> bool:
     return node.op == "constant"
 
 
-def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
+def with_graphs(node: Node, graphs: Sequence[Graph], more: Sequence[Operand] = ()) -> Node:
     """A node of `control` with other graphs for its bodies, whose constants become operands; what
-    none of them reads is none any more."""
+    none of them reads is none any more. more: further operands that they read."""
     nodes = dict.fromkeys(each for graph in graphs for each in walk(graph.outputs))
     names = {name for graph in graphs for name in graph.input_names}
+    names.update(each.inside.attr("name") for each in more)
     made = []
     for constant in (each for each in nodes if each.op == "constant"):
         name = f"constant_{len(names)}"
@@ -184,9 +185,9 @@ def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
             name += "_"
         names.add(name)
         made.append(operand(name, constant))
-    given, first = _given(node), 1 if node.attr("form") == "branch" else 0
+    given, first = given_of(node), 1 if node.attr("form") == "branch" else 0
     rows = [Operand(*pair) for pair in zip(graphs[0].inputs, given, strict=False)]
-    kept = [*(row for row in rows if row.inside in nodes), *made]
+    kept = [*(row for row in rows if row.inside in nodes), *more, *made]
     inside = {row.outside: row.inside for row in made}
     bodies = []
     for graph in graphs:
@@ -203,6 +204,14 @@ def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
         "updates": tuple((at, place + moved) for at, place in node.attr("updates")),
     }
     return make("control", operands, attrs, node.source)
+
+
+def on_operands(node: Node, values: Mapping[Node, Node]) -> Node:
+    """A node of a body, its inputs being `values`."""
+    new = dict(values)
+    for each in walk((node,), new):
+        new[each] = each.on(tuple(new[operand] for operand in each.inputs))
+    return new[node]
 
 
 def without_data_checks(graph: Graph) -> Graph:
