@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.aot.ir.graph import Body, Constant, Graph, Node, State, make, walk
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, typical
 from aotc.aot.ir.text import body_of
 
 
@@ -156,7 +156,7 @@ def given_of(node: Node) -> tuple[Node, ...]:
 
 
 def _with_constants(graph: Graph, node: Node, pool: Mapping[str, Constant]) -> Graph:
-    """A body of a node with constants, and views of them, where the node gives it such."""
+    """A body of a node with constants, and what is made of them, where the node gives it such."""
     constants = {
         inside: outside
         for inside, outside in zip(graph.inputs, given_of(node), strict=False)
@@ -167,9 +167,16 @@ def _with_constants(graph: Graph, node: Node, pool: Mapping[str, Constant]) -> G
 
 
 def _is_constant(node: Node) -> bool:
-    while node.kind == "view":
-        (node,) = node.inputs
-    return node.op == "constant"
+    """Whether a node is a constant, a view of one, or made of smaller ones by arithmetic, as a
+    quantised weight is: a body then reads these."""
+    nodes = list(walk((node,)))
+    known = ("constant", "scalar", "iota", "view", "pointwise")
+    if any(each.kind not in known or each.op == "copy" for each in nodes):
+        return False
+    constants = [each for each in nodes if each.op == "constant"]
+    moves_only = all(each.kind in ("constant", "view") for each in nodes)
+    nbytes = sum(typical(each.type.nbytes) for each in constants)
+    return bool(constants) and (moves_only or nbytes < typical(node.type.nbytes))
 
 
 def with_graphs(node: Node, graphs: Sequence[Graph], more: Sequence[Operand] = ()) -> Node:
