@@ -7,12 +7,11 @@ of the node, and bodies of one node have the same inputs in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir import build
 from aotc.aot.ir.graph import Body, Constant, Graph, Node, State, make, walk
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, typical
 from aotc.aot.ir.text import body_of
 
 
@@ -139,25 +138,28 @@ def with_bodies(
             graphs = [body.graph for body in node.attr("bodies")]
             if sees_constants:
                 graphs = [_with_constants(each, new, pool) for each in graphs]
-            known[key] = [_named_apart(change(each), pool) for each in graphs]
-        return _with_graphs(new, known[key])
+            known[key] = [change(each) for each in graphs]
+            for each in known[key]:
+                for name, constant in each.constants.items():
+                    pool.setdefault(name, constant)  # names of new ones are digests
+        return with_graphs(new, known[key])
 
     if not any(node.op == "control" for node in graph.nodes()):
         return graph
     return graph.rebuilt(changed, pool)
 
 
-def _given(node: Node) -> tuple[Node, ...]:
+def given_of(node: Node) -> tuple[Node, ...]:
     """The operands that bodies are given and nothing changes, in the order of their inputs."""
     first = 1 if node.attr("form") == "branch" else 0
     return node.inputs[first : len(node.inputs) - len(node.attr("updates"))]
 
 
 def _with_constants(graph: Graph, node: Node, pool: Mapping[str, Constant]) -> Graph:
-    """A body of a node with constants, and views of them, where the node gives it such."""
+    """A body of a node with constants, and what is made of them, where the node gives it such."""
     constants = {
         inside: outside
-        for inside, outside in zip(graph.inputs, _given(node), strict=False)
+        for inside, outside in zip(graph.inputs, given_of(node), strict=False)
         if _is_constant(outside)
     }
     ends = graph.inputs, graph.outputs, graph.input_names, graph.output_names
@@ -165,33 +167,24 @@ def _with_constants(graph: Graph, node: Node, pool: Mapping[str, Constant]) -> G
 
 
 def _is_constant(node: Node) -> bool:
-    while node.kind == "view":
-        (node,) = node.inputs
-    return node.op == "constant"
+    """Whether a node is a constant, a view of one, or made of smaller ones by arithmetic, as a
+    quantised weight is: a body then reads these."""
+    nodes = list(walk((node,)))
+    known = ("constant", "scalar", "iota", "view", "pointwise")
+    if any(each.kind not in known or each.op == "copy" for each in nodes):
+        return False
+    constants = [each for each in nodes if each.op == "constant"]
+    moves_only = all(each.kind in ("constant", "view") for each in nodes)
+    nbytes = sum(typical(each.type.nbytes) for each in constants)
+    return bool(constants) and (moves_only or nbytes < typical(node.type.nbytes))
 
 
-def _named_apart(graph: Graph, pool: dict[str, Constant]) -> Graph:
-    """A body whose constants are in the pool, by names that none of another value has there."""
-    names: dict[str, str] = {}
-    for name, constant in graph.constants.items():
-        own = name
-        while own in pool and pool[own] is not constant:
-            own += "_"
-        pool[own] = constant if own == name else replace(constant, name=own)
-        names[name] = own
-
-    def renamed(node: Node, new: Node) -> Node:
-        is_constant = node.op == "constant"
-        return build.constant(names[node.attr("name")], node.type) if is_constant else new
-
-    return graph.rebuilt(renamed, pool) if names else graph
-
-
-def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
+def with_graphs(node: Node, graphs: Sequence[Graph], more: Sequence[Operand] = ()) -> Node:
     """A node of `control` with other graphs for its bodies, whose constants become operands; what
-    none of them reads is none any more."""
+    none of them reads is none any more. more: further operands that they read."""
     nodes = dict.fromkeys(each for graph in graphs for each in walk(graph.outputs))
     names = {name for graph in graphs for name in graph.input_names}
+    names.update(each.inside.attr("name") for each in more)
     made = []
     for constant in (each for each in nodes if each.op == "constant"):
         name = f"constant_{len(names)}"
@@ -199,9 +192,9 @@ def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
             name += "_"
         names.add(name)
         made.append(operand(name, constant))
-    given, first = _given(node), 1 if node.attr("form") == "branch" else 0
+    given, first = given_of(node), 1 if node.attr("form") == "branch" else 0
     rows = [Operand(*pair) for pair in zip(graphs[0].inputs, given, strict=False)]
-    kept = [*(row for row in rows if row.inside in nodes), *made]
+    kept = [*(row for row in rows if row.inside in nodes), *more, *made]
     inside = {row.outside: row.inside for row in made}
     bodies = []
     for graph in graphs:
@@ -218,6 +211,14 @@ def _with_graphs(node: Node, graphs: Sequence[Graph]) -> Node:
         "updates": tuple((at, place + moved) for at, place in node.attr("updates")),
     }
     return make("control", operands, attrs, node.source)
+
+
+def on_operands(node: Node, values: Mapping[Node, Node]) -> Node:
+    """A node of a body, its inputs being `values`."""
+    new = dict(values)
+    for each in walk((node,), new):
+        new[each] = each.on(tuple(new[operand] for operand in each.inputs))
+    return new[node]
 
 
 def without_data_checks(graph: Graph) -> Graph:

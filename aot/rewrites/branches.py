@@ -8,10 +8,10 @@ to the host first. Nothing is chosen so that reads more than its share, or that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from aotc.aot.ir import build
-from aotc.aot.ir.control import with_bodies
+from aotc.aot.ir.control import on_operands, with_bodies
 from aotc.aot.ir.graph import Graph, Node, walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import typical
@@ -71,14 +71,6 @@ def _chosen(node: Node) -> Node:
     pair = []
     for body in node.attr("bodies"):
         values = dict(zip(body.graph.inputs, operands, strict=True))
-        pair.append(_on(body.graph.outputs[node.attr("result")], values))
+        pair.append(on_operands(body.graph.outputs[node.attr("result")], values))
     flag = build.expand(build.reshape(condition, [1] * node.type.rank), node.shape)
     return build.where(flag, *pair)
-
-
-def _on(output: Node, values: Mapping[Node, Node]) -> Node:
-    """A result of a body, its inputs being `values`."""
-    new = dict(values)
-    for node in walk((output,), new):
-        new[node] = node.on(tuple(new[operand] for operand in node.inputs))
-    return new[output]

@@ -32,6 +32,7 @@ from aotc.aot.rewrites import (
     order,
     reductions,
     rotary,
+    rows,
     runs,
     scan,
     scatter,
@@ -123,6 +124,7 @@ _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
     Stage("branches", function=branches.choose_both),
+    Stage("rows-of-scans", function=rows.multiply_rows_before),
     Stage(MEMORY, function=fourier.expand_unserved, wants=_gpus),
     Stage(MEMORY, function=fourier.expand_on_cpu, wants=_cpus),
     Stage("tf32", function=tf32.round_data, wants=_rounders),

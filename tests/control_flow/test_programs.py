@@ -33,11 +33,13 @@ I64 = torch.int64
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, cache):
-    """Builds a spec given as text; answers the bundle's path, or what was printed of a refusal."""
+    """Builds a spec given as text, each once; answers the bundle's path."""
     folder = tmp_path_factory.mktemp("flow")
 
     def make(name, text, *options):
         spec, out = folder / f"{name}.py", folder / f"{name}.aotc"
+        if out.exists():
+            return out
         spec.write_text(HEAD + textwrap.dedent(text))
         arguments = ["build", spec, "-o", out, "--quiet", "--cache-dir", cache, *options]
         assert run([str(each) for each in arguments]) == 0
@@ -302,3 +304,45 @@ def test_what_is_refused_names_the_op(name, tmp_path, capsys):
     said = capsys.readouterr().err
     assert word in said, said
     assert "model.py:" in said
+
+
+QUANTISED = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.other = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        step = lambda state, row: (torch.tanh(self.linear(state) + self.other(row)), state * 1.0)
+        return scan(step, torch.zeros(2, 64), x)
+
+model = Model().eval()
+example_inputs = (torch.randn(5, 2, 64),)
+"""
+
+
+def test_weights_of_bodies_are_quantised_in_their_kernels(built):
+    plain, narrow = (
+        built(f"quantised_{kind}", QUANTISED, *(["--quantize", kind] if kind else []))
+        for kind in ("", "int8")
+    )
+    sizes = []
+    for path in (plain, narrow):
+        with load(path) as program:
+            launches = program.plan.at().launches
+            sizes.append(sum(weight_bytes(path).values()))
+            products = [
+                launch for launch in launches if any(space == "weight" for space, _ in launch.args)
+            ]
+            assert len(products) == 2  # of all rows before the loop, of the state in it
+    assert sizes[1] < sizes[0] / 2
+
+
+def weight_bytes(path):
+    from aotc.runtime.bundle.opened import Bundle
+    from aotc.runtime.bundle.weights import MappedFile, read_header
+
+    with Bundle(str(path)) as opened:
+        entry = opened.manifest.weights
+        mapped = MappedFile(opened.directory.open_sized(entry.name, entry.nbytes), entry.nbytes)
+        return {name: row.nbytes for name, row in read_header(mapped.view, "weights").items()}
