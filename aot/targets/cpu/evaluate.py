@@ -106,14 +106,15 @@ class Kernel(memory.Code):
         return "" if self.sites is None else ", ptr %report"
 
     @contextmanager
-    def probe(self) -> Iterator[int]:
+    def probe(self, *, may_skip: bool = True) -> Iterator[int]:
         """Everything written inside is thrown away, and what is known of values by it: to look at
-        what an evaluation would give. Gives the depth of the probe's own scope."""
+        what an evaluation would give. Gives the depth of the probe's own scope, in which all reads
+        of memory are, unless `may_skip` is false: then those that may stand outside of it do."""
         tables = {name: dict(getattr(self, name)) for name in _TABLES}
         pending = {value: (each.index, each.written) for value, each in self.pending.items()}
         facts, scratch_bytes, scrap = dict(self.facts), self.scratch_bytes, self._bin
         try:
-            with self.writer.probe() as depth:
+            with self.writer.probe(may_skip=may_skip) as depth:
                 yield depth
         finally:
             for name, table in tables.items():

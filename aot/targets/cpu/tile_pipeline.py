@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from aotc.aot.targets.cpu import control, fused_store, root_ops, tile_dot
+from aotc.aot.targets.cpu import control, depths, fused_store, operands, root_ops, tile_dot
 from aotc.aot.targets.cpu import dot as vectors
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import compare
@@ -93,12 +93,13 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     """Lowers a product with its stores, if it suits; else False, and nothing is written."""
     shape = tile_dot.shape_of(kernel, stored.dot)
     start = start_of(stored)
-    has_start = not vectors.is_zero(kernel, start)
+    has_start = not operands.is_zero(kernel, start)
     if shape is None or (has_start and fused_store.is_written(stored, start)):
         return False
     found = _operands(kernel, stored, shape, run)
     if found is None:
         return False
+    shape = found[0]
     if start in kernel.pending:
         root_ops.force(kernel, start)
     block = tile_dot.block_buffer(kernel, shape)
@@ -112,7 +113,7 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
         pipeline = _Pipeline(
             stored,
             shape,
-            *found,
+            *found[1:],
             run,
             block,
             limits[0],
@@ -138,12 +139,17 @@ def start_of(stored: StoredProduct) -> Value:
 
 def _operands(
     kernel: Kernel, stored: StoredProduct, shape: Shape, run: RunBut
-) -> tuple[Matrix, Matrix] | None:
-    """Both operands, if they stand in memory as tiles read them."""
+) -> tuple[Shape, Matrix, Matrix] | None:
+    """Both operands, if they stand in memory as tiles read them, and the shape without the part of
+    the depth that their masks leave out."""
     with kernel.probe(), _turns(kernel, stored, run, ()):
-        left = tile_dot.left_in_place(kernel, stored.dot.operands[0], shape)
-        right = tile_dot.right_in_place(kernel, stored.dot.operands[1], shape)
-    return None if left is None or right is None else (left, right)
+        kept = depths.kept(kernel, stored.dot)
+        found = shape if kept == shape.depth else tile_dot.cut(shape, kept)
+        if found is None:
+            return None
+        left = tile_dot.left_in_place(kernel, stored.dot.operands[0], found)
+        right = tile_dot.right_in_place(kernel, stored.dot.operands[1], found)
+    return None if left is None or right is None else (found, left, right)
 
 
 @contextmanager
