@@ -117,6 +117,21 @@ def is_contiguous(pointer: Lane) -> bool:
     )
 
 
+def is_near(kernel: Code, pointer: Lane) -> bool:
+    """Lanes point at elements at known distances, none of them far behind the first lane's."""
+    steps = _steps_of(kernel, pointer)
+    return (
+        steps is not None and 0 <= min(steps[1]) <= max(steps[1]) < kernel.lanes.width * MOST_PARTS
+    )
+
+
+def _steps_of(kernel: Code, pointer: Lane) -> tuple[Linear, tuple[int, ...]] | None:
+    """The offset that all lanes have in common and what each adds to it; None where that varies."""
+    if not isinstance(pointer, Pointer) or is_vector(pointer.base):
+        return None
+    return kernel.lanes.steps_of(kernel.lanes.extend(pointer.offset, "i64"))
+
+
 def _is_reversed(pointer: Pointer) -> bool:
     """Neighbouring lanes point at neighbouring elements, the last lane at the first of these."""
     return pointer.offset.stride == REVERSED and not pointer.offset.base.is_vector
@@ -160,14 +175,18 @@ def _read_where(
     rest: tuple[Operand | None, Operand | None],
     min_depth: int,
 ) -> Operand:
-    """Neighbouring elements of which all lanes or none are read, but for a mask of their own: else
-    zeros that lie elsewhere. Masked reads of addresses where there is no page take a processor
+    """Elements near each other of which all lanes or none are read, but for a mask of their own:
+    else zeros that lie elsewhere. Masked reads of addresses where there is no page take a processor
     hundreds of cycles, and this needs no mask."""
     lanes, (mask, other) = kernel.lanes, rest
-    nbytes = -(-lanes.width * ITEMSIZE_BYTES[element] // 64) * 64
+    first, steps = pointer, tuple(range(lanes.width))
+    parted = None if is_contiguous(pointer) else _steps_of(kernel, pointer)
+    if parted is not None and isinstance(pointer, Pointer):
+        first, steps = pointer.at(Int("i64", parted[0])), parted[1]
+    nbytes = -(-(max(steps) + 1) * ITEMSIZE_BYTES[element] // 64) * 64
     base = Operand(zeros(kernel, nbytes), "ptr")
-    address = select(lanes, common, lanes.operand(pointer), base)
-    chosen = Pointer(address, Int("i64", Linear(), CONTIGUOUS), element)
+    address = select(lanes, common, lanes.operand(first), base)
+    chosen = Pointer(address, lanes.stepped(steps, "i64"), element)
     found = read(kernel, chosen, element, mask, other, min_depth)
     if other is None or other.text in _ZEROS:
         return found
@@ -228,12 +247,11 @@ def _read_near(
     """Elements at known distances that a few vectors hold, read as these and put in order; None
     where they are not such. Nothing is read before the first element or behind the last one."""
     lanes, writer, kind = kernel.lanes, kernel.writer, LLVM_TYPES[element]
-    if not isinstance(pointer, Pointer) or is_vector(pointer.base) or element == "i1":
-        return None
     taken = (1,) * lanes.width if mask is None else literal_lanes(mask)
-    parted = lanes.steps_of(lanes.extend(pointer.offset, "i64"))
-    if parted is None or taken is None or len(taken) != lanes.width:
+    parted = _steps_of(kernel, pointer)
+    if parted is None or taken is None or len(taken) != lanes.width or element == "i1":
         return None
+    assert isinstance(pointer, Pointer)
     common, steps = parted
     wanted = [step for step, is_taken in zip(steps, taken, strict=True) if is_taken]
     size, starts = _cover(wanted, lanes.width)
