@@ -80,7 +80,8 @@ def _rows_together(root: Node, context: Context) -> Node | None:
     """conv(x, w) → [rows of windows of x with zeros behind each] · [rows of w with such zeros]"""
     weight = root.inputs[1]
     filters, channels, *kernel = (fixed(extent) for extent in weight.shape)
-    wide = channels if channels % 2 == 0 else 1 << channels.bit_length()
+    is_odd = channels * kernel[-1] % 2 == 1  # words are two elements
+    wide = 1 << channels.bit_length() if is_odd else channels
     together = kernel[-1] * wide
     if not _is_of_words(root, context) or not _is_read_in_rows(root, together):
         return None
@@ -113,8 +114,8 @@ def _is_read_in_rows(root: Node, together: int) -> bool:
     that the order of words does not take."""
     data, weight = root.inputs
     channels, *kernel = (fixed(extent) for extent in weight.shape[1:])
-    is_odd = channels % 2 == 0 and channels * math.prod(kernel) % PANEL_DEPTH != 0
-    if not (channels <= MOST_CHANNELS or is_odd) or kernel[-1] == 1:
+    is_cut = together == channels * kernel[-1] and channels * math.prod(kernel) % PANEL_DEPTH != 0
+    if not (channels <= MOST_CHANNELS or is_cut) or kernel[-1] == 1:
         return False
     is_long = FEWEST_TOGETHER <= together <= MOST_TOGETHER
     is_known = is_static(data.shape[2:]) and root.type.numel != 0

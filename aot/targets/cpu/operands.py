@@ -11,6 +11,7 @@ from aotc.aot.targets.cpu.memory import CONTIGUOUS
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand
 
+FEWEST_KEPT = 64  # places whose offsets are stored and read in loops
 MOST_APART = "maxNumImpreciseAcc"
 """Attribute of a dot: how many products may be added up before they go to the accumulator. It is 0,
 which sets no limit, unless a kernel says otherwise (`max_num_imprecise_acc` in Triton)."""
@@ -47,8 +48,11 @@ def is_zero(kernel: Kernel, value: Value) -> bool:
 
 
 def step(kernel: Kernel, pointer: Value, dim: int) -> int | None:
-    """Elements from one place of a dimension to the next; None where that varies."""
-    with kernel.width(1), kernel.probe(), kernel.probe(may_skip=False) as depth:
+    """Elements from one place of a dimension to the next; None where that varies, and where what
+    the other dimension adds is kept for few places: LLVM gives such an offset wrong upper halves
+    (`vmovq` of two of them) once it finds the store of all in the read of one."""
+    may_skip = (pointer.type.shape or (0, 0))[1 - dim] < FEWEST_KEPT
+    with kernel.width(1), kernel.probe(), kernel.probe(may_skip=may_skip) as depth:
         place = Operand("%place", "i32", depth)
         index = [integer(0), integer(0)]
         index[dim] = kernel.lanes.atom(place, "i32", natural=True)
