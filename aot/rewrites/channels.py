@@ -29,7 +29,9 @@ VECTOR_BYTES = 16
 PANEL_DEPTH = 32  # of weights in the order of words: a multiple of so many rows
 FEWEST_FILTERS = 16
 MOST_CHANNELS = 8  # beyond which vectors of a part of the channels are no loss
-FEWEST_TOGETHER, MOST_TOGETHER = 12, 128  # elements of a row of a filter that one product adds up
+# Elements of a row of a filter that one product adds up; of windows that do not meet, which are
+# copied as fast as an image is, more.
+FEWEST_TOGETHER, FEWEST_APART, MOST_TOGETHER = 12, 32, 128
 
 
 def _zeros_beside(root: Node, context: Context) -> Node | None:
@@ -117,7 +119,8 @@ def _is_read_in_rows(root: Node, together: int) -> bool:
     is_cut = together == channels * kernel[-1] and channels * math.prod(kernel) % PANEL_DEPTH != 0
     if not (channels <= MOST_CHANNELS or is_cut) or kernel[-1] == 1:
         return False
-    is_long = FEWEST_TOGETHER <= together <= MOST_TOGETHER
+    fewest = FEWEST_APART if root.attr("stride")[-1] >= kernel[-1] else FEWEST_TOGETHER
+    is_long = fewest <= together <= MOST_TOGETHER
     is_known = is_static(data.shape[2:]) and root.type.numel != 0
     return is_long and is_known and root.attr("dilation")[-1] == 1
 

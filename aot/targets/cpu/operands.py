@@ -47,11 +47,11 @@ def is_zero(kernel: Kernel, value: Value) -> bool:
     return all(number == 0 and math.copysign(1, float(number)) > 0 for number in numbers)
 
 
-def step(kernel: Kernel, pointer: Value, dim: int) -> int | None:
+def step(kernel: Kernel, pointer: Value, dim: int, *, may_be_kept: bool = False) -> int | None:
     """Elements from one place of a dimension to the next; None where that varies, and where what
-    the other dimension adds is kept for few places: LLVM gives such an offset wrong upper halves
-    (`vmovq` of two of them) once it finds the store of all in the read of one."""
-    may_skip = (pointer.type.shape or (0, 0))[1 - dim] < FEWEST_KEPT
+    the other dimension adds is kept in memory, unless that `may_be_kept`, for many places: of few
+    LLVM finds the store of all in the read of one, and takes its neighbour for its upper half."""
+    may_skip = not may_be_kept or (pointer.type.shape or (0, 0))[1 - dim] < FEWEST_KEPT
     with kernel.width(1), kernel.probe(), kernel.probe(may_skip=may_skip) as depth:
         place = Operand("%place", "i32", depth)
         index = [integer(0), integer(0)]

@@ -104,7 +104,9 @@ def _instruction(
         found = None
         if tile_dot.shape_of(kernel, operation) is None:
             found = word_sides.instruction_of(kernel, operation)
-        is_read = load is not None and operands.step(kernel, load.operands[0], 1) == 1
+        is_read = (
+            load is not None and operands.step(kernel, load.operands[0], 1, may_be_kept=True) == 1
+        )
         if found is not None and not (
             is_read
             and kept % found.pack == 0

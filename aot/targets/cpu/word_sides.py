@@ -195,7 +195,7 @@ def left_of(kernel: Kernel, value: Value, instruction: Instruction, kept: int = 
     element, (rows, whole) = value.type.element, value.type.shape or (1, 1)
     item_bytes, depth = ITEMSIZE_BYTES[element], kept or whole
     load = operands.plain_load(kernel, value, is_cut=depth < whole)
-    if load is not None and operands.step(kernel, load.operands[0], 1) == 1:
+    if load is not None and operands.step(kernel, load.operands[0], 1, may_be_kept=True) == 1:
         matrix, min_depth = words.of_load(kernel, load, 0), kernel.min_depth(load)
         return Left(matrix, item_bytes, depth, instruction, min_depth)
     known = kernel.buffers.get(value)
