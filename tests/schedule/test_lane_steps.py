@@ -68,7 +68,7 @@ def test_plain_answers(seed):
     """Conditions on quotients hold where those on what is divided do; answers are plain where all
     vectors have the same ones, or all lanes, or they change once along a row."""
     generator, plain, others = random.Random(seed), 0, 0
-    for _ in range(150):
+    for _ in range(60):
         index = drawn(generator, generator.randrange(1, 4)) - generator.choice((0, 3, 16))
         low, high = sorted(generator.sample((*range(12), 16, 32, 48, 64, 96, 160), 2))
         ends = generator.choice(((low, None), (None, high), (low, high)))
@@ -87,5 +87,5 @@ def test_plain_answers(seed):
             starts = range(0, LANES.extent, WIDTH)
             vectors = {tuple(row[start : start + WIDTH]) for row in answers for start in starts}
             assert len(vectors) == 1 or all(len(set(vector)) == 1 for vector in vectors)
-    assert plain > 20
-    assert others > 5
+    assert plain > 10
+    assert others > 3
