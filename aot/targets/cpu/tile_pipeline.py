@@ -184,9 +184,7 @@ def _write(kernel: Kernel, pipeline: _Pipeline) -> None:
         _multiply_block(kernel, pipeline, turn)
         start = integer(0), integer(0)
         tile_dot.move(kernel, "tilestored64", shape, pipeline.block, start)
-    _store_rows(
-        kernel, pipeline, _turn(kernel, pipeline, pipeline.blocks), zero, shape.block_rows
-    )
+    _store_rows(kernel, pipeline, _turn(kernel, pipeline, pipeline.blocks), zero, shape.block_rows)
 
 
 def _turn(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> _Turn:
