@@ -260,9 +260,8 @@ def _with_rows_together(
         copy, moved = _in_phases(path)
         copies.setdefault(copy, copy)
         return root_op.on((moved, *root_op.inputs[1:]))
-    behind = _on_the_way(source)[-1]
-    if behind.kind in _COMPUTED:
-        copies.setdefault(behind, behind)
+    if _on_the_way(source)[-1].kind in _COMPUTED or _run(root_op, None) == 0:
+        copies.setdefault(source, source)
     return root_op
 
 
