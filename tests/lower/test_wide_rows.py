@@ -103,6 +103,7 @@ def texts(outputs, traits=TILES) -> list[str]:
         (windows((2, 28, 28), 3, stride=2, padding=1), 2, True),
         (windows((2, 28, 29), 1, stride=2), 2, False),  # rows of the copy are at a distance anyway
         (windows((2, 4, 4), 3, padding=1), 2, False),  # more margins than positions
+        (windows((2, 4, 8), 3), 1, False),  # fewer positions than a tile has rows
     ],
 )
 def test_rows_are_counted_as_they_lie(given, launches, is_wide):

@@ -148,7 +148,7 @@ def wide_rows_of(group: Group, walk: Walk, inner: Symbol, traits: TargetTraits) 
     offset = ix.linear(left.index, left.node.shape)
     is_steady = isinstance(offset.stride(wide), int) and offset.stride(inner) == 1
     computed, stored = -(-count // TILE_ROWS) * TILE_ROWS, high.extent * across.extent
-    if not is_steady or computed > MOST_COMPUTED * typical(stored):
+    if not is_steady or count < TILE_ROWS or computed > MOST_COMPUTED * typical(stored):
         return None
     return WideRows(images, high, across, pitch, left, typical(left.node.type.nbytes))
 
