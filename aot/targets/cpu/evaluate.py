@@ -22,7 +22,6 @@ from aotc.aot.targets.cpu.linear import (
     Pointer,
     float_constant,
     integer,
-    is_literal,
     is_vector,
 )
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
@@ -372,11 +371,9 @@ def _load(kernel: Kernel, operation: Operation, value: Value, index: Index) -> L
     address = kernel.at(pointer, index)
     sizes = operation.integers("operandSegmentSizes") or [1, 0, 0]
     is_plain = kernel.guard is None and not operation.integer("isVolatile")
-    is_near = memory.is_contiguous(address) or memory.is_near(kernel, address)
-    if kernel.lanes.width > 1 and sizes[1] and is_plain and is_near:
+    if kernel.lanes.width > 1 and sizes[1] and is_plain and memory.has_steps(kernel, address):
         common, own = _mask_parts(kernel, rest[0], index)
-        is_read = memory.is_contiguous(address) or not is_vector(own) or is_literal(own)
-        if common is not None and is_read:
+        if common is not None and memory.is_covered(kernel, address, own):
             operands = [address, own, *(kernel.at(x, index) for x in rest[1:])]
             return memory.load(kernel, operation, operands, common)
     return memory.load(kernel, operation, [address, *(kernel.at(x, index) for x in rest)])

@@ -117,12 +117,21 @@ def is_contiguous(pointer: Lane) -> bool:
     )
 
 
-def is_near(kernel: Code, pointer: Lane) -> bool:
-    """Lanes point at elements at known distances, none of them far behind the first lane's."""
-    steps = _steps_of(kernel, pointer)
-    return (
-        steps is not None and 0 <= min(steps[1]) <= max(steps[1]) < kernel.lanes.width * MOST_PARTS
-    )
+def has_steps(kernel: Code, pointer: Lane) -> bool:
+    """Whether lanes point at elements at known distances."""
+    return is_contiguous(pointer) or _steps_of(kernel, pointer) is not None
+
+
+def is_covered(kernel: Code, pointer: Lane, mask: Operand) -> bool:
+    """Whether a few vectors hold what the lanes point at, where a literal mask holds."""
+    parted = _steps_of(kernel, pointer)
+    if is_contiguous(pointer) or parted is None:
+        return is_contiguous(pointer)
+    taken = literal_lanes(mask) if is_vector(mask) else (1,) * kernel.lanes.width
+    if taken is None or len(taken) != kernel.lanes.width:
+        return False
+    wanted = [step for step, is_taken in zip(parted[1], taken, strict=True) if is_taken]
+    return bool(_cover(wanted, kernel.lanes.width)[1])
 
 
 def _steps_of(kernel: Code, pointer: Lane) -> tuple[Linear, tuple[int, ...]] | None:
@@ -175,14 +184,19 @@ def _read_where(
     rest: tuple[Operand | None, Operand | None],
     min_depth: int,
 ) -> Operand:
-    """Elements near each other of which all lanes or none are read, but for a mask of their own:
-    else zeros that lie elsewhere. Masked reads of addresses where there is no page take a processor
-    hundreds of cycles, and this needs no mask."""
+    """Elements in a few vectors of which all lanes or none are read, but for a mask of their own:
+    else zeros that lie elsewhere, or none where elements lie far apart. Masked reads of addresses
+    where there is no page take a processor hundreds of cycles, and this needs no mask."""
     lanes, (mask, other) = kernel.lanes, rest
     first, steps = pointer, tuple(range(lanes.width))
     parted = None if is_contiguous(pointer) else _steps_of(kernel, pointer)
     if parted is not None and isinstance(pointer, Pointer):
         first, steps = pointer.at(Int("i64", parted[0])), parted[1]
+    if min(steps) < 0 or max(steps) >= lanes.width * MOST_PARTS:
+        nothing = Operand("zeroinitializer", lanes.vector_type(LLVM_TYPES[element]))
+        none = nothing if other is None else lanes.splat(other)
+        sides = (lambda: [read(kernel, pointer, element, mask, other, min_depth)], lambda: [none])
+        return kernel.writer.branch(common, sides)[0]
     nbytes = -(-(max(steps) + 1) * ITEMSIZE_BYTES[element] // 64) * 64
     base = Operand(zeros(kernel, nbytes), "ptr")
     address = select(lanes, common, lanes.operand(first), base)
