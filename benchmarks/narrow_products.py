@@ -93,6 +93,31 @@ example_inputs = (torch.tensor([[11]]), torch.tensor([[128]]), *before)
 """,
 }
 
+# Parts of models, which are no part of the mean: attention alone as ViT-B and BERT have it.
+HEADS = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Heads(nn.Module):
+    def forward(self, joined):
+        shape = {images}, {rows}, 3, 12, 64
+        q, k, v = joined.reshape(shape).permute(2, 0, 3, 1, 4)
+        found = functional.scaled_dot_product_attention(q, k, v)
+        return found.transpose(1, 2).reshape({images}, {rows}, 768)
+
+
+def build_model():
+    return Heads().bfloat16().eval()
+
+example_inputs = (torch.randn({images}, {rows}, 2304).bfloat16(),)
+"""
+PARTS = {
+    f"attention {images} × 12 × {rows} × 64": HEADS.format(images=images, rows=rows)
+    for images, rows in ((1, 197), (4, 128))
+}
+
 # rows, depth, columns
 LAYERS = ((1, 1024, 4096), (8, 1024, 4096), (32, 1024, 4096), (256, 1024, 4096), (512, 768, 3072))
 LAYER = """
@@ -278,20 +303,29 @@ def peak_gflops(target: str) -> float:
     return TURNS * parts.turn_flops / best / 1e9
 
 
-def measured(text: str, given: argparse.Namespace) -> dict[str, float]:
-    """Contender → the fastest call, in milliseconds: others may use the machine too."""
+def measured(
+    text: str, given: argparse.Namespace, checkout: Path | None = None
+) -> dict[str, float]:
+    """Contender → the fastest call, in milliseconds: others may use the machine too. Of another
+    checkout only its own."""
     environment = {**os.environ, **ONE_THREAD}
+    if checkout is not None:
+        environment["PYTHONPATH"] = os.pathsep.join(
+            map(str, (checkout / "scripts/alias", checkout))
+        )
+    against = given.against if checkout is None else ()
     aotc = [sys.executable, "-m", "aotc.aot.cli"]
     with tempfile.TemporaryDirectory() as folder:
         spec, bundle = Path(folder, "spec.py"), Path(folder, "bundle")
         spec.write_text(text)
         build = [*aotc, "build", str(spec), "-o", str(bundle), "--target", given.target, "--quiet"]
         build += ["--tune", "off"]
-        subprocess.run(build, check=True, env=environment, capture_output=True)
+        place = {"cwd": checkout, "env": environment, "check": True, "capture_output": True}
+        subprocess.run(build, **place)
         bench = [*aotc, "bench", str(bundle), str(spec), "--json", "--rounds", str(given.rounds)]
         bench += ["--seconds", str(given.seconds)]
-        bench += [word for peer in given.against for word in ("--against", peer)]
-        found = subprocess.run(bench, check=True, env=environment, capture_output=True, text=True)
+        bench += [word for peer in against for word in ("--against", peer)]
+        found = subprocess.run(bench, text=True, **place)
     rows = json.loads(found.stdout)["results"]
     return {row["kind"]: row["quantiles_us"][0] / 1e3 for row in rows}
 
@@ -336,6 +370,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="models whose names have this; `int8`: layers alone"
     )
+    parser.add_argument("--before", type=Path, help="another checkout, which is measured too")
     parser.add_argument("--target", default=f"cpu-{best_isa(features())}")
     given = parser.parse_args()
 
@@ -350,13 +385,15 @@ def main() -> None:
     print("| model | " + " | ".join(f"{name}, ms" for name in ("aotc", *given.against)), end="")
     print(" | the best of torch by ours |\n|" + "---|" * (len(given.against) + 3))
     ratios = []
-    for name, text in SPECS.items():
+    for name, text in {**SPECS, **PARTS}.items():
         if given.only in name:
             times = measured(text, given)
-            best = min(times[peer] for peer in given.against)
-            ratios.append(best / times["aotc"])
+            ratio = min(times[peer] for peer in given.against) / times["aotc"]
+            ratios += [ratio] if name in SPECS else []
             cells = [f"{times[each]:.2f}" for each in ("aotc", *given.against)]
-            print(f"| {name} | {' | '.join(cells)} | {ratios[-1]:.2f} |", flush=True)
+            if given.before is not None:
+                cells[0] += f" ({measured(text, given, given.before)['aotc']:.2f} before)"
+            print(f"| {name} | {' | '.join(cells)} | {ratio:.2f} |", flush=True)
     if ratios:
         print(f"geometric mean {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}")
     if given.only in "int8":

@@ -439,6 +439,19 @@ class Bound:
     low: Extent | None
     high: Extent | None
 
+    @property
+    def undivided(self) -> Bound:
+        """The same on what the index is a quotient of: E // a + c >= b where E >= (b - c) * a."""
+        terms, constant = self.index.terms, self.index.constant
+        if len(terms) != 1 or not isinstance(terms[0][0], Quotient) or terms[0][1] != 1:
+            return self
+        quotient = terms[0][0]
+        low, high = (
+            None if end is None else (end - constant) * quotient.divisor
+            for end in (self.low, self.high)
+        )
+        return Bound(quotient.dividend, low, high).undivided
+
     def __str__(self) -> str:
         sides = []
         if self.low is not None:

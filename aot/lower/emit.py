@@ -548,7 +548,7 @@ class Emitter:
     def condition(self, condition: Bound) -> str:
         """Name of the condition, computed once."""
         if condition not in self.conditions:
-            text = str(condition)
+            text = str(condition if self.is_of_gpu else condition.undivided)
             text = text if "&" in text else text[1:-1]
             # Of indices that are not loaded: values of every moment share it.
             is_loaded = any(symbol in self.loaded for symbol in condition.index.symbols())

@@ -206,6 +206,7 @@ class _TiledCosts:
     """About what a core with AMX does in a nanosecond (benchmarks/narrow_products.py)."""
 
     operations: float = 1500.0  # of tiles whose operands are in the second cache
+    low_share: float = 0.7  # of it where a block has one tile of rows, to which columns are read
     near_bytes: float = 170.0  # to or from that
     far_bytes: float = 28.0  # from beyond it
     copied_bytes: float = 12.0  # of a left operand that is copied
@@ -280,7 +281,8 @@ def _tiled_price(
     down, across = ceil(rows / height), ceil(columns / width)
     programs = down * across * batch
     turns = _turns(programs, traits)
-    own = 2 * height * width * depth / costs.operations + costs.program_ns
+    operations = costs.operations * (1.0 if height >= BLOCK_ROWS else costs.low_share)
+    own = 2 * height * width * depth / operations + costs.program_ns
     if reading is TILED:
         left, right = 2.0 * height * depth, 2.0 * width * depth
         if not is_by_columns(shape, reading):

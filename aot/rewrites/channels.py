@@ -5,10 +5,14 @@ eight or sixteen bytes at once. With zero channels a row of kernel offsets is on
 and with a margin each row of the image begins with a whole one. The schedule copies such an input
 anyway: the zeros cost a part of that copy.
 
-A processor that multiplies words of bf16 copies windows of few channels for each block of columns,
-by rows of a filter: 21 elements of three channels and seven offsets. Where windows along all axes
-but the last are copied once, as channels, what is left is a filter of one row over 32 channels,
-which is read where it lies, by as many products as zeros behind 21 elements take.
+A processor that multiplies words of bf16 reads a row of a filter where it lies: seven offsets of
+three channels and a zero are 28 elements, those of the next window begin a stride further on. So
+the image is copied once, with margins and zeros beside its channels, and a product adds up such a
+row. What follows it in memory are other pixels, and zeros times infinities are none: therefore rows
+are joined with zeros, which the kernel neither reads nor multiplies.
+
+Where offsets of a row do not lie together (a dilation), windows along all axes but the last are
+copied once, as channels: what is left is a filter of one row over more channels.
 """
 
 from __future__ import annotations
@@ -18,13 +22,16 @@ import math
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.rules import Context, Rule, rule_for
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import fixed, is_static
 from aotc.aot.ir.types import DTYPES
 
 VECTOR_BYTES = 16
 PANEL_DEPTH = 32  # of weights in the order of words: a multiple of so many rows
 FEWEST_FILTERS = 16
 MOST_CHANNELS = 8  # beyond which vectors of a part of the channels are no loss
+# Elements of a row of a filter that one product adds up; of windows that do not meet, which are
+# copied as fast as an image is, more.
+FEWEST_TOGETHER, FEWEST_APART, MOST_TOGETHER = 12, 32, 128
 
 
 def _zeros_beside(root: Node, context: Context) -> Node | None:
@@ -63,6 +70,91 @@ def _channels(channels: int, stride: int, vector: int) -> int:
     return -(-channels // vector) * vector
 
 
+def _is_of_words(root: Node, context: Context) -> bool:
+    """Whether a constant filter of bf16 has enough columns for products by words."""
+    data, weight = root.inputs
+    is_known = context.is_constant(weight) and not context.is_constant(data)
+    is_plain = root.dtype == "bf16" and root.attr("groups") == 1
+    return is_plain and is_known and fixed(weight.shape[0]) >= FEWEST_FILTERS
+
+
+def _rows_together(root: Node, context: Context) -> Node | None:
+    """conv(x, w) → [rows of windows of x with zeros behind each] · [rows of w with such zeros]"""
+    weight = root.inputs[1]
+    filters, channels, *kernel = (fixed(extent) for extent in weight.shape)
+    is_odd = channels * kernel[-1] % 2 == 1  # words are two elements
+    wide = 1 << channels.bit_length() if is_odd else channels
+    together = kernel[-1] * wide
+    if not _is_of_words(root, context) or not _is_read_in_rows(root, together):
+        return None
+    rank, length = len(kernel), max(PANEL_DEPTH, 1 << (together - 1).bit_length())
+    image = _with_margins(root, wide)
+    if image is None:
+        return None
+    samples, *positions, _ = image.shape
+    rows = build.reshape(image, (samples, *positions[:-1], positions[-1] * wide))
+    attrs = {
+        "axes": tuple(range(1, 1 + rank)),
+        "sizes": (*kernel[:-1], together),
+        "strides": (*root.attr("stride")[:-1], root.attr("stride")[-1] * wide),
+        "dilations": root.attr("dilation"),
+    }
+    windows = make("window", (rows,), attrs)
+    inner, places = math.prod(kernel[:-1]) * length, root.type.numel // filters
+    left = build.reshape(_behind(windows, 2 * rank, length - together), (places, inner))
+    ordered = build.permute(weight, (*range(2, 2 + rank), 1, 0))
+    filled = _behind(ordered, rank, wide - channels)
+    joined = build.reshape(filled, (*kernel[:-1], together, filters))
+    right = build.reshape(_behind(joined, rank - 1, length - together), (inner, filters))
+    product = make("matmul", (left, right))
+    result = build.reshape(product, (root.shape[0], *root.shape[2:], filters))
+    return build.permute(result, (0, 1 + rank, *range(1, 1 + rank)))
+
+
+def _is_read_in_rows(root: Node, together: int) -> bool:
+    """Whether a row of the filter lies together in an image whose channels are few, or have a depth
+    that the order of words does not take."""
+    data, weight = root.inputs
+    channels, *kernel = (fixed(extent) for extent in weight.shape[1:])
+    is_cut = together == channels * kernel[-1] and channels * math.prod(kernel) % PANEL_DEPTH != 0
+    if not (channels <= MOST_CHANNELS or is_cut) or kernel[-1] == 1:
+        return False
+    fewest = FEWEST_APART if root.attr("stride")[-1] >= kernel[-1] else FEWEST_TOGETHER
+    is_long = fewest <= together <= MOST_TOGETHER
+    is_known = is_static(data.shape[2:]) and root.type.numel != 0
+    return is_long and is_known and root.attr("dilation")[-1] == 1
+
+
+def _behind(data: Node, axis: int, count: int) -> Node:
+    """The node with so many zeros behind an axis."""
+    none = [0] * data.type.rank
+    return build.pad(data, none, [*none[:axis], count, *none[axis + 1 :]], 0.0)
+
+
+def _with_margins(root: Node, wide: int) -> Node | None:
+    """The image, channels last, so many of them, with margins, and along the last axis whole
+    strides: then its rows are a number of windows apart. None where a window is all margin."""
+    data, weight = root.inputs
+    rank = data.type.rank
+    low, high = [0] * rank, [0] * rank
+    high[1] = wide - fixed(data.shape[1])
+    for axis in range(2, rank):
+        stride, margin, dilation = (
+            root.attr(name)[axis - 2] for name in ("stride", "padding", "dilation")
+        )
+        reach = (fixed(weight.shape[axis]) - 1) * dilation + 1
+        end = (fixed(root.shape[axis]) - 1) * stride + reach
+        end = -(-end // stride) * stride if axis == rank - 1 else end
+        if end <= margin:
+            return None
+        more = end - margin - fixed(data.shape[axis])
+        data = build.bordered(data, axis, 0, min(0, more))
+        low[axis], high[axis] = margin, max(0, more)
+    last = (0, *range(2, rank), 1)
+    moved = build.permute(data, last)
+    return build.pad(moved, [low[axis] for axis in last], [high[axis] for axis in last], 0.0)
+
+
 def _windows_as_channels(root: Node, context: Context) -> Node | None:
     """conv(x, w) → conv of one row of offsets (windows of x along the other axes as channels, w)"""
     data, weight = root.inputs
@@ -71,9 +163,8 @@ def _windows_as_channels(root: Node, context: Context) -> Node | None:
     count = channels * math.prod(outer)
     multiple = PANEL_DEPTH // math.gcd(PANEL_DEPTH, last)
     wanted = -(-count // multiple) * multiple
-    is_small = root.dtype == "bf16" and root.attr("groups") == 1 and channels <= MOST_CHANNELS
-    is_known = context.is_constant(weight) and not context.is_constant(data)
-    if not (is_small and is_known) or filters < FEWEST_FILTERS or math.prod(outer) == 1:
+    is_small = channels <= MOST_CHANNELS and _is_of_words(root, context)
+    if not is_small or math.prod(outer) == 1:
         return None
     row = 1 << (channels * last - 1).bit_length()  # of the filter, by blocks of the depth
     if wanted * last > math.prod(outer) * row:
@@ -102,6 +193,8 @@ def _windows_as_channels(root: Node, context: Context) -> Node | None:
 
 
 WORD_RULES: tuple[Rule, ...] = (
+    # conv(x, w) → [rows of windows of x, zeros behind each] · [rows of w, zeros behind each]
+    rule_for(("convolution",), "rows-together", _rows_together, is_exact=False),
     # conv(x, w) → conv(windows of x along all axes but the last, w of one row of offsets)
     rule_for(("convolution",), "windows-as-channels", _windows_as_channels, is_exact=False),
 )

@@ -213,6 +213,9 @@ def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
     """The matmul by tiles on windows whose rows are a steady distance apart: of a copy of their
     input with its margins, pixels that lie a stride apart next to each other; or on a copy of the
     windows, where these are single pixels."""
+    found = _with_rows_together(root_op, copies, traits)
+    if found is not None:
+        return found
     path = _to_window(root_op.inputs[0])
     windows, is_packed = path[-1], root_op.kind == "matmul_packed"
     is_packed = is_packed and root_op.inputs[1].type.rank == WORDS_RANK
@@ -238,13 +241,39 @@ def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
     return root_op if copy not in copies else changed
 
 
+def _with_rows_together(
+    root_op: Node, copies: dict[Node, Node], traits: TargetTraits
+) -> Node | None:
+    """The product of windows whose rows lie together, zeros behind each: of a copy of their input
+    with its margins and channels; by tiles the rows of an image that lie a stride apart follow each
+    other. None where it is no such product, or reads what stands in memory."""
+    path = [root_op.inputs[0]]
+    while path[-1].kind in ("view", "pad") and path[-1].op != "slice":
+        path.append(path[-1].inputs[0])
+    windows = path[-1]
+    if traits.is_gpu or windows.op != "window" or all(each.kind != "pad" for each in path):
+        return None
+    source, axes = windows.inputs[0], windows.attr("axes")
+    if root_op.kind != "matmul_packed" or axes[-1] != source.type.rank - 1:
+        return None
+    if traits.has_tiles and set(windows.attr("strides")[:-1]) - {1}:
+        copy, moved = _in_phases(path)
+        copies.setdefault(copy, copy)
+        return root_op.on((moved, *root_op.inputs[1:]))
+    if _on_the_way(source)[-1].kind in _COMPUTED or _run(root_op, None) == 0:
+        copies.setdefault(source, source)
+    return root_op
+
+
 def _in_phases(path: Sequence[Node]) -> tuple[Node, Node]:
     """A copy of the windows' input in which each s-th pixel follows the one before, s the stride,
-    and the operand that reads it: x[N, H, W, C] → x[N, s, s, H / s, W / s, C]."""
+    and the operand that reads it: x[N, H, W, C] → x[N, s, s, H / s, W / s, C]. Windows along the
+    last axis stay as they are."""
     windows = path[-1]
     source, axes = windows.inputs[0], windows.attr("axes")
     steps = dict(zip(axes, windows.attr("strides"), strict=True))
-    steps = {axis: step for axis, step in steps.items() if step != 1}
+    last = source.type.rank - 1
+    steps = {axis: step for axis, step in steps.items() if step != 1 and axis != last}
     more = [
         -fixed(extent) % steps[axis] if axis in steps else 0
         for axis, extent in enumerate(source.shape)

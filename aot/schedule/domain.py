@@ -15,7 +15,7 @@ from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import Extent, Quotient, Shape, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
-from aotc.aot.schedule.lane_steps import lane_steps
+from aotc.aot.schedule.lane_steps import has_plain_answers, lane_steps
 from aotc.aot.schedule.trace import (
     Access,
     Boundary,
@@ -153,8 +153,7 @@ def _price(traced: Tracer, stores: list[Access], domain: Domain, traits: TargetT
     total = 0.0
     if not traits.is_gpu:  # of which each thread has an index and its conditions anyway
         total += MASK_PRICE * sum(
-            condition.index.stride(domain.lanes) is None
-            and lane_steps(condition.index, domain.lanes, traits.lanes) is None
+            not has_plain_answers(condition, domain.lanes, traits.lanes)
             for condition in traced.conditions
         )
     reads = [_price_of(need, domain, traits, is_read=True) for need in traced.accesses]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.size import Quotient
 
 Steps = tuple[int, ...]
@@ -19,6 +19,26 @@ def lane_steps(index: Index, lanes: Symbol, width: int) -> Steps | None:
     from one vector to the next, or are not known."""
     parted = _parted(index, lanes, width)
     return None if parted is None else parted[1]
+
+
+def has_plain_answers(condition: Bound, lanes: Symbol, width: int) -> bool:
+    """Whether vectors of lanes need no mask that is computed for each: the condition changes its
+    answer at a place along the lanes, where their loop is cut, or all lanes of a vector have the
+    same one, or those of every vector have the same."""
+    condition = condition.undivided
+    if condition.index.stride(lanes) is not None:
+        return True
+    ends = [each for each in (condition.low, condition.high) if each is not None]
+    constant, parted = (
+        condition.index.constant,
+        _parted(Index(condition.index.terms, 0), lanes, width),
+    )
+    if parted is None or not all(isinstance(each, int) for each in (constant, *ends)):
+        return False
+    common, steps = parted
+    return common == 0 or all(
+        len({(step + constant - end) // common for step in steps}) == 1 for end in ends
+    )
 
 
 def _parted(index: Index, lanes: Symbol, width: int) -> tuple[int, Steps] | None:

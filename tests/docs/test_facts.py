@@ -36,7 +36,8 @@ NOT_MEASURED = {
 # Words with a hyphen that are no codes: keys of pyproject.toml, features of plans, modes of
 # torch.compile, names of tools.
 NO_CODES = frozenset({
-    "cache-dir", "cache-max-size", "data-checks", "docker-registry", "dynamic-shapes",
+    "cache-dir", "cache-max-size", "control-flow", "data-checks", "docker-registry",
+    "dynamic-shapes",
     "guarded-sizes", "tensor-parallel",
     "max-autotune", "native-back-ends", "reduce-overhead", "remote-cache",
     "spdx-tools", "tensor-maps", "verify-blob-attestation",

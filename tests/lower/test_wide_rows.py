@@ -51,6 +51,29 @@ def test_convolutions_have_the_numbers_of_f64(target, count, tmp_path, cache):
             assert (tmp_path / name / "3-lower.txt").read_text().count(WIDE) >= count // 2
 
 
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.triton
+@pytest.mark.parametrize("target", ["cpu-x86-64-amx", "cpu-x86-64-v4-bf16"])
+def test_convolutions_of_few_channels_have_the_numbers_of_f64(target, tmp_path, cache):
+    """With infinities and NaN too, which only windows that hold them may show."""
+    if "avx512_bf16" not in cpu.features():
+        pytest.skip("it needs AVX-512 BF16")
+    environment = dict(os.environ)
+    if target == "cpu-x86-64-amx":
+        path = os.pathsep.join([str(MASKED), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment |= {"AOTC_TESTS_TILES": "emulated", "PYTHONPATH": path}
+    command = [sys.executable, str(HERE / "few_channels.py"), target, tmp_path, cache]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
+    errors = json.loads(found.stdout)
+    assert {name: error for name, error in errors.items() if not error <= 1} == {}
+    text = (tmp_path / "dump" / "3-lower.txt").read_text()
+    assert text.count("cb_mask = ") >= 8
+    if target == "cpu-x86-64-amx":
+        assert text.count(WIDE) >= 6
+
+
 def windows(shape, size, stride=1, padding=0, dilation=1, channels=64) -> list[Node]:
     """A convolution of N images, channels last, as a product with panels of words."""
     images, high, wide = shape
@@ -82,6 +105,7 @@ def texts(outputs, traits=TILES) -> list[str]:
         (windows((2, 28, 28), 3, stride=2, padding=1), 2, True),
         (windows((2, 28, 29), 1, stride=2), 2, False),  # rows of the copy are at a distance anyway
         (windows((2, 4, 4), 3, padding=1), 2, False),  # more margins than positions
+        (windows((2, 4, 8), 3), 1, False),  # fewer positions than a tile has rows
     ],
 )
 def test_rows_are_counted_as_they_lie(given, launches, is_wide):
@@ -89,6 +113,35 @@ def test_rows_are_counted_as_they_lie(given, launches, is_wide):
     assert len(found) == launches
     assert (WIDE in found[-1]) == is_wide
     assert "mask=inside" not in found[-1]
+
+
+def rows_together(stride=2, channels=4, size=7) -> list[Node]:
+    """A convolution of an image with its margins, by rows of the filter with zeros behind them."""
+    together = size * channels
+    x = operand("x", 2, 32, 34, channels - 1, dtype="bf16")
+    image = b.pad(x, (0, 3, 3, 0), (0, 3, 3, 1), 0.0)
+    rows = b.reshape(image, (2, 38, 40 * channels))
+    sizes, strides = (size, together), (stride, stride * channels)
+    attrs = {"axes": (1, 2), "sizes": sizes, "strides": strides, "dilations": (1, 1)}
+    found = make("window", (rows,), attrs)
+    filled = b.pad(found, (0,) * 5, (0, 0, 0, 0, 32 - together), 0.0)
+    count = 2 * found.shape[1] * found.shape[2]
+    left = b.reshape(filled, (count, size * 32))
+    panels = weight("w", 1, size * 16, 64, 2, dtype="bf16")
+    return [op("relu", make("matmul_packed", (left, panels), {"n": 64}))]
+
+
+@pytest.mark.parametrize("traits", [TILES, CPU], ids=["tiles", "words"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_rows_of_a_filter_lie_together(stride, traits):
+    """What follows a row of a window is masked on both sides, and an image is copied once."""
+    image, product = texts(rows_together(stride), traits)
+    assert "ca_mask = ca < 28" in product
+    assert "cb_mask = cb < 28" in product
+    assert product.count("other=0.0") == 2
+    assert (WIDE in product) == traits.has_tiles
+    assert f"x*{4 * stride} + ca" in product or not traits.has_tiles
+    assert "(y >= 12) & (y < 148)" in image  # where the loop along a row is cut
 
 
 def test_words_of_vectors_copy_windows():

@@ -27,12 +27,14 @@ class Walk:
     """How the loop walks k: straight through, or run by run, one a kernel offset of a window.
 
     Each run takes `block` steps of the loop: its own length, or the next power of two if no power
-    of two that is worth a block divides it.
+    of two that is worth a block divides it. Behind its first `kept` elements the left operand has
+    zeros alone.
     """
 
     depth: Extent
     run: Extent
     block: Extent
+    kept: Extent
 
     @property
     def is_split(self) -> bool:
@@ -46,8 +48,8 @@ class Walk:
 
     @property
     def is_padded(self) -> bool:
-        """Whether a run takes more steps than it has elements."""
-        return self.block != self.run
+        """Whether a run takes more steps than elements of it are multiplied."""
+        return self.block != self.kept
 
     @property
     def kernel_offset(self) -> Symbol:
@@ -71,11 +73,39 @@ class Walk:
         body.write(f"{inner.name} = {start} + tl.arange(0, BK){dim}", inside)
 
 
-def walk_of(depth: Extent, run: Extent) -> Walk:
-    """The walk over `depth` elements in contiguous runs; a run of 0 is none worth a split."""
+def walk_of(depth: Extent, run: Extent, kept: Extent = 0) -> Walk:
+    """The walk over `depth` elements in contiguous runs; a run of 0 is none worth a split. `kept`:
+    elements of a run that are not surely zeros, if fewer."""
     if run in (0, depth) or not isinstance(run, int):
-        return Walk(depth, depth, depth)
-    return Walk(depth, run, run if (run & -run) >= SMALLEST_BLOCK else power_above(run))
+        return Walk(depth, depth, depth, depth)
+    block = run if (run & -run) >= SMALLEST_BLOCK else power_above(run)
+    return Walk(depth, run, block, kept or run)
+
+
+def behind_zeros(need: Access, reads: frozenset[Node]) -> Access:
+    """What an operand with zeros behind its runs has elsewhere: the windows' own elements."""
+    while need.node.kind in ("view", "pad") and need.node not in reads:
+        (need,) = accesses(need.node, need.index)
+    return Access(need.node, need.index)
+
+
+def kept_of(group: Group, run: Extent) -> Extent:
+    """Elements of each run of the depth that are not zeros, where the left operand are windows with
+    zeros behind their rows, multiplied by a constant that has such zeros too; else 0."""
+    root_op, domain = group.root_op, group.domain
+    assert root_op is not None
+    assert domain.reduced is not None
+    need, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
+    while need.node.kind == "view" and need.node not in group.reads:
+        (need,) = accesses(need.node, need.index)
+    padded = need.node
+    if padded.op != "pad" or padded in group.reads or padded.inputs[0].op != "window":
+        return 0
+    is_constant = root_op.kind == "matmul_packed" and root_op.inputs[1].op == "constant"
+    low, high = padded.attr("low"), padded.attr("high")
+    is_behind = not any(low) and not any(high[:-1]) and padded.attr("value") == 0
+    is_run = padded.shape[-1] == run and need.index[-1] == ix.of(domain.reduced) % run
+    return padded.inputs[0].shape[-1] if is_constant and is_behind and is_run else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,14 @@ from aotc.aot.lower.convolution.source import lower_convolution
 from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
 from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
-from aotc.aot.lower.matmul.operands import Product, Walk, product_of, walk_of
+from aotc.aot.lower.matmul.operands import (
+    Product,
+    Walk,
+    behind_zeros,
+    kept_of,
+    product_of,
+    walk_of,
+)
 from aotc.aot.lower.matmul.wide_rows import WideRows, wide_rows_of
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import (
@@ -53,7 +60,7 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     assert domain.reduced is not None
     reads = set(group.reads)
     run = contiguous_run(root_op, domain, lambda node: node in reads)
-    walk = walk_of(domain.reduced.extent, run)
+    walk = walk_of(domain.reduced.extent, run, kept_of(group, run))
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
     run_block = fixed(walk.block) if walk.is_split else 0
     inner_block = run_block & -run_block
@@ -88,7 +95,7 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
 
 def depth_of_left(walk: Walk) -> Symbol:
     """k along a tile of the left operand: of one run, or of all."""
-    return Symbol("ca" if walk.is_split else "ka", walk.run)
+    return Symbol("ca" if walk.is_split else "ka", walk.kept)
 
 
 def _reading(group: Group, is_packed: bool, traits: TargetTraits) -> Reading:
@@ -240,14 +247,17 @@ class _MatmulWriter:
         domain = replace(self.domain, rows=rows)
         need, _ = operand_accesses(self.root_op, domain, batch_index(self.root_op, domain))
         index = tuple(part.substitute({depth: self.walk.position(inner)}) for part in need.index)
-        return _Side(Access(need.node, index), inner, rows, "BM, BK")
+        found = Access(need.node, index)
+        if self.walk.kept != self.walk.run:
+            found = behind_zeros(found, frozenset(self.group.reads))
+        return _Side(found, inner, rows, "BM, BK")
 
     def _right(self) -> _Side:
         """B: k along the rows of its tile; a packed panel is read front to back."""
         depth = self.domain.reduced
         assert depth is not None
         walk = self.walk
-        inner = Symbol("cb", walk.run) if walk.is_padded else Symbol("kb", walk.depth)
+        inner = Symbol("cb", walk.kept) if walk.is_padded else Symbol("kb", walk.depth)
         operand = self.root_op.inputs[1]
         if self.root_op.kind == "matmul_packed":
             # The panel is padded with zeros: all of its columns may be read.

@@ -21,7 +21,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.infer import WORDS_RANK
 from aotc.aot.ir.size import Extent, typical
-from aotc.aot.lower.matmul.operands import Walk, product_of
+from aotc.aot.lower.matmul.operands import Walk, behind_zeros, product_of
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.lower.tiles import TILED_COSTS, WINDOWS, blocks, matmul_candidates
 from aotc.aot.schedule.domain import batch_index, operand_accesses
@@ -121,7 +121,9 @@ def wide_rows_of(group: Group, walk: Walk, inner: Symbol, traits: TargetTraits) 
     """How the group's rows are counted so; None where they are no positions of windows that stand
     in memory, or too many of them would lie in margins."""
     root_op, domain = group.root_op, group.domain
-    if root_op is None or domain.reduced is None or walk.is_padded or not traits.has_tiles:
+    if root_op is None or domain.reduced is None or not traits.has_tiles:
+        return None
+    if walk.is_padded and walk.kept == walk.run:
         return None
     is_packed = root_op.kind == "matmul_packed" and root_op.inputs[1].type.rank == WORDS_RANK
     dims = _row_dims(root_op.inputs[0])
@@ -133,7 +135,9 @@ def wide_rows_of(group: Group, walk: Walk, inner: Symbol, traits: TargetTraits) 
     image, high, across = Symbol("z", images), Symbol("high", dims[-2]), Symbol("across", dims[-1])
     need, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     values = {domain.rows: _row(image, high, across), domain.reduced: walk.position(inner)}
-    found = _in_memory(_at(need, values), frozenset(group.reads))
+    reads = frozenset(group.reads)
+    need = _at(need, values)
+    found = _in_memory(behind_zeros(need, reads) if walk.is_padded else need, reads)
     pitch = None if found is None else _pitch(found, high, across)
     if found is None or pitch is None or 1 in (high.extent, across.extent):
         return None
@@ -144,7 +148,7 @@ def wide_rows_of(group: Group, walk: Walk, inner: Symbol, traits: TargetTraits) 
     offset = ix.linear(left.index, left.node.shape)
     is_steady = isinstance(offset.stride(wide), int) and offset.stride(inner) == 1
     computed, stored = -(-count // TILE_ROWS) * TILE_ROWS, high.extent * across.extent
-    if not is_steady or computed > MOST_COMPUTED * typical(stored):
+    if not is_steady or count < TILE_ROWS or computed > MOST_COMPUTED * typical(stored):
         return None
     return WideRows(images, high, across, pitch, left, typical(left.node.type.nbytes))
 

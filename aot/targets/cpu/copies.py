@@ -10,6 +10,8 @@ from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.ttir import Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
+ROUNDED_LANES = (16, 32)  # for which there is an instruction
+
 
 def copied(kernel: Kernel, value: Value, place: tuple[int, int]) -> Buffer:
     """An operand of rank 2, as it is, in scratch of the shape `place`, which is no smaller."""
@@ -20,17 +22,49 @@ def copied(kernel: Kernel, value: Value, place: tuple[int, int]) -> Buffer:
     if lane == 0 and block <= min(rows, columns):
         write_transposed(kernel, value, buffer, (rows, columns), block, integer(0))
         return buffer._replace(min_depth=kernel.writer.depth)
-    filling = root_ops.Filling(kernel, (rows, columns))
+    filling, wide = root_ops.Filling(kernel, (rows, columns)), _rounded(kernel, value)
 
     def body(index: Index) -> None:
         filling.enter(index)
-        found = kernel.lanes.operand(kernel.at(value, index))
+        if wide is not None and kernel.lanes.width in ROUNDED_LANES:
+            found = _factor(kernel, kernel.lanes.operand(kernel.at(wide, index)))
+        else:
+            found = kernel.lanes.operand(kernel.at(value, index))
         pointer = memory.buffer_pointer(kernel, buffer, index)
         memory.write(kernel, pointer, found, element, None)
 
     tiles.run(kernel, (rows, columns), body, lane_dim=lane, vectors=2)
     filling.finish([])
     return buffer._replace(min_depth=kernel.writer.depth)
+
+
+def _rounded(kernel: Kernel, value: Value) -> Value | None:
+    """What is f32 before it is rounded to a factor of bf16, if the processor multiplies that."""
+    made, element = value.owner, value.type.element
+    if (
+        made is None
+        or made.name != "arith.truncf"
+        or element not in dict(kernel.isa.multiplies_words)
+    ):
+        return None
+    is_stored = value in kernel.pending or value in kernel.buffers or value in kernel.shifted
+    is_single = element == "bf16" and made.operands[0].type.element == "f32"
+    return made.operands[0] if is_single and not is_stored else None
+
+
+def _factor(kernel: Kernel, wide: Operand) -> Operand:
+    """f32 rounded to bf16 by the processor, which makes subnormal numbers zeros, as the product
+    that reads it does."""
+    writer, width = kernel.writer, kernel.lanes.width
+    half, kind = "<16 x float>", f"<{width} x bfloat>"
+    if width == 16:
+        name, parts = "cvtneps2bf16", [wide]
+    else:
+        name = "cvtne2ps2bf16"
+        parts = [shuffled(writer, [wide], range(start, start + 16)) for start in (16, 0)]
+    assert all(part.type == half for part in parts)
+    found = writer.call(f"llvm.x86.avx512bf16.{name}.512", kind, parts)
+    return writer.emit(f"bitcast {found} to <{width} x i16>", f"<{width} x i16>", [found])
 
 
 def write_transposed(

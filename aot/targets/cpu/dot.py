@@ -14,7 +14,6 @@ copies; a mask that says nothing else is left out.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
@@ -29,12 +28,13 @@ from aotc.aot.targets.cpu import (
     tiles,
     word_sides,
 )
+from aotc.aot.targets.cpu.depths import Depth, depths_of
 from aotc.aot.targets.cpu.dot_tiles import Tile, choose_tile
-from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, StoredProduct
+from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, compare, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.ttir import Dense, Operation, Value, unsupported
+from aotc.aot.targets.cpu.ttir import Operation, Value, unsupported
 from aotc.aot.targets.cpu.word_sides import Instruction, Left, Right
 from aotc.aot.targets.cpu.writer import Loop, Operand, constant
 
@@ -227,41 +227,6 @@ def _is_direct(
         return width == 1 or memory.is_contiguous(pointer)
 
 
-class Depth(NamedTuple):
-    """Where the mask of an operand ends along the inner dimension: zeros follow."""
-
-    end: tiles.Conjunct
-    is_whole: bool
-    """The mask says nothing else."""
-
-
-def _depths(kernel: Kernel, dot: Operation) -> tuple[Depth, Depth] | tuple[None, None]:
-    """Those of both operands, where they end at the same place."""
-    left, right = (_depth(kernel, dot.operands[place], 1 - place) for place in range(2))
-    if left is None or right is None or left.end.bound.upper != right.end.bound.upper:
-        return None, None
-    return left, right
-
-
-def _depth(kernel: Kernel, value: Value, dim: int) -> Depth | None:
-    load = value.owner
-    if load is None or load.name != "tt.load" or kernel.guard is not None:
-        return None
-    if len(load.operands) != 3 or not is_zero(kernel, load.operands[2]):
-        return None
-    mask = load.operands[1]
-    cuts = tiles.conjuncts(kernel, mask, value.type.shape or ())
-    found = next((cut for cut in cuts if cut.bound.dim == dim), None)
-    return None if found is None else Depth(found, len(cuts) == 1 and _is_one_comparison(mask))
-
-
-def _is_one_comparison(mask: Value) -> bool:
-    made = mask.owner
-    while made is not None and made.name in VIEWS:
-        made = made.operands[0].owner
-    return made is not None and made.name == "arith.cmpi"
-
-
 def _widened(kernel: Kernel, operand: Side, columns: int, start: Int | None) -> Buffer:
     """Computes some columns of an operand into scratch, in the accumulator's input type."""
     value = operand.value
@@ -421,7 +386,7 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
     depth = (left.type.shape or ())[1]
     found = kernel.fused_store
     stored = found if found is not None and found.dot is operation else None
-    is_new = is_zero(kernel, start)
+    is_new = operands.is_zero(kernel, start)
     is_at_once = is_new and stored is not None and stored.operation is operation
     whole = constant(shape[0], "i32"), constant(shape[1], "i32")
     asked = kernel.asked_for
@@ -438,7 +403,7 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
         columns = tile.vectors * tile.width
         b = word_sides.right_of(kernel, operation.operands[1], columns, instruction)
     else:
-        depths = _depths(kernel, operation)
+        depths = depths_of(kernel, operation)
         a = side(kernel, operation, shape[0], is_left=True, depth=depths[0])
         b = side(kernel, operation, shape[0], is_left=False, depth=depths[1])
         unit = 1 if b.is_direct else kernel.isa.lanes  # copies are loops over whole vectors
@@ -673,16 +638,6 @@ def accumulator_of(kernel: Kernel, operation: Operation, start: Value) -> Buffer
     if start in kernel.pending:
         root_ops.force(kernel, start)
     into = target or root_ops.new_buffer(kernel, operation.results[0])
-    if is_zero(kernel, start):
+    if operands.is_zero(kernel, start):
         return into._replace(min_depth=kernel.writer.depth)
     return root_ops.materialize(kernel, start, into)
-
-
-def is_zero(kernel: Kernel, value: Value) -> bool:
-    """Whether a tensor is zeros that stand nowhere in memory."""
-    made = value.owner
-    if made is None or made.name != "arith.constant" or value in kernel.buffers:
-        return False
-    found = made.attributes["value"]
-    numbers = found.values if isinstance(found, Dense) else (found,)
-    return all(number == 0 and math.copysign(1, float(number)) > 0 for number in numbers)

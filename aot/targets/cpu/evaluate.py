@@ -106,14 +106,15 @@ class Kernel(memory.Code):
         return "" if self.sites is None else ", ptr %report"
 
     @contextmanager
-    def probe(self) -> Iterator[int]:
+    def probe(self, *, may_skip: bool = True) -> Iterator[int]:
         """Everything written inside is thrown away, and what is known of values by it: to look at
-        what an evaluation would give. Gives the depth of the probe's own scope."""
+        what an evaluation would give. Gives the depth of the probe's own scope, in which all reads
+        of memory are, unless `may_skip` is false: then those that may stand outside of it do."""
         tables = {name: dict(getattr(self, name)) for name in _TABLES}
         pending = {value: (each.index, each.written) for value, each in self.pending.items()}
         facts, scratch_bytes, scrap = dict(self.facts), self.scratch_bytes, self._bin
         try:
-            with self.writer.probe() as depth:
+            with self.writer.probe(may_skip=may_skip) as depth:
                 yield depth
         finally:
             for name, table in tables.items():
@@ -370,9 +371,9 @@ def _load(kernel: Kernel, operation: Operation, value: Value, index: Index) -> L
     address = kernel.at(pointer, index)
     sizes = operation.integers("operandSegmentSizes") or [1, 0, 0]
     is_plain = kernel.guard is None and not operation.integer("isVolatile")
-    if kernel.lanes.width > 1 and sizes[1] and is_plain and memory.is_contiguous(address):
+    if kernel.lanes.width > 1 and sizes[1] and is_plain and memory.has_steps(kernel, address):
         common, own = _mask_parts(kernel, rest[0], index)
-        if common is not None:
+        if common is not None and memory.is_covered(kernel, address, own):
             operands = [address, own, *(kernel.at(x, index) for x in rest[1:])]
             return memory.load(kernel, operation, operands, common)
     return memory.load(kernel, operation, [address, *(kernel.at(x, index) for x in rest)])

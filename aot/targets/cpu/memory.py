@@ -117,6 +117,30 @@ def is_contiguous(pointer: Lane) -> bool:
     )
 
 
+def has_steps(kernel: Code, pointer: Lane) -> bool:
+    """Whether lanes point at elements at known distances."""
+    return is_contiguous(pointer) or _steps_of(kernel, pointer) is not None
+
+
+def is_covered(kernel: Code, pointer: Lane, mask: Operand) -> bool:
+    """Whether a few vectors hold what the lanes point at, where a literal mask holds."""
+    parted = _steps_of(kernel, pointer)
+    if is_contiguous(pointer) or parted is None:
+        return is_contiguous(pointer)
+    taken = literal_lanes(mask) if is_vector(mask) else (1,) * kernel.lanes.width
+    if taken is None or len(taken) != kernel.lanes.width:
+        return False
+    wanted = [step for step, is_taken in zip(parted[1], taken, strict=True) if is_taken]
+    return bool(_cover(wanted, kernel.lanes.width)[1])
+
+
+def _steps_of(kernel: Code, pointer: Lane) -> tuple[Linear, tuple[int, ...]] | None:
+    """The offset that all lanes have in common and what each adds to it; None where that varies."""
+    if not isinstance(pointer, Pointer) or is_vector(pointer.base):
+        return None
+    return kernel.lanes.steps_of(kernel.lanes.extend(pointer.offset, "i64"))
+
+
 def _is_reversed(pointer: Pointer) -> bool:
     """Neighbouring lanes point at neighbouring elements, the last lane at the first of these."""
     return pointer.offset.stride == REVERSED and not pointer.offset.base.is_vector
@@ -160,14 +184,23 @@ def _read_where(
     rest: tuple[Operand | None, Operand | None],
     min_depth: int,
 ) -> Operand:
-    """Neighbouring elements of which all lanes or none are read, but for a mask of their own: else
-    zeros that lie elsewhere. Masked reads of addresses where there is no page take a processor
-    hundreds of cycles, and this needs no mask."""
+    """Elements in a few vectors of which all lanes or none are read, but for a mask of their own:
+    else zeros that lie elsewhere, or none where elements lie far apart. Masked reads of addresses
+    where there is no page take a processor hundreds of cycles, and this needs no mask."""
     lanes, (mask, other) = kernel.lanes, rest
-    nbytes = -(-lanes.width * ITEMSIZE_BYTES[element] // 64) * 64
+    first, steps = pointer, tuple(range(lanes.width))
+    parted = None if is_contiguous(pointer) else _steps_of(kernel, pointer)
+    if parted is not None and isinstance(pointer, Pointer):
+        first, steps = pointer.at(Int("i64", parted[0])), parted[1]
+    if min(steps) < 0 or max(steps) >= lanes.width * MOST_PARTS:
+        nothing = Operand("zeroinitializer", lanes.vector_type(LLVM_TYPES[element]))
+        none = nothing if other is None else lanes.splat(other)
+        sides = (lambda: [read(kernel, pointer, element, mask, other, min_depth)], lambda: [none])
+        return kernel.writer.branch(common, sides)[0]
+    nbytes = -(-(max(steps) + 1) * ITEMSIZE_BYTES[element] // 64) * 64
     base = Operand(zeros(kernel, nbytes), "ptr")
-    address = select(lanes, common, lanes.operand(pointer), base)
-    chosen = Pointer(address, Int("i64", Linear(), CONTIGUOUS), element)
+    address = select(lanes, common, lanes.operand(first), base)
+    chosen = Pointer(address, lanes.stepped(steps, "i64"), element)
     found = read(kernel, chosen, element, mask, other, min_depth)
     if other is None or other.text in _ZEROS:
         return found
@@ -228,12 +261,11 @@ def _read_near(
     """Elements at known distances that a few vectors hold, read as these and put in order; None
     where they are not such. Nothing is read before the first element or behind the last one."""
     lanes, writer, kind = kernel.lanes, kernel.writer, LLVM_TYPES[element]
-    if not isinstance(pointer, Pointer) or is_vector(pointer.base) or element == "i1":
-        return None
     taken = (1,) * lanes.width if mask is None else literal_lanes(mask)
-    parted = lanes.steps_of(lanes.extend(pointer.offset, "i64"))
-    if parted is None or taken is None or len(taken) != lanes.width:
+    parted = _steps_of(kernel, pointer)
+    if parted is None or taken is None or len(taken) != lanes.width or element == "i1":
         return None
+    assert isinstance(pointer, Pointer)
     common, steps = parted
     wanted = [step for step, is_taken in zip(steps, taken, strict=True) if is_taken]
     size, starts = _cover(wanted, lanes.width)

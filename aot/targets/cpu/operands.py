@@ -3,12 +3,15 @@ and how they are added up."""
 
 from __future__ import annotations
 
+import math
+
 from aotc.aot.targets.cpu.evaluate import Kernel
 from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import CONTIGUOUS
-from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand
 
+FEWEST_KEPT = 64  # places whose offsets are stored and read in loops
 MOST_APART = "maxNumImpreciseAcc"
 """Attribute of a dot: how many products may be added up before they go to the accumulator. It is 0,
 which sets no limit, unless a kernel says otherwise (`max_num_imprecise_acc` in Triton)."""
@@ -23,19 +26,33 @@ def is_apart(dot: Operation) -> bool:
     return is_float and dot.integer(MOST_APART) != 1
 
 
-def plain_load(kernel: Kernel, value: Value) -> Operation | None:
-    """The load that a value is, if it is one without a mask whose elements stand nowhere else."""
+def plain_load(kernel: Kernel, value: Value, *, is_cut: bool = False) -> Operation | None:
+    """The load that a value is, if it is one without a mask whose elements stand nowhere else.
+    is_cut: nothing is read where its mask does not hold, so that it may have one."""
     load = value.owner
-    if load is None or load.name != "tt.load" or len(load.operands) > 1:
+    if load is None or load.name != "tt.load" or (len(load.operands) > 1 and not is_cut):
         return None
     is_elsewhere = value in kernel.buffers or value in kernel.pending
     is_checked = kernel.guard is not None or load.integer("isVolatile")
     return None if is_elsewhere or is_checked else load
 
 
-def step(kernel: Kernel, pointer: Value, dim: int) -> int | None:
-    """Elements from one place of a dimension to the next; None where that varies."""
-    with kernel.width(1), kernel.probe() as depth:
+def is_zero(kernel: Kernel, value: Value) -> bool:
+    """Whether a tensor is zeros that stand nowhere in memory."""
+    made = value.owner
+    if made is None or made.name != "arith.constant" or value in kernel.buffers:
+        return False
+    found = made.attributes["value"]
+    numbers = found.values if isinstance(found, Dense) else (found,)
+    return all(number == 0 and math.copysign(1, float(number)) > 0 for number in numbers)
+
+
+def step(kernel: Kernel, pointer: Value, dim: int, *, may_be_kept: bool = False) -> int | None:
+    """Elements from one place of a dimension to the next; None where that varies, and where what
+    the other dimension adds is kept in memory, unless that `may_be_kept`, for many places: of few
+    LLVM finds the store of all in the read of one, and takes its neighbour for its upper half."""
+    may_skip = not may_be_kept or (pointer.type.shape or (0, 0))[1 - dim] < FEWEST_KEPT
+    with kernel.width(1), kernel.probe(), kernel.probe(may_skip=may_skip) as depth:
         place = Operand("%place", "i32", depth)
         index = [integer(0), integer(0)]
         index[dim] = kernel.lanes.atom(place, "i32", natural=True)

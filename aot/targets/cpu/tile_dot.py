@@ -180,11 +180,20 @@ def shape_of(kernel: Kernel, operation: Operation) -> Shape | None:
     return Shape(rows, columns, depth, element, height, width, inner, down, across)
 
 
+def cut(shape: Shape, depth: int) -> Shape | None:
+    """The same with fewer elements of the inner dimension; None where they fill no equal tiles."""
+    most = ROW_BYTES // shape.item_bytes
+    for steps in range(-(-depth // most), depth // shape.pack + 1):
+        if depth % (steps * shape.pack) == 0:
+            return shape._replace(depth=depth, inner=depth // steps)
+    return None
+
+
 def _product(kernel: Kernel, operation: Operation, shape: Shape) -> Product:
     start = operation.operands[2]
     found = kernel.fused_store
     stored = found if found is not None and found.dot is operation else None
-    is_new = vectors.is_zero(kernel, start)
+    is_new = operands.is_zero(kernel, start)
     is_at_once = is_new and stored is not None and stored.operation is operation
     whole = constant(shape.rows, "i32"), constant(shape.columns, "i32")
     return Product(
@@ -224,8 +233,10 @@ def _left(kernel: Kernel, value: Value, shape: Shape) -> Matrix:
 
 
 def left_in_place(kernel: Kernel, value: Value, shape: Shape) -> Matrix | None:
-    """The left operand if it stands in memory in rows at a steady distance."""
-    load = operands.plain_load(kernel, value)
+    """The left operand if it stands in memory in rows at a steady distance, for the depth of the
+    shape: where that is less than all, its mask holds."""
+    is_cut = shape.depth < (value.type.shape or (0, 0))[1]
+    load = operands.plain_load(kernel, value, is_cut=is_cut)
     if load is None:
         return None
     step = operands.row_step(kernel, load.operands[0], shape.height, shape.inner)

@@ -2,7 +2,7 @@
 
     for each block of the result:
         for k in …:                    four products of tiles, and behind each of them
-                                       some vectors of the block before through the stores
+                                       some rows of the block before through the stores
         leave the sums of this block in memory
     the last block through the stores
 
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from aotc.aot.targets.cpu import control, fused_store, root_ops, tile_dot
+from aotc.aot.targets.cpu import control, depths, fused_store, operands, root_ops, tile_dot
 from aotc.aot.targets.cpu import dot as vectors
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import compare
@@ -59,23 +59,13 @@ class _Pipeline(NamedTuple):
     start: Value | None
     """What is added to the sums when they are stored; None: nothing."""
 
-    @property
-    def vectors(self) -> int:
-        """Of a block, that go through the stores."""
-        return self.shape.block_rows * self.across
-
-    @property
-    def across(self) -> int:
-        """Vectors in a row of a block."""
-        return self.shape.block_columns // self.width
-
     def shares(self) -> list[int]:
-        """How many vectors follow each product of a step: as evenly as the depth allows, all of
-        them behind the first where it is not known."""
-        count = self.shape.down * self.shape.across
+        """How many rows follow each product of a step: as evenly as the depth allows, all of them
+        behind the first where it is not known."""
+        count, rows = self.shape.down * self.shape.across, self.shape.block_rows
         if not self.depth:
-            return [self.vectors] + [0] * (count - 1)
-        each = -(-self.vectors * self.shape.inner // self.depth)
+            return [rows] + [0] * (count - 1)
+        each = -(-rows * self.shape.inner // self.depth)
         return [(each + count - 1 - place) // count for place in range(count)]
 
 
@@ -85,7 +75,7 @@ class _Turn(NamedTuple):
     now: Place
     """Where the block that is multiplied begins."""
     before: Place
-    vectors: Operand
+    rows: Operand
     """Of the block before, to be stored."""
 
 
@@ -93,12 +83,13 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     """Lowers a product with its stores, if it suits; else False, and nothing is written."""
     shape = tile_dot.shape_of(kernel, stored.dot)
     start = start_of(stored)
-    has_start = not vectors.is_zero(kernel, start)
+    has_start = not operands.is_zero(kernel, start)
     if shape is None or (has_start and fused_store.is_written(stored, start)):
         return False
     found = _operands(kernel, stored, shape, run)
     if found is None:
         return False
+    shape = found[0]
     if start in kernel.pending:
         root_ops.force(kernel, start)
     block = tile_dot.block_buffer(kernel, shape)
@@ -112,7 +103,7 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
         pipeline = _Pipeline(
             stored,
             shape,
-            *found,
+            *found[1:],
             run,
             block,
             limits[0],
@@ -138,12 +129,17 @@ def start_of(stored: StoredProduct) -> Value:
 
 def _operands(
     kernel: Kernel, stored: StoredProduct, shape: Shape, run: RunBut
-) -> tuple[Matrix, Matrix] | None:
-    """Both operands, if they stand in memory as tiles read them."""
+) -> tuple[Shape, Matrix, Matrix] | None:
+    """Both operands, if they stand in memory as tiles read them, and the shape without the part of
+    the depth that their masks leave out."""
     with kernel.probe(), _turns(kernel, stored, run, ()):
-        left = tile_dot.left_in_place(kernel, stored.dot.operands[0], shape)
-        right = tile_dot.right_in_place(kernel, stored.dot.operands[1], shape)
-    return None if left is None or right is None else (left, right)
+        kept = depths.kept(kernel, stored.dot)
+        found = shape if kept == shape.depth else tile_dot.cut(shape, kept)
+        if found is None:
+            return None
+        left = tile_dot.left_in_place(kernel, stored.dot.operands[0], found)
+        right = tile_dot.right_in_place(kernel, stored.dot.operands[1], found)
+    return None if left is None or right is None else (found, left, right)
 
 
 @contextmanager
@@ -188,9 +184,7 @@ def _write(kernel: Kernel, pipeline: _Pipeline) -> None:
         _multiply_block(kernel, pipeline, turn)
         start = integer(0), integer(0)
         tile_dot.move(kernel, "tilestored64", shape, pipeline.block, start)
-    _store_vectors(
-        kernel, pipeline, _turn(kernel, pipeline, pipeline.blocks), zero, pipeline.vectors
-    )
+    _store_rows(kernel, pipeline, _turn(kernel, pipeline, pipeline.blocks), zero, shape.block_rows)
 
 
 def _turn(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> _Turn:
@@ -204,8 +198,7 @@ def _turn(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> _Turn:
     asked = writer.call("llvm.smin.i32", "i32", [rest, whole])
     is_first = compare(lanes, "icmp eq", number, zero)
     rows = writer.emit(f"select {is_first}, i32 0, {asked}", "i32", [is_first, asked])
-    own = lanes.binary("mul", rows, constant(pipeline.across, "i32"))
-    return _Turn(_place(kernel, pipeline, number), before, own)
+    return _Turn(_place(kernel, pipeline, number), before, rows)
 
 
 def _place(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> Place:
@@ -235,14 +228,14 @@ def _multiply_block(kernel: Kernel, pipeline: _Pipeline, turn: _Turn) -> None:
 
 
 def _step(kernel: Kernel, pipeline: _Pipeline, turn: _Turn, inner: Int, first: Operand) -> Operand:
-    """One step of the inner dimension, with vectors of the block before from `first` on; gives the
-    one that follows."""
+    """One step of the inner dimension, with rows of the block before from `first` on; gives the one
+    that follows."""
     shape, place = pipeline.shape, (turn.now[0], inner, turn.now[1])
     shares, next_one = pipeline.shares(), [first]
 
     def following(total: int) -> None:
         if shares[total]:
-            next_one[0] = _store_vectors(kernel, pipeline, turn, next_one[0], shares[total])
+            next_one[0] = _store_rows(kernel, pipeline, turn, next_one[0], shares[total])
 
     tile_dot.multiply(kernel, shape, pipeline.left, pipeline.right, place, following)
     left_bytes = shape.rows * pipeline.depth * shape.item_bytes
@@ -251,27 +244,23 @@ def _step(kernel: Kernel, pipeline: _Pipeline, turn: _Turn, inner: Int, first: O
     return next_one[0]
 
 
-def _store_vectors(
+def _store_rows(
     kernel: Kernel, pipeline: _Pipeline, turn: _Turn, first: Operand, count: int
 ) -> Operand:
-    """So many vectors of the block before from `first` on; gives the one that follows."""
+    """So many rows of the block before from `first` on; gives the one that follows."""
     lanes, writer, shape = kernel.lanes, kernel.writer, pipeline.shape
     following = lanes.binary("add", first, constant(count, "i32"))
-    last = writer.call("llvm.smin.i32", "i32", [following, turn.vectors])
+    last = writer.call("llvm.smin.i32", "i32", [following, turn.rows])
     with writer.loop(last, 1, lower=first) as loop:
-        which = lanes.atom(loop.counter, "i32", natural=True)
-        across = integer(pipeline.across)
-        row = lanes.divide(which, across, remainder=False)
-        column = lanes.multiply(
-            lanes.divide(which, across, remainder=True), integer(pipeline.width)
-        )
-        tile_dot.store_vector(
-            kernel,
-            shape,
-            pipeline.stored,
-            pipeline.block,
-            (row, column),
-            turn.before,
-            pipeline.start,
-        )
+        row = lanes.atom(loop.counter, "i32", natural=True)
+        for column in range(0, shape.block_columns, pipeline.width):
+            tile_dot.store_vector(
+                kernel,
+                shape,
+                pipeline.stored,
+                pipeline.block,
+                (row, integer(column)),
+                turn.before,
+                pipeline.start,
+            )
     return following

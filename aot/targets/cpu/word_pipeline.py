@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from aotc.aot.targets.cpu import control, dot, fused_store, operands, tile_dot, word_sides
+from aotc.aot.targets.cpu import control, depths, dot, fused_store, operands, tile_dot, word_sides
 from aotc.aot.targets.cpu.dot_tiles import choose_tile
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.tile_pipeline import start_of
@@ -44,22 +44,22 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     depth = (operation.operands[0].type.shape or (0, 0))[-1]
     if stored.operation is operation or len(shape) != 2 or depth > MOST_DEPTH:
         return None
-    if kernel.isa.registers < REGISTERS or not dot.is_zero(kernel, start_of(stored)):
+    if kernel.isa.registers < REGISTERS or not operands.is_zero(kernel, start_of(stored)):
         return None
-    instruction = _instruction(kernel, stored, run)
+    instruction, kept = _instruction(kernel, stored, run)
     if instruction is None:
         return None
     limits = fused_store.limits(stored, kernel)
     kind = operation.results[0].type.element
-    tile = choose_tile(kernel, *shape, depth // instruction.pack, kind, limits[1])
+    tile = choose_tile(kernel, *shape, kept // instruction.pack, kind, limits[1])
 
     @contextmanager
     def turns(start: Sequence[Operand]) -> Iterator[dot.Turn]:
         with control.turns(kernel, stored.operation, {operation.operands[2]}, start) as loop:
             run(stored.operation, operation)
-            a = word_sides.left_of(kernel, operation.operands[0], instruction)
+            a = word_sides.left_of(kernel, operation.operands[0], instruction, kept)
             columns = tile.vectors * tile.width
-            b = word_sides.right_of(kernel, operation.operands[1], columns, instruction)
+            b = word_sides.right_of(kernel, operation.operands[1], columns, instruction, kept)
             yield dot.Turn(loop, a, b)
 
     if shape[0] < tile.rows:
@@ -72,8 +72,8 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
         instruction,
         (shape[0], shape[1]),
         None,
-        depth,
-        constant(depth, "i32"),
+        kept,
+        constant(kept, "i32"),
         kind,
         tile,
         is_new=True,
@@ -85,9 +85,12 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     )
 
 
-def _instruction(kernel: Kernel, stored: StoredProduct, run: RunBut) -> Instruction | None:
-    """By which words are multiplied where both operands stand in memory as words are read; else
-    None. Where they stand may depend on the turn."""
+def _instruction(
+    kernel: Kernel, stored: StoredProduct, run: RunBut
+) -> tuple[Instruction | None, int]:
+    """By which words are multiplied where both operands stand in memory as words are read, else
+    None; and elements of the depth without those that both masks leave out. Where they stand may
+    depend on the turn."""
     operation = stored.dot
     with (
         kernel.probe(),
@@ -96,12 +99,19 @@ def _instruction(kernel: Kernel, stored: StoredProduct, run: RunBut) -> Instruct
     ):
         run(stored.operation, operation)
         left, right = operation.operands[:2]
-        load = operands.plain_load(kernel, left)
+        whole, kept = (left.type.shape or (0, 0))[1], depths.kept(kernel, operation)
+        load = operands.plain_load(kernel, left, is_cut=kept < whole)
         found = None
         if tile_dot.shape_of(kernel, operation) is None:
             found = word_sides.instruction_of(kernel, operation)
-        is_read = load is not None and operands.step(kernel, load.operands[0], 1) == 1
-        if found is not None and not (is_read and word_sides.is_in_place(kernel, right, found)):
+        is_read = (
+            load is not None and operands.step(kernel, load.operands[0], 1, may_be_kept=True) == 1
+        )
+        if found is not None and not (
+            is_read
+            and kept % found.pack == 0
+            and word_sides.is_in_place(kernel, right, found, kept)
+        ):
             found = None
         loop.next_values = []
-    return found
+    return found, kept

@@ -187,29 +187,33 @@ def instruction_of(kernel: Kernel, operation: Operation) -> Instruction | None:
     return found
 
 
-def left_of(kernel: Kernel, value: Value, instruction: Instruction) -> Left:
-    """The left operand where its rows lie element by element, or a copy of it."""
+def left_of(kernel: Kernel, value: Value, instruction: Instruction, kept: int = 0) -> Left:
+    """The left operand where its rows lie element by element, or a copy of it. `kept`: elements of
+    a row that are multiplied, if fewer than all."""
     if value in kernel.pending:
         root_ops.force(kernel, value)
-    element, (rows, depth) = value.type.element, value.type.shape or (1, 1)
-    item_bytes = ITEMSIZE_BYTES[element]
-    load = operands.plain_load(kernel, value)
-    if load is not None and operands.step(kernel, load.operands[0], 1) == 1:
+    element, (rows, whole) = value.type.element, value.type.shape or (1, 1)
+    item_bytes, depth = ITEMSIZE_BYTES[element], kept or whole
+    load = operands.plain_load(kernel, value, is_cut=depth < whole)
+    if load is not None and operands.step(kernel, load.operands[0], 1, may_be_kept=True) == 1:
         matrix, min_depth = words.of_load(kernel, load, 0), kernel.min_depth(load)
         return Left(matrix, item_bytes, depth, instruction, min_depth)
     known = kernel.buffers.get(value)
     if known is None or known.bounds or known.element != element:
         # A line more than a row has: steps of a power of two would share places of the cache.
-        known = copies.copied(kernel, value, (rows, depth + LINE_BYTES // item_bytes))
+        known = copies.copied(kernel, value, (rows, whole + LINE_BYTES // item_bytes))
     matrix = words.of_buffer(kernel, known)
     return Left(matrix, item_bytes, depth, instruction, known.min_depth)
 
 
-def right_of(kernel: Kernel, value: Value, strip_columns: int, instruction: Instruction) -> Right:
-    """The right operand where it stands in the order of words, or memory for strips of it."""
+def right_of(
+    kernel: Kernel, value: Value, strip_columns: int, instruction: Instruction, kept: int = 0
+) -> Right:
+    """The right operand where it stands in the order of words, or memory for strips of it. `kept`:
+    rows of it that are multiplied, if fewer than all."""
     if value in kernel.pending:
         root_ops.force(kernel, value)
-    order = Order(value.type.element, (value.type.shape or ())[0], strip_columns)
+    order = Order(value.type.element, kept or (value.type.shape or ())[0], strip_columns)
     matrix, is_unsigned = _in_place(kernel, value, order), instruction.is_unsigned
     if matrix is not None:
         assert value.owner is not None
@@ -218,10 +222,9 @@ def right_of(kernel: Kernel, value: Value, strip_columns: int, instruction: Inst
     return Right(value, order, None, copy, is_unsigned, kernel.writer.depth)
 
 
-def is_in_place(kernel: Kernel, right: Value, instruction: Instruction) -> bool:
-    """Whether the right operand stands in the order of words."""
-    depth, columns = right.type.shape or (0, 0)
-    order = Order(right.type.element, depth, columns)
+def is_in_place(kernel: Kernel, right: Value, instruction: Instruction, depth: int) -> bool:
+    """Whether the first rows of the right operand stand in the order of words."""
+    order = Order(right.type.element, depth, (right.type.shape or (0, 0))[1])
     return depth % instruction.pack == 0 and _in_place(kernel, right, order) is not None
 
 

@@ -61,8 +61,9 @@ def right_in_place(
     kernel: Kernel, value: Value, order: Order, block: tuple[int, int]
 ) -> Matrix | None:
     """The right operand if it stands in memory in the order of words: in each block of so many rows
-    and columns."""
-    load = operands.plain_load(kernel, value)
+    and columns. The depth of the order may be less than all: its mask holds there."""
+    is_cut = order.depth < (value.type.shape or (0,))[0]
+    load = operands.plain_load(kernel, value, is_cut=is_cut)
     if load is None:
         return None
     step = operands.word_step(kernel, load.operands[0], order.pack, block)

@@ -244,13 +244,14 @@ class Writer:
         parent.label = f"{name}.end"
 
     @contextmanager
-    def probe(self) -> Iterator[int]:
+    def probe(self, *, may_skip: bool = True) -> Iterator[int]:
         """Everything written inside is thrown away: to look at what an evaluation would give.
 
-        Gives the depth of the probe's own scope, for the index variables to stand for.
+        Gives the depth of the probe's own scope, for the index variables to stand for. Reads of
+        memory that do not depend on these are in it too, unless `may_skip` is false.
         """
         kept = [(len(s.lines), dict(s.known), dict(s.memory)) for s in self.scopes]
-        self.scopes.append(Scope(self.depth + 1, "probe", may_skip=True))
+        self.scopes.append(Scope(self.depth + 1, "probe", may_skip=may_skip))
         try:
             yield self.depth
         finally:

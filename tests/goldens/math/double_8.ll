@@ -324,8 +324,8 @@ entry:
   %v0 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %x0)
   %v1 = fcmp ogt <8 x double> %v0, splat (double 0x4086380000000000)
   %v2 = select <8 x i1> %v1, <8 x double> splat (double 0x4086380000000000), <8 x double> %v0
-  %v3 = fcmp olt <8 x double> %v2, splat (double 0xC087500000000000)
-  %v4 = select <8 x i1> %v3, <8 x double> splat (double 0xC087500000000000), <8 x double> %v2
+  %v3 = fcmp olt <8 x double> %v2, splat (double 0xC096293333333333)
+  %v4 = select <8 x i1> %v3, <8 x double> splat (double 0xC096293333333333), <8 x double> %v2
   %v5 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v4, <8 x double> splat (double 0x3FF71547652B82FE), <8 x double> splat (double 0x4338000000000000))
   %v6 = fsub <8 x double> %v5, splat (double 0x4338000000000000)
   %v7 = bitcast <8 x double> %v5 to <8 x i64>
@@ -389,8 +389,8 @@ entry:
   %v22 = fneg <8 x double> %v21
   %v23 = fcmp ogt <8 x double> %v22, splat (double 0x4086380000000000)
   %v24 = select <8 x i1> %v23, <8 x double> splat (double 0x4086380000000000), <8 x double> %v22
-  %v25 = fcmp olt <8 x double> %v24, splat (double 0xC087500000000000)
-  %v26 = select <8 x i1> %v25, <8 x double> splat (double 0xC087500000000000), <8 x double> %v24
+  %v25 = fcmp olt <8 x double> %v24, splat (double 0xC096293333333333)
+  %v26 = select <8 x i1> %v25, <8 x double> splat (double 0xC096293333333333), <8 x double> %v24
   %v27 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v26, <8 x double> splat (double 0x3FF71547652B82FE), <8 x double> splat (double 0x4338000000000000))
   %v28 = fsub <8 x double> %v27, splat (double 0x4338000000000000)
   %v29 = bitcast <8 x double> %v27 to <8 x i64>
@@ -538,8 +538,8 @@ define internal <8 x double> @aotc.exp.v8f64(<8 x double> %x0) alwaysinline noun
 entry:
   %v0 = fcmp ogt <8 x double> %x0, splat (double 0x4086380000000000)
   %v1 = select <8 x i1> %v0, <8 x double> splat (double 0x4086380000000000), <8 x double> %x0
-  %v2 = fcmp olt <8 x double> %v1, splat (double 0xC087500000000000)
-  %v3 = select <8 x i1> %v2, <8 x double> splat (double 0xC087500000000000), <8 x double> %v1
+  %v2 = fcmp olt <8 x double> %v1, splat (double 0xC096293333333333)
+  %v3 = select <8 x i1> %v2, <8 x double> splat (double 0xC096293333333333), <8 x double> %v1
   %v4 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v3, <8 x double> splat (double 0x3FF71547652B82FE), <8 x double> splat (double 0x4338000000000000))
   %v5 = fsub <8 x double> %v4, splat (double 0x4338000000000000)
   %v6 = bitcast <8 x double> %v4 to <8 x i64>
@@ -577,8 +577,8 @@ define internal <8 x double> @aotc.exp2.v8f64(<8 x double> %x0) alwaysinline nou
 entry:
   %v0 = fcmp ogt <8 x double> %x0, splat (double 0x4090040000000000)
   %v1 = select <8 x i1> %v0, <8 x double> splat (double 0x4090040000000000), <8 x double> %x0
-  %v2 = fcmp olt <8 x double> %v1, splat (double 0xC090D00000000000)
-  %v3 = select <8 x i1> %v2, <8 x double> splat (double 0xC090D00000000000), <8 x double> %v1
+  %v2 = fcmp olt <8 x double> %v1, splat (double 0xC09FF80000000000)
+  %v3 = select <8 x i1> %v2, <8 x double> splat (double 0xC09FF80000000000), <8 x double> %v1
   %v4 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v3, <8 x double> splat (double 0x3FF0000000000000), <8 x double> splat (double 0x4338000000000000))
   %v5 = fsub <8 x double> %v4, splat (double 0x4338000000000000)
   %v6 = bitcast <8 x double> %v4 to <8 x i64>
@@ -1016,8 +1016,8 @@ entry:
   %v0 = fneg <8 x double> %x0
   %v1 = fcmp ogt <8 x double> %v0, splat (double 0x4086380000000000)
   %v2 = select <8 x i1> %v1, <8 x double> splat (double 0x4086380000000000), <8 x double> %v0
-  %v3 = fcmp olt <8 x double> %v2, splat (double 0xC087500000000000)
-  %v4 = select <8 x i1> %v3, <8 x double> splat (double 0xC087500000000000), <8 x double> %v2
+  %v3 = fcmp olt <8 x double> %v2, splat (double 0xC096293333333333)
+  %v4 = select <8 x i1> %v3, <8 x double> splat (double 0xC096293333333333), <8 x double> %v2
   %v5 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v4, <8 x double> splat (double 0x3FF71547652B82FE), <8 x double> splat (double 0x4338000000000000))
   %v6 = fsub <8 x double> %v5, splat (double 0x4338000000000000)
   %v7 = bitcast <8 x double> %v5 to <8 x i64>
@@ -1223,8 +1223,8 @@ entry:
   %v0 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %x0)
   %v1 = fcmp ogt <8 x double> %v0, splat (double 0x4086380000000000)
   %v2 = select <8 x i1> %v1, <8 x double> splat (double 0x4086380000000000), <8 x double> %v0
-  %v3 = fcmp olt <8 x double> %v2, splat (double 0xC087500000000000)
-  %v4 = select <8 x i1> %v3, <8 x double> splat (double 0xC087500000000000), <8 x double> %v2
+  %v3 = fcmp olt <8 x double> %v2, splat (double 0xC096293333333333)
+  %v4 = select <8 x i1> %v3, <8 x double> splat (double 0xC096293333333333), <8 x double> %v2
   %v5 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v4, <8 x double> splat (double 0x3FF71547652B82FE), <8 x double> splat (double 0x4338000000000000))
   %v6 = fsub <8 x double> %v5, splat (double 0x4338000000000000)
   %v7 = bitcast <8 x double> %v5 to <8 x i64>

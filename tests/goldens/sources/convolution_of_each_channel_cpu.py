@@ -14,6 +14,6 @@ def kernel(
     y = tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 180
     inside0 = (x % 11 - 1 >= 0) & (x % 11 - 1 < 9)
-    inside1 = (y // 20 - 1 >= 0) & (y // 20 - 1 < 7)
+    inside1 = (y >= 20) & (y < 160)
     v0 = tl.load(in0 + (x // 11)*1260 + (x % 11)*140 + y - 160, mask=x_mask & y_mask & inside0 & inside1, other=0.0)
     tl.store(out0 + x*180 + y, v0, mask=x_mask & y_mask)

@@ -14,6 +14,7 @@ from aotc.aot.targets.cpu.math import coefficients as fitted
 from aotc.aot.targets.cpu.math.vector_ir import Value
 
 Range = tuple[float, float]
+LN2_ABOVE = 0.6932  # a little more than log 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Format:
     sqrt_half_bits: of √½; subnormal_shift: an exponent that makes every subnormal a normal number;
     log2_e, ln2: in two parts, of ln2 the high one with so many zero bits at its end that its
     products with exponents are exact; tiny: below it, x² and the like are nothing beside x;
-    ranges: beyond which e^x, 2^x and e^x − 1 are at their limits; power: e^r for |r| ≤ ln2 / 2;
+    ranges: beyond which e^x, 2^x and e^x − 1 are at their limits, at the lower one of the first two
+    by a factor that has no exponent left and is 0; power: e^r for |r| ≤ ln2 / 2;
     log_of_ratio: log(1 + f) + n · log 2 for √½ ≤ 1 + f ≤ √2; scale_instruction: AVX-512's for
     x · 2ⁿ, of 16 lanes.
     """
@@ -81,7 +83,7 @@ class Format:
 
     def scaled(self, x: Value, n_float: Value, n: Value, halvings: int = 0) -> Value:
         """x · 2ⁿ / 2^halvings with one rounding, overflow and subnormal results included."""
-        if self.scale_instruction is not None and x.text.lanes in (16, 32):
+        if self.scale_instruction is not None and self.is_scaled_at_once(x):
             n_float = n_float - halvings if halvings else n_float
             if x.text.lanes == 32:
                 return x.text.in_halves(self.element, self.scale_instruction, x, n_float)
@@ -99,13 +101,38 @@ class Format:
 
     def exp(self, x: Value, halvings: int = 0) -> Value:
         """e^x / 2^halvings."""
-        r, n_float, n = self.reduce_exponent(_within(x, self.exp_range))
-        return self.scaled(self.power(r), n_float, n, halvings)
+        r, n_float, n = self.reduce_exponent(self._bounded(x, self.exp_range))
+        result = self.scaled(self.power(r), n_float, n, halvings)
+        return self._or_nothing(x, self.least_power * LN2_ABOVE, result)
 
     def exp2(self, x: Value) -> Value:
-        x = _within(x, self.exp2_range)
-        n_float, n = self.nearest(x, 1.0)
-        return self.scaled(self.power_of_fraction(x - n_float), n_float, n)
+        bounded = self._bounded(x, self.exp2_range)
+        n_float, n = self.nearest(bounded, 1.0)
+        result = self.scaled(self.power_of_fraction(bounded - n_float), n_float, n)
+        return self._or_nothing(x, self.least_power, result)
+
+    @property
+    def least_power(self) -> float:
+        """2^x rounds to 0 below."""
+        return -float(self.bias + self.fraction_bits)
+
+    def is_scaled_at_once(self, x: Value) -> bool:
+        """Whether one instruction scales all lanes, or half of them."""
+        return self.scale_instruction is not None and x.text.lanes in (16, 32)
+
+    def _bounded(self, x: Value, limits: Range) -> Value:
+        """x at most at the upper limit, and at least at the lower one where that makes the power an
+        exact 0: the product of a factor 0."""
+        low, high = limits
+        return x.at_most(high) if self.is_scaled_at_once(x) else x.at_most(high).at_least(low)
+
+    def _or_nothing(self, x: Value, least: float, power: Value) -> Value:
+        """A power, 0 below `least`: a mask of the scaling instruction. A power that becomes 0 by
+        rounding, as of each -∞ of a mask, takes processors of Intel some hundred cycles."""
+        if not self.is_scaled_at_once(x):
+            return power
+        is_some = x.text.emit("i1", f"fcmp uge {x}, {x.like(least).name}")
+        return is_some.select(power, 0.0)
 
     def exp2m1_inside(self, x: Value) -> Value:
         """2^x − 1 where 2^x is a normal number."""
@@ -215,8 +242,8 @@ F32 = Format(
     log2_e=(1.44269502162933349609375, 1.925963033500e-8),
     ln2=_LN2_SINGLE,
     tiny=1e-30,
-    exp_range=(-105.0, 90.0),
-    exp2_range=(-151.0, 129.0),
+    exp_range=(-176.0, 90.0),
+    exp2_range=(-254.0, 129.0),
     expm1_range=(-18.0, 89.0),
     power=_power_single,
     log_of_ratio=_log_of_ratio_single,
@@ -255,8 +282,8 @@ F64 = Format(
     log2_e=(LOG2_E, LOG2_E_REST),
     ln2=_LN2_DOUBLE,
     tiny=1e-290,
-    exp_range=(-746.0, 711.0),
-    exp2_range=(-1076.0, 1025.0),
+    exp_range=(-1418.3, 711.0),
+    exp2_range=(-2046.0, 1025.0),
     expm1_range=(-40.0, 710.0),
     power=_power_double,
     log_of_ratio=_log_of_ratio_double,
