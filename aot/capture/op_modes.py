@@ -13,7 +13,7 @@ from torch._higher_order_ops import utils
 from torch._ops import HigherOrderOperator
 from torch.nn.attention import flex_attention
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from aotc.aot.capture.flex_attention import arithmetic
 
@@ -105,19 +105,20 @@ def _while_loop(
     return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in values)
 
 
-def _scan(
-    body: Any, begin: Sequence[Any], scanned: Sequence[Any], more: Sequence[Any] = ()
-) -> list[Any]:
-    values, rows = list(begin), []
+def _scan(body: Any, begin: Sequence[Any], scanned: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+    """The results as the body has them: flat, or as the user's function does where torch 2.11 did
+    not trace it in a mode."""
+    values, rows, form = list(begin), [], None
     for turn in range(scanned[0].shape[0]):
-        # Of a body that torch 2.11 did not trace in a mode, what the user's function returns.
-        made = tree_leaves(body(*values, *(each[turn] for each in scanned), *more))
-        values = made[: len(begin)]
-        rows.append(made[len(begin) :])
-    return [*values, *(torch.stack(column) for column in zip(*rows, strict=True))]
+        made = body(*values, *(each[turn] for each in scanned), *more)
+        leaves, form = tree_flatten(made)
+        values = leaves[: len(begin)]
+        rows.append(leaves[len(begin) :])
+    found = [*values, *(torch.stack(column) for column in zip(*rows, strict=True))]
+    return found if form is None else tree_unflatten(found, form)
 
 
-def _map(body: Any, mapped: Sequence[Any], more: Sequence[Any] = ()) -> list[Any]:
+def _map(body: Any, mapped: Sequence[Any], more: Sequence[Any] = ()) -> Any:
     return _scan(body, (), mapped, more)
 
 
