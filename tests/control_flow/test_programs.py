@@ -236,7 +236,15 @@ example_inputs = (-torch.ones(3),)
 """
 
 
-def test_a_loop_without_an_end_is_interrupted(built):
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal, though a shell's background process ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_loop_without_an_end_is_interrupted(built, interruptible):
     with load(built("endless", ENDLESS)) as program:
         timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
         timer.start()

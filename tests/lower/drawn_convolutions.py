@@ -1,6 +1,6 @@
 """Convolutions of drawn shapes as one model: builds it for a target, and prints how far it is off.
 
-    python drawn_convolutions.py TARGET FOLDER CACHE COUNT
+    python drawn_convolutions.py TARGET FOLDER CACHE [COUNT]
 
 In bf16, and in int8 with static scales as PT2E writes them out. Beside f64 of the same numbers, the
 largest error of each case in units of what rounding its result and adding up its terms may make.
@@ -20,7 +20,7 @@ import torch.ao.quantization.fx._decomposed
 from torch import nn
 from torch.export import Dim
 
-COUNT = int(sys.argv[4])  # of the cases
+COUNT = int(sys.argv[4]) if len(sys.argv) > 4 else 24  # of the cases
 UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-9, torch.float32: 2.0**-24}
 ROUNDINGS = 2  # of a result and its sum with the bias
 TERMS = 2.0**-16  # of the largest sum that terms of some sign could make: of deep sums in f32
