@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_graph import memory_order
 from aotc.aot.capture.aten_signature import CHOSEN, RELAID
@@ -53,21 +53,21 @@ def is_control_flow(node: Node) -> bool:
 
 
 def prepared(graph: GraphModule) -> GraphModule:
-    """A graph as those of AOTAutograd are: it gives a tuple, and takes dense tensors.
+    """A copy of a graph that is as those of AOTAutograd are: it gives a tuple, and takes dense
+    tensors.
 
-    What it is given is as dense as it was traced in the first turn of a loop at most.
+    What a graph of a loop is given is not as it was traced but in the first turn.
     """
-    (output,) = graph.graph.find_nodes(op="output")
-    if not isinstance(output.args[0], tuple | list):
-        output.args = ((output.args[0],),)
-        graph.recompile()
-    for node in graph.graph.find_nodes(op="placeholder"):
+    own = Graph()
+    found = own.graph_copy(graph.graph, {})
+    own.output(tuple(found) if isinstance(found, tuple | list) else (found,))
+    for node in own.find_nodes(op="placeholder"):
         value = node.meta["val"]
         if isinstance(value, Tensor) and memory_order(value) is None:
             with value.fake_mode:  # type: ignore[attr-defined]
                 dense = torch.empty(value.shape, dtype=value.dtype, device=value.device)
             node.meta |= {"val": dense, RELAID: value}
-    return graph
+    return GraphModule(graph, own)
 
 
 def examples_of(graph: GraphModule) -> list[Any]:
@@ -75,9 +75,12 @@ def examples_of(graph: GraphModule) -> list[Any]:
     return [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
 
 
-def control_flow(node: Node, arguments: Sequence[Node], results: Sequence[Node]) -> ControlFlow:
-    """The call of a chosen node as data; `arguments` and `results` are those of its step."""
-    graphs = list(graphs_of(node))
+def control_flow(
+    node: Node, prepared: Sequence[GraphModule], arguments: Sequence[Node], results: Sequence[Node]
+) -> ControlFlow:
+    """The call of a chosen node as data. prepared: its graphs; arguments and results: those of its
+    step."""
+    graphs = graphs_of(node)
     places = {each: place for place, each in enumerate(arguments)}
 
     def plain(value: Any) -> Any:
@@ -90,7 +93,7 @@ def control_flow(node: Node, arguments: Sequence[Node], results: Sequence[Node])
             return attribute_at(value) if inside is None else Inner(graphs.index(inside))
         return value
 
-    given = tuple(tuple(map(_order, examples_of(graph))) for graph in graphs)
+    given = tuple(tuple(map(_order, examples_of(graph))) for graph in prepared)
     asked = tuple((int(each.args[1]), _order(each.meta["val"])) for each in results)
     return ControlFlow(str(node.target), tuple(map(plain, node.args)), given, asked)
 

@@ -343,11 +343,9 @@ def _compiled(
 
 def _controlled(part: Region, flow: Node, options: Options) -> tuple[Code, Boxed]:
     """An op of control flow, each of its graphs compiled by itself."""
-    made = []
-    for each in graphs_of(flow):
-        graph = flow_nodes.prepared(each)
-        made.append(compile_graph(graph, flow_nodes.examples_of(graph), options))
-    step = flow_nodes.control_flow(flow, part.arguments, part.results)
+    graphs = list(map(flow_nodes.prepared, graphs_of(flow)))
+    made = [compile_graph(each, flow_nodes.examples_of(each), options) for each in graphs]
+    step = flow_nodes.control_flow(flow, graphs, part.arguments, part.results)
     call = step.bound([call for _, call in made])
     recipes = tuple(recipe for recipe, _ in made)
     is_kept = all(each.is_kept for each in recipes)

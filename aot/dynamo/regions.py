@@ -20,12 +20,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_graph import COMPUTED, is_view
 from aotc.aot.capture.aten_signature import READ_AS_IT_LIES
 from aotc.aot.dynamo.eager_graph import changes, is_attention
+from aotc.aot.dynamo.errors import GraphRefused
 from aotc.aot.dynamo.flow_nodes import is_control_flow
+from aotc.aot.dynamo.inner_graphs import attribute_at
 from aotc.aot.dynamo.random_ops import draws
 
 CONVERSION = torch.ops.aten._to_copy.default
@@ -44,12 +47,32 @@ class Region:
 
 
 def regions(module: GraphModule, left: AbstractSet[Node]) -> list[Region]:
-    """The regions in the order in which they run; `left` are the nodes that aotc cannot compile."""
+    """The regions in the order in which they run; `left` are the nodes that aotc cannot compile.
+
+    A constant that the graph gives becomes a copy of it, which a region makes.
+    """
+    _copy_constants(module)
     levels = _sunk(module.graph, _levels(module.graph, left))
     rows: dict[tuple[int, Node | None], list[Node]] = {}
     for node, level in levels.items():
         rows.setdefault((level, _flow_of(node)), []).append(node)
     return [_region(module, rows[row], *row) for row in sorted(rows, key=lambda row: row[0])]
+
+
+def _copy_constants(module: GraphModule) -> None:
+    """Raises `GraphRefused` for what torch gives of an effect inside of control flow, such as that
+    of an op that checks its data: a tensor without data."""
+    (output,) = module.graph.find_nodes(op="output")
+    given = [each for each in output.args[0] if isinstance(each, Node) and each.op == "get_attr"]
+    for node in dict.fromkeys(given):
+        if isinstance(attribute_at(node), FakeTensor):
+            raise GraphRefused(reasons="  an op that has an effect, inside of control flow")
+        with module.graph.inserting_before(output):
+            made = module.graph.call_function(torch.ops.aten.clone.default, (node,))
+        made.meta = {"val": attribute_at(node), **node.meta}
+        output.replace_input_with(node, made)
+    if given:
+        module.recompile()
 
 
 def _levels(graph: Graph, left: AbstractSet[Node]) -> dict[Node, int]:

@@ -263,3 +263,19 @@ def test_an_index_is_checked_in_the_branch_that_is_taken():
     torch.testing.assert_close(compiled(-torch.ones(3), places), -torch.ones(3))
     with pytest.raises(Exception, match="index"):
         compiled(torch.ones(3), places)
+
+
+def test_the_first_call_beside_eager():
+    """The graphs inside stay as torch has them, also where each is compiled by itself."""
+
+    def step(x):
+        return torch.linalg.solve_ex(x + 3 * torch.eye(4), x).result.contiguous()
+
+    def function(x):
+        return while_loop(lambda x: x.abs().sum() > 1, lambda x: (step(x),), (x,))[0]
+
+    x = torch.rand(4, 4)
+    found = torch.compile(function, backend=aotc, options={"check": "first"})(x)
+    while x.abs().sum() > 1:
+        x = step(x)
+    torch.testing.assert_close(found, x)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from aotc.aot.dynamo import aotc
 from aotc.aot.dynamo.regions import regions
 
 aten = torch.ops.aten
@@ -108,3 +109,16 @@ def test_nothing_moves_past_a_write():
     module = make_fx(function)(*given)
     parts = regions(module, {node for node in module.graph.nodes if node.target is LEFT})
     assert [node.target for node in parts[0].nodes] == [aten.sin.default]
+
+
+def test_a_graph_in_regions_gives_a_constant(fresh):
+    """As a tensor of the caller's own at each call."""
+
+    def function(x):
+        return torch.linalg.inv(x), torch.tensor([1.0, 2.0])
+
+    compiled = torch.compile(function, backend=aotc, options={"fallback": "eager"})
+    for _ in range(2):
+        _, found = compiled(torch.eye(3) * 2)
+        assert found.tolist() == [1.0, 2.0]
+        found += 1
