@@ -63,8 +63,8 @@ def _copy_constants(module: GraphModule) -> None:
     """Raises `GraphRefused` for what torch gives of an effect inside of control flow, such as that
     of an op that checks its data: a tensor without data."""
     (output,) = module.graph.find_nodes(op="output")
-    given = [each for each in output.args[0] if isinstance(each, Node) and each.op == "get_attr"]
-    for node in dict.fromkeys(given):
+    given = [each for each in output.all_input_nodes if each.op == "get_attr"]
+    for node in given:
         if isinstance(attribute_at(node), FakeTensor):
             raise GraphRefused(reasons="  an op that has an effect, inside of control flow")
         with module.graph.inserting_before(output):
