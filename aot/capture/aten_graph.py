@@ -112,7 +112,6 @@ def import_aten(
             orders=orders,
             rounds=rounds,
             place=place,
-            has_bodies=True,
         )
         for node in graph.nodes:
             walker.visit(node)

@@ -58,7 +58,6 @@ def import_program(
         fallback=fallback,
         rounds=rounds,
         changed=changed,
-        has_bodies=True,
         has_parts=True,
         is_alone=is_alone,
         lifted=lifted.placeholders(program),

@@ -106,7 +106,6 @@ class Importer:
     checks: dict[Node, None] = field(default_factory=dict)  # in their order
     fallback: bool = False  # whether torch is to run what cannot be imported
     rounds: bool = False  # whether every 16-bit result of a call is rounded to its type
-    has_bodies: bool = False  # whether control flow is imported, as graphs inside of the graph
     has_parts: bool = False  # whether complex tensors are imported, as pairs of real ones
     draws: bool = False  # whether there is an input for the seed
 
@@ -190,7 +189,7 @@ class Importer:
             return
         if name == KERNEL_CALL:
             self._made(node, kernel_call, self.values)  # its results by names of parameters
-        elif name in CONTROL and self.has_bodies:
+        elif name in CONTROL:
             if not self._has_refused_operands(node):
                 self._made(node, control_flow, self.values, self._body)
         else:
@@ -250,7 +249,6 @@ class Importer:
         inner = _BodyImporter(
             fallback=self.fallback,
             rounds=self.rounds,
-            has_bodies=True,
             has_parts=self.has_parts,
             guards=self.guards,
             outer=self,

@@ -58,26 +58,24 @@ def traced_control_flow() -> Iterator[None]:
     It does so at each call, by Dynamo. What Dynamo meets in a mode first, it passes over for good:
     bodies would return what the user's functions do, which is not flat.
     """
-    trace = getattr(utils, TRACE, None)
-    if trace is None:  # of another torch
-        yield
-        return
 
     def traced(*args: Any, **kwargs: Any) -> Any:
         before, OpMode.is_passed_over = OpMode.is_passed_over, True
         try:
-            return trace(*args, **kwargs)
+            return before_it[utils, TRACE](*args, **kwargs)
         finally:
             OpMode.is_passed_over = before
 
-    is_plain = getattr(flex_attention, UNCOMPILED, False)
-    setattr(utils, TRACE, traced)
-    setattr(flex_attention, UNCOMPILED, True)
+    meanwhile = {(utils, TRACE): traced, (flex_attention, UNCOMPILED): True}
+    # torch 2.11 has no function of the first name.
+    before_it = {each: getattr(*each) for each in meanwhile if hasattr(*each)}
+    for each in before_it:
+        setattr(*each, meanwhile[each])
     try:
         yield
     finally:
-        setattr(utils, TRACE, trace)
-        setattr(flex_attention, UNCOMPILED, is_plain)
+        for each, value in before_it.items():
+            setattr(*each, value)
 
 
 @contextmanager

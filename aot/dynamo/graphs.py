@@ -29,7 +29,7 @@ from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.devices import place_of, placed
 from aotc.aot.dynamo.eager_graph import boxed
 from aotc.aot.dynamo.fallback import by_library, choose_own, leave, log, refuse
-from aotc.aot.dynamo.inner_graphs import graphs_of
+from aotc.aot.dynamo.inner_graphs import graphs_of, has_effect_inside
 from aotc.aot.dynamo.joint_graph import NO_ENDS, Ends
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.library_products import choose
@@ -69,6 +69,7 @@ from aotc.runtime import AotcError
 Code = Compiled | LeftToTorch | Controlled | None
 Orders = Mapping[Node, tuple[int, ...]]  # results, and the dims by falling stride
 NO_ORDERS: Orders = MappingProxyType({})
+EFFECT = "an op inside of control flow has an effect, such as a check of its data"
 NUMBERS_COMPILED = 8  # outside of a program's range, then torch's ops run
 
 
@@ -199,8 +200,13 @@ def compile_at(
     of; `ends` as `compile_graph` has them.
     """
     reasons = [row.reason for row in walked.refusals]
+    has_effect = has_effect_inside(module)
+    reasons += [EFFECT] if has_effect else []
     if reasons and options.fallback == "error":
         raise refuse(reasons)
+    if has_effect:  # Inductor makes code of it that does not run
+        call, _ = leave(module, examples, "eager", reasons)
+        return _whole(module, None), call
     if not walked.left and not reasons:
         code, call = _own(module, examples, sizes, options, orders, whole_ends(module, ends))
         if isinstance(code, Compiled):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
 
 
@@ -30,3 +31,15 @@ def attribute_at(node: Node) -> Any:
     for name in str(node.target).split("."):
         found = getattr(found, name, None)
     return found
+
+
+def constants_given(module: GraphModule) -> list[Node]:
+    """The constants that a graph has among its results."""
+    (output,) = module.graph.find_nodes(op="output")
+    return [each for each in output.all_input_nodes if each.op == "get_attr"]
+
+
+def has_effect_inside(module: GraphModule) -> bool:
+    """Whether an op with an effect, such as one that checks its data, stands inside of control
+    flow: torch then gives a token for it that has no data."""
+    return any(isinstance(attribute_at(each), FakeTensor) for each in constants_given(module))

@@ -20,15 +20,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import torch
-from torch._subclasses import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
 from aotc.aot.capture.aten_graph import COMPUTED, is_view
 from aotc.aot.capture.aten_signature import READ_AS_IT_LIES
 from aotc.aot.dynamo.eager_graph import changes, is_attention
-from aotc.aot.dynamo.errors import GraphRefused
 from aotc.aot.dynamo.flow_nodes import is_control_flow
-from aotc.aot.dynamo.inner_graphs import attribute_at
+from aotc.aot.dynamo.inner_graphs import attribute_at, constants_given
 from aotc.aot.dynamo.random_ops import draws
 
 CONVERSION = torch.ops.aten._to_copy.default
@@ -60,18 +58,14 @@ def regions(module: GraphModule, left: AbstractSet[Node]) -> list[Region]:
 
 
 def _copy_constants(module: GraphModule) -> None:
-    """Raises `GraphRefused` for what torch gives of an effect inside of control flow, such as that
-    of an op that checks its data: a tensor without data."""
     (output,) = module.graph.find_nodes(op="output")
-    given = [each for each in output.all_input_nodes if each.op == "get_attr"]
-    for node in given:
-        if isinstance(attribute_at(node), FakeTensor):
-            raise GraphRefused(reasons="  an op that has an effect, inside of control flow")
+    constants = constants_given(module)
+    for node in constants:
         with module.graph.inserting_before(output):
             made = module.graph.call_function(torch.ops.aten.clone.default, (node,))
         made.meta = {"val": attribute_at(node), **node.meta}
         output.replace_input_with(node, made)
-    if given:
+    if constants:
         module.recompile()
 
 

@@ -149,6 +149,21 @@ def with_bodies(
     return graph.rebuilt(changed, pool)
 
 
+def with_counted_bodies(
+    graph: Graph, change: Callable[[Graph], tuple[Graph, int]]
+) -> tuple[Graph, int]:
+    """The graph with each body as `change` gives it, and the sum of what that counts."""
+    counts = []
+
+    def changed(body: Graph) -> Graph:
+        found, count = change(body)
+        counts.append(count)
+        return found
+
+    found = with_bodies(graph, changed)
+    return found, sum(counts)
+
+
 def given_of(node: Node) -> tuple[Node, ...]:
     """The operands that bodies are given and nothing changes, in the order of their inputs."""
     first = 1 if node.attr("form") == "branch" else 0

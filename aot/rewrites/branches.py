@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.aot.ir import build
-from aotc.aot.ir.control import on_operands, with_bodies
+from aotc.aot.ir.control import on_operands, with_counted_bodies
 from aotc.aot.ir.graph import Graph, Node, walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import typical
@@ -25,21 +25,14 @@ MOST_SHARE = 1.25  # of what the larger branch reads, more than which both may n
 
 def choose_both(graph: Graph) -> tuple[Graph, int]:
     """`graph` with cheap branches as choices, and how many there are, in bodies too."""
-    counts = [0]
-
-    def of_body(body: Graph) -> Graph:
-        found, count = choose_both(body)
-        counts[0] += count
-        return found
-
-    graph = with_bodies(graph, of_body)
+    graph, count = with_counted_bodies(graph, choose_both)
     wanted = {node for node in graph.nodes() if node.op == "control" and _is_cheap(node)}
 
     def change(node: Node, made: Node) -> Node:
         return _chosen(made) if node in wanted else made
 
     calls = {node.result(0) for node in wanted}
-    return (graph.rebuilt(change) if wanted else graph), counts[0] + len(calls)
+    return (graph.rebuilt(change) if wanted else graph), count + len(calls)
 
 
 def _is_cheap(node: Node) -> bool:

@@ -9,7 +9,14 @@ that of the frame does not, and as one product for all frames it reads the weigh
 from __future__ import annotations
 
 from aotc.aot.ir import build
-from aotc.aot.ir.control import Operand, given_of, on_operands, operand, with_bodies, with_graphs
+from aotc.aot.ir.control import (
+    Operand,
+    given_of,
+    on_operands,
+    operand,
+    with_counted_bodies,
+    with_graphs,
+)
 from aotc.aot.ir.graph import Graph, Node, make, walk
 from aotc.aot.ir.size import proves_at_most, typical
 
@@ -19,13 +26,7 @@ MOST_ROWS = 16  # of a turn; with more of them there is work enough for each rea
 
 def multiply_rows_before(graph: Graph) -> tuple[Graph, int]:
     """`graph` with such products before their loops, and how many there are, in bodies too."""
-    counts = [0]
-
-    def of_body(body: Graph) -> Graph:
-        found, count = multiply_rows_before(body)
-        counts[0] += count
-        return found
-
+    graph, count = with_counted_bodies(graph, multiply_rows_before)
     known: dict[tuple[object, ...], tuple[Graph, list[Operand]]] = {}
 
     def change(node: Node, made: Node) -> Node:
@@ -37,10 +38,9 @@ def multiply_rows_before(graph: Graph) -> tuple[Graph, int]:
         body, more = known[key]
         return with_graphs(made, [body], more) if more else made
 
-    graph = with_bodies(graph, of_body)
     if any(node.op == "control" for node in graph.nodes()):
         graph = graph.rebuilt(change)
-    return graph, counts[0] + sum(len(more) for _, more in known.values())
+    return graph, count + sum(len(more) for _, more in known.values())
 
 
 def _divided(loop: Node) -> tuple[Graph, list[Operand]]:

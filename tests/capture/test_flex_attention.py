@@ -10,6 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from torch._higher_order_ops import utils  # noqa: E402
+from torch.nn.attention import flex_attention  # noqa: E402
+
+from aotc.aot.capture import op_modes  # noqa: E402
 from aotc.aot.cli.program import run  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
@@ -52,3 +56,12 @@ def test_it_builds_and_runs(tmp_path):
     scores = q @ q.transpose(-2, -1) / 4 + away * torch.tensor([0.5, 0.25])[:, None, None]
     expected = scores.masked_fill(away > 0, -torch.inf).softmax(-1) @ q
     assert numpy.abs(found - expected.numpy()).max() < 1e-5
+
+
+def test_it_is_not_compiled_while_golden_numbers_are_made(monkeypatch):
+    """Nor by a torch that lacks what traces other control flow, as 2.11 does."""
+    monkeypatch.delattr(utils, op_modes.TRACE, raising=False)
+    with op_modes.traced_control_flow():
+        assert getattr(flex_attention, op_modes.UNCOMPILED)
+        assert not hasattr(utils, op_modes.TRACE)
+    assert not getattr(flex_attention, op_modes.UNCOMPILED)

@@ -279,3 +279,21 @@ def test_the_first_call_beside_eager():
     while x.abs().sum() > 1:
         x = step(x)
     torch.testing.assert_close(found, x)
+
+
+def test_an_effect_inside_of_control_flow_is_left_to_torch(caplog):
+    """`linalg.solve` checks its data; Inductor makes code of such a loop that does not run."""
+
+    def step(x):
+        return torch.linalg.solve(x + 3 * torch.eye(4), x).contiguous()
+
+    def function(x):
+        return while_loop(lambda x: x.abs().sum() > 1, lambda x: (step(x),), (x,))[0]
+
+    x = torch.rand(4, 4)
+    with caplog.at_level(logging.WARNING, "aotc"):
+        found = torch.compile(function, backend=aotc)(x)
+    while x.abs().sum() > 1:
+        x = step(x)
+    torch.testing.assert_close(found, x)
+    assert "has an effect" in caplog.text

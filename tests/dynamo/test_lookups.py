@@ -24,7 +24,7 @@ def assert_close(found, expected):
 
 
 @pytest.mark.parametrize(
-    ("mode", "outside", "corners"), itertools.product((0, 1), (0, 1, 2), (0, 1))
+    ("mode", "outside", "corners"), list(itertools.product((0, 1), (0, 1, 2), (0, 1)))
 )
 def test_gradients_of_samples(mode, outside, corners):
     """Places inside and far outside, on elements, on the borders and between."""
