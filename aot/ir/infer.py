@@ -354,6 +354,7 @@ def attention(types: Types, attrs: AttrMap) -> TensorType:
     require(key.shape[3] == size, f"head sizes are {size} and {key.shape[3]}")
     require(heads % max(1, key.shape[1]) == 0, f"{key.shape[1]} key heads for {heads}")
     require(0 < attrs["scale"] < math.inf, f"scale is {attrs['scale']}, expected one above zero")
+    require(attrs["causal"] or attrs["window"] == 0, "a window ends where a causal row does")
     if len(types) == 4:
         scores = (batch, heads, rows, key.shape[2])
         fits = all(dim in (1, full) for dim, full in zip(types[3].shape, scores, strict=True))

@@ -5,11 +5,12 @@ On the CPU a kernel on memory competes with arithmetic, which moves scores throu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from aotc.aot.ir import access, types
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import AttrValue, Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import Extent, Shape, fixed, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
@@ -120,12 +121,17 @@ def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
 
 
 def attention_operations(root_op: Node) -> int:
-    """Multiplications and additions of both products; half of them where it is causal."""
+    """Multiplications and additions of both products, of the scores that rows see."""
     query, key, value = (operand.shape for operand in root_op.inputs[:3])
-    return product_operations(query, key, query[3] + value[3], bool(root_op.attr("causal")))
+    return product_operations(query, key, query[3] + value[3], dict(root_op.attrs))
 
 
-def product_operations(query: Shape, key: Shape, width: Extent, is_causal: bool) -> int:
-    """Of products of scores' shape over so many elements together."""
-    whole = typical(2 * prod(query[:3]) * key[2] * width)
-    return whole // 2 if is_causal else whole
+def product_operations(
+    query: Shape, key: Shape, width: Extent, seen: Mapping[str, AttrValue]
+) -> int:
+    """Of products of scores' shape over so many elements together; where `seen`, the attributes of
+    the attention, says causal, of half of the scores, and of no more than a window's."""
+    rows, keys = typical(prod(query[:3])), typical(key[2])
+    scores = rows * keys // 2 if seen["causal"] else rows * keys
+    scores = min(scores, rows * (seen["window"] or keys))
+    return 2 * scores * typical(width)

@@ -25,6 +25,7 @@ class Case:
     dtype: str = "f32"
     causal: bool = False
     offset: int = 0
+    window: int = 0
     is_safe: bool = False
     mask: tuple[str, tuple[int, ...]] | None = None
     times: float = 1.0  # the scale, of what it mostly is
@@ -42,6 +43,24 @@ CASES = {
     "causal-offset": Case(1, 2, 2, 66, 90, 16, 16, causal=True, offset=24),
     "causal-few": Case(1, 4, 2, 5, 40, 32, 32, causal=True, offset=35),
     "causal-none": Case(1, 1, 1, 70, 40, 16, 16, causal=True, offset=-30, is_safe=True),
+    "window": Case(1, 2, 1, 170, 170, 32, 32, causal=True, window=37),
+    "window-narrow": Case(1, 2, 2, 133, 133, 16, 16, causal=True, window=1),
+    "window-both-ways": Case(1, 2, 2, 150, 150, 32, 32, causal=True, offset=20, window=41),
+    "window-ahead": Case(1, 2, 2, 150, 90, 16, 16, causal=True, offset=70, window=33, is_safe=True),
+    "window-few": Case(1, 4, 2, 5, 140, 32, 32, causal=True, offset=135, window=50),
+    "window-bool": Case(
+        2,
+        2,
+        1,
+        130,
+        130,
+        32,
+        32,
+        causal=True,
+        window=50,
+        is_safe=True,
+        mask=("bool", (2, 1, 1, 130)),
+    ),
     "bool": Case(2, 2, 1, 66, 40, 32, 32, is_safe=True, mask=("bool", (2, 1, 1, 40))),
     "bool-not-safe": Case(1, 2, 2, 66, 20, 16, 16, mask=("bool", (1, 2, 66, 20))),
     "bias": Case(2, 2, 2, 66, 33, 32, 32, mask=("f32", (1, 2, 66, 33))),
@@ -78,8 +97,14 @@ def graph_of(case: Case) -> Graph:
     if case.mask:
         inputs.append(operand("mask", case.mask[1], case.mask[0]))
         operands.append(inputs[-1])
-    attrs = {"causal": case.causal, "offset": case.offset, "is_safe": case.is_safe}
-    result = make("attention", tuple(operands), {"scale": case.size**-0.5 * case.times, **attrs})
+    attrs = {
+        "scale": case.size**-0.5 * case.times,
+        "causal": case.causal,
+        "offset": case.offset,
+        "window": case.window,
+        "is_safe": case.is_safe,
+    }
+    result = make("attention", tuple(operands), attrs)
     transposed = build.permute(result, (0, 2, 1, 3))
     rows_of = (case.batch * case.queries, case.heads * case.elements)
     names = tuple(str(node.attr("name")) for node in inputs)

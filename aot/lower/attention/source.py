@@ -102,6 +102,7 @@ class Attention:
             itemsize_bytes=DTYPES[self.root_op.dtype].itemsize_bytes,
             is_causal=self.root_op.attr("causal"),
             offset=typical(self.root_op.attr("offset")),
+            window=self.root_op.attr("window"),
             has_few_rows=has_few_rows(self.root_op),
             has_descriptors=self._has_descriptors(),
             may_overlap=self._may_overlap(),
@@ -128,6 +129,7 @@ class Attention:
             "SCALE": repr(scale),
             "CAUSAL": str(self.root_op.attr("causal")),
             "OFFSET": kernel_text(self.root_op.attr("offset")),
+            "WINDOW": str(self.root_op.attr("window")),
             "SAFE": str(self.root_op.attr("is_safe")),
             "PRECISION": f'"{self.traits.precision_of(self.root_op.dtype)}"',
         }
@@ -360,7 +362,7 @@ class Lines:
         self.body.write(f"scores = scores * {scale!r} + {bias}", inside)
 
     def _hide(self) -> list[str]:
-        """Keys beyond the last one, and what a causal row does not see."""
+        """Keys beyond the last one, and those after and before what a row sees."""
         writer = self.writer
         lines = []
         if self.has_last:
@@ -368,8 +370,11 @@ class Lines:
             lines.append(f'scores = tl.where(sl < {keys}, scores, float("-inf"))')
         if writer.root_op.attr("causal"):
             _, _, query, _ = query_position(writer.root_op, self.domain)
-            seen = f"sl <= {query + writer.root_op.attr('offset')}"
-            lines.append(f'scores = tl.where({seen}, scores, float("-inf"))')
+            last = query + writer.root_op.attr("offset")
+            lines.append(f'scores = tl.where(sl <= {last}, scores, float("-inf"))')
+            window = writer.root_op.attr("window")
+            if window:
+                lines.append(f'scores = tl.where(sl > {last - window}, scores, float("-inf"))')
         return ["sl = s[None, :]", *lines] if lines else []
 
     def _store(self) -> list[str]:
@@ -421,7 +426,7 @@ def _form_row(
 
 OVERLAPPED = "overlapped"
 KEY_RANGE = "key_range"
-_TILED = ("place", KEY_RANGE, "attend", "finish")
+_TILED = ("place", KEY_RANGE, "edge_block", "attend", "finish")
 FORMS: dict[str, _Form] = {
     row.template.name: row
     for row in (
@@ -466,13 +471,12 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
     lines = Lines(attention, name == "split", [each for each in found if each.form == name])
     has_loads = "load_q" in row.template.holes
     holes = lines.loading() if has_loads else lines.describing()
-    functions = row.functions
-    if KEY_RANGE in functions and lines.is_one_block:
-        holes[KEY_RANGE] = ["full, end = 0, BN"]  # numbers, so that no loop is left
-        functions = tuple(each for each in functions if each != KEY_RANGE)
+    if KEY_RANGE in row.functions and lines.is_one_block:
+        holes[KEY_RANGE] = ["near, full, edge, end = 0, 0, 0, BN"]  # so that no loop is left
     lines_of_body = fill(row.template, holes, attention.constants(), ())
+    called = [each for each in row.functions if any(f"{each}(" in line for line in lines_of_body)]
     shared = "\n\n\n".join(
-        text for each, text in called_functions("attention/blocks.py").items() if each in functions
+        text for each, text in called_functions("attention/blocks.py").items() if each in called
     )
     return kernel_file.Draft(name, lines_of_body, shared, waits=bool(holes.get("ahead")))
 

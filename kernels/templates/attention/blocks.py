@@ -22,16 +22,32 @@ def place(HEADS: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr, CAUSAL:
 
 @triton.jit
 def key_range(
-    first, S: tl.constexpr, OFFSET: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    first, S: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """Keys before `full` are visible to all rows from `first` on, none from `end` on to any."""
+    """Keys from `near` to `full` are visible to all rows from `first` on. Blocks of which some rows
+    see some keys are those from `edge` to `end`, if those before `full` are counted as if they lay
+    next to the others (`edge_block`)."""
+    near = 0
     full = S // BN * BN
     end = S
     if CAUSAL:
         full = tl.minimum(full, tl.maximum(first + OFFSET + 1, 0) // BN * BN)
         end = tl.minimum(end, first + BM + OFFSET)
-    return full, end
+    edge = full
+    if WINDOW:
+        begin = tl.maximum(first + OFFSET - WINDOW + 1, 0) // BN * BN
+        near = tl.cdiv(tl.maximum(first + BM + OFFSET - WINDOW, 0), BN) * BN
+        near = tl.minimum(near, tl.cdiv(tl.maximum(end, 0), BN) * BN)
+        full = tl.maximum(full, near)
+        edge = full - (near - begin)
+    return near, full, edge, end
+
+
+@triton.jit
+def edge_block(at, near, full):
+    """First key of the block that is counted as `at`: before `near`, or from `full` on."""
+    return tl.where(at < full, at - (full - near), at)
 
 
 @triton.jit

@@ -26,8 +26,8 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 32), tl.float32)
-    full, end = key_range(tile * BM, 40, 0, BM, BN, False)
-    for start in range(0, full, BN):
+    near, full, edge, end = key_range(tile * BM, 40, 0, 0, BM, BN, False)
+    for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         k = tl.load(in1 + z*960 + sk*24 + d, mask=d_mask, other=0.0)
@@ -37,7 +37,8 @@ def kernel(
         scores = tl.where(v0, scores, float("-inf"))
         v = tl.load(in2 + z*960 + sk*24 + y, mask=y_mask, other=0.0)
         peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "tf32x3")
-    for start in range(full, end, BN):
+    for at in range(edge, end, BN):
+        start = at
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 40
