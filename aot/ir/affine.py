@@ -6,18 +6,20 @@ sizes, so that comparisons of it are decided where no element would be computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 
 import numpy
 
-from aotc.aot.ir.graph import Node, walk
+from aotc.aot.ir.graph import Constant, Node, walk
 from aotc.aot.ir.size import Extent, Shape, proves_at_most
 from aotc.aot.ir.types import DTYPES
 
 COUNTED_DTYPES = ("i32", "i64")  # narrower ones may not hold what they would count
 MOST_NODES = 512  # behind a node that is asked for
+MOST_ELEMENTS = 1 << 20  # of a constant whose values are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,10 @@ class Affine:
 
 
 class Counts:
-    """Forms of nodes, each looked for once."""
+    """Forms of nodes, each looked for once; of the constants that are given, by their values."""
 
-    def __init__(self) -> None:
+    def __init__(self, constants: Mapping[str, Constant] = MappingProxyType({})) -> None:
+        self._constants = constants
         self._known: dict[Node, Affine | bool | None] = {}
 
     def affine(self, node: Node) -> Affine | None:
@@ -79,6 +82,8 @@ class Counts:
         return self._known[node]
 
     def _form(self, node: Node) -> Affine | bool | None:
+        if node.op == "constant" and node.dtype in COUNTED_DTYPES:
+            return _stored(self._constants.get(node.attr("name")))
         row = _ROWS.get(node.op)
         is_seen = node.dtype == "bool" or node.dtype in COUNTED_DTYPES
         if row is None or not is_seen or 0 in node.shape:
@@ -89,6 +94,22 @@ class Counts:
 
 Form = Affine | bool | None
 Row = Callable[[Node, Sequence[Form]], Form]
+
+
+def _stored(constant: Constant | None) -> Affine | None:
+    """The form of known integers."""
+    if constant is None or not 0 < constant.type.numel <= MOST_ELEMENTS:
+        return None
+    values = constant.array
+    first = values.reshape(-1)[0]
+    seconds = [tuple(int(at == axis) for at in range(values.ndim)) for axis in range(values.ndim)]
+    steps = tuple(
+        int(values[second] - first) if extent > 1 else 0
+        for second, extent in zip(seconds, values.shape, strict=True)
+    )
+    places = numpy.indices(values.shape, sparse=True)
+    counted = first + sum(step * place for step, place in zip(steps, places, strict=True))
+    return Affine(int(first), steps) if numpy.array_equal(values, counted) else None
 
 
 def _fits(form: Affine | None, node: Node) -> bool:

@@ -319,9 +319,9 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
         infer.convolution_weights,
         ("stride", "padding", "dilation", "groups", "kernel"),
     ),
-    # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset, of which only
-    # the last `window` where that is not 0; a row that sees none is zeros if `is_safe`, else not a
-    # number.
+    # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset, with ends those
+    # before its end, of which only the last `window` where that is not 0; a row that sees none is
+    # zeros if `is_safe`, else not a number.
     OpDef("attention", "attention", None, infer.attention, _ATTENTION),
 )
 

@@ -355,9 +355,10 @@ def _share_heads(root: Node) -> Node | None:
 
 def _narrow_mask(root: Node) -> Node | None:
     """attention(q, k, v, expand(m)) → attention(q, k, v, m)"""
-    if len(root.inputs) < 4 or root.inputs[3].op != "expand":
+    masks = [each.inputs[0] if each.op == "expand" else each for each in root.inputs[3:]]
+    if tuple(masks) == root.inputs[3:] or any(each.type.rank != 4 for each in masks):
         return None
-    return make("attention", (*root.inputs[:3], root.inputs[3].inputs[0]), root.attrs)
+    return make("attention", (*root.inputs[:3], *masks), root.attrs)
 
 
 def _scale_query(root: Node, context: Context) -> Node | None:

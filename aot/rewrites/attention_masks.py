@@ -9,8 +9,9 @@ Where the numbers of rows and keys are dynamic, the comparisons have to be of co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy
 
@@ -61,14 +62,14 @@ class _Reader:
     def __init__(self, constants: Mapping[str, Constant]) -> None:
         self.constants = constants
         self.context = Context()
-        self.counts = Counts()
+        self.counts = Counts(constants)
         self.known: dict[Node, Array | None] = {}
         self.count = 0
 
     def without_known(self, node: Node, place: int) -> Node:
         """The attention without the parts of its mask, operand `place`, that attributes say, or
         that hide none."""
-        found = {part: self._band(part, node) for part in _parts(node.inputs[place])}
+        found = {part: self._band(part, node) for part in parts(node.inputs[place])}
         attrs, band = dict(node.attrs), _band_of(dict(node.attrs))
         kept = []
         # A window is said by where it ends: masks that say this come first.
@@ -82,10 +83,8 @@ class _Reader:
         if len(kept) == len(found):
             return node
         self.count += len(found) - len(kept)
-        mask: tuple[Node, ...] = tuple(kept[:1])
-        for part in kept[1:]:
-            mask = (make("logical_and", (*mask, part)),)
-        return make(node.op, (*node.inputs[:place], *mask), attrs, node.source)
+        operands = (*node.inputs[:place], *joined(kept))
+        return make(node.op, operands, attrs, node.source)
 
     def _band(self, part: Node, node: Node) -> _Band | None:
         """The band that a part of a mask lets through; None for other masks."""
@@ -181,7 +180,7 @@ def _band_of_values(seen: Array) -> _Band | None:
 
 
 # a op b → whether b is the smaller one, and by how much it has to be smaller.
-_COMPARISONS = {"le": (False, 0), "lt": (False, 1), "ge": (True, 0), "gt": (True, 1)}
+COMPARISONS = {"le": (False, 0), "lt": (False, 1), "ge": (True, 0), "gt": (True, 1)}
 
 
 def _band_of_counts(part: Node, counts: Counts) -> _Band | None:
@@ -191,9 +190,9 @@ def _band_of_counts(part: Node, counts: Counts) -> _Band | None:
     part = _unaligned(part)
     if part.op == "logical_and":
         return _of_both_sides(*(_band_of_counts(operand, counts) for operand in part.inputs))
-    if part.op not in _COMPARISONS:
+    if part.op not in COMPARISONS:
         return None
-    is_turned, less = _COMPARISONS[part.op]
+    is_turned, less = COMPARISONS[part.op]
     small, large = part.inputs[::-1] if is_turned else part.inputs
     small, limit = _unaligned(small), counts.affine(large)
     if small.op != "abs":
@@ -240,12 +239,19 @@ def _only_aligns(node: Node) -> bool:
     return before[-2:] == after[-2:] and {*before[:-2], *after[:-2]} <= {1}
 
 
-def _parts(mask: Node) -> list[Node]:
+def joined(masks: Sequence[Node]) -> tuple[Node, ...]:
+    """Masks joined by `and`, if there are any."""
+    if not masks:
+        return ()
+    return (reduce(lambda left, right: make("logical_and", (left, right)), masks),)
+
+
+def parts(mask: Node) -> list[Node]:
     """Masks of the same rank that are joined by `and`."""
-    joined = mask
-    while _only_aligns(joined):
-        (joined,) = joined.inputs
-    if joined.op != "logical_and" or joined.type.rank > mask.type.rank:
+    whole = mask
+    while _only_aligns(whole):
+        (whole,) = whole.inputs
+    if whole.op != "logical_and" or whole.type.rank > mask.type.rank:
         return [mask]
-    aligned = (build.align(operand, mask.type.rank) for operand in joined.inputs)
-    return [part for operand in aligned for part in _parts(operand)]
+    aligned = (build.align(operand, mask.type.rank) for operand in whole.inputs)
+    return [part for operand in aligned for part in parts(operand)]

@@ -52,6 +52,16 @@ def block_of(extent: int, widest: int) -> int:
     return best
 
 
+def mask_of(root_op: Node) -> Node | None:
+    """What hides keys, or is added to the scores."""
+    return next((each for each in root_op.inputs[3:] if each.type.kind != "int"), None)
+
+
+def ends_of(root_op: Node) -> Node | None:
+    """How many keys each row sees."""
+    return next((each for each in root_op.inputs[3:] if each.type.kind == "int"), None)
+
+
 def groups(root_op: Node) -> int:
     """Query heads that share one key head."""
     heads, key_heads = (fixed(operand.shape[1]) for operand in root_op.inputs[:2])
@@ -104,7 +114,7 @@ def attention_index(root_op: Node) -> Position:
 
 
 def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
-    """Index of q, k, v and, where there is one, of the mask."""
+    """Index of q, k, v and, where there are, of the mask and the ends."""
     assert domain.reduced is not None
     batch, head, query, key_head = query_position(root_op, domain)
     key, element = ix.of(domain.reduced), ix.of(head_element(root_op))
@@ -113,10 +123,10 @@ def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
         (batch, key_head, key, element),
         (batch, key_head, key, ix.of(domain.lanes)),
     ]
-    if len(root_op.inputs) == 4:
-        full = (*root_op.shape[:3], root_op.inputs[1].shape[2])
+    full = (*root_op.shape[:3], root_op.inputs[1].shape[2])
+    for operand in root_op.inputs[3:]:
         scores = (batch, head, query, key)
-        places.append(access.through_broadcast(scores, full, root_op.inputs[3].shape))
+        places.append(access.through_broadcast(scores, full, operand.shape))
     return tuple(map(Access, root_op.inputs, places))
 
 

@@ -49,6 +49,7 @@ class Shape:
     is_causal: bool
     offset: int = 0  # keys after its own place that a causal query sees
     window: int = 0  # keys that a causal query sees at most; 0: all up to there
+    seen: int = 0  # keys that are seen, as data says; 0: all
 
     @property
     def operations(self) -> float:
@@ -58,7 +59,7 @@ class Shape:
     @property
     def _scores(self) -> float:
         if not self.is_causal:
-            return self.queries * self.keys
+            return self.queries * (self.seen or self.keys)
         lasts = [min(self.keys - 1, query + self.offset) for query in range(self.queries)]
         window = self.window or self.keys
         return sum(last + 1 - max(0, query + self.offset - window + 1)
@@ -67,7 +68,7 @@ class Shape:
     @property
     def nbytes(self) -> int:
         """Bytes of q, k, v and the result."""
-        rows = 2 * self.heads * self.queries + 2 * self.key_heads * self.keys
+        rows = 2 * self.heads * self.queries + 2 * self.key_heads * (self.seen or self.keys)
         return 2 * self.batch * rows * self.size
 
     @property
@@ -82,6 +83,8 @@ class Shape:
         kind = "causal" if self.is_causal else "full"
         if self.window:
             kind = f"{self.window - 1 - self.offset} keys before, {self.offset} after"
+        if self.seen:
+            kind = f"{self.seen} keys are there"
         sizes = f"{self.batch}×{heads}×{self.queries}×{self.size}, {self.keys} keys"
         return f"{self.name}: {sizes}, {kind}"
 
@@ -103,6 +106,9 @@ SHAPES: tuple[Shape, ...] = (
     Shape("decode512", 1, 32, 8, 1, 512, 64, False),
     Shape("decode8k", 1, 32, 8, 1, 8192, 64, False),
     Shape("decode128", 8, 32, 8, 1, 8192, 128, False),
+    Shape("cache4k", 8, 32, 8, 1, 4096, 64, False, seen=512),
+    Shape("cache32k", 16, 32, 8, 1, 32768, 128, False, seen=2000),
+    Shape("chunk512", 1, 32, 8, 512, 8192, 128, False, seen=1024),
     Shape("decode64k", 1, 32, 8, 1, 65536, 64, False),
 )
 
@@ -154,8 +160,12 @@ def spec_of(shape: Shape) -> KernelSpec:
         for name, dims in (("q", q), ("k", k), ("v", k))
     )
     seen = {"causal": shape.is_causal, "offset": shape.offset, "window": shape.window}
+    if shape.seen:
+        ends = make("input", (), {"name": "ends", "dtype": "i64", "shape": (shape.batch, 1, 1, 1)})
+        inputs = (*inputs, ends)
     result = make("attention", inputs, {"scale": shape.size**-0.5, "is_safe": False, **seen})
-    graph = Graph(inputs, (result,), ("q", "k", "v"), ("output",), {})
+    names = tuple(str(each.attr("name")) for each in inputs)
+    graph = Graph(inputs, (result,), names, ("output",), {})
     traits = replace(GPUS[CAPABILITY], has_tensor_maps=True)
     (spec,) = lower(schedule(graph, traits), traits)
     return spec
@@ -194,6 +204,8 @@ class Runner:
         self.q = fresh(shape.heads, shape.queries)
         self.k, self.v = fresh(shape.key_heads, shape.keys), fresh(shape.key_heads, shape.keys)
         self.out = torch.empty_like(self.q)
+        seen = torch.full((shape.batch, 1, 1, 1), shape.seen, device="cuda")
+        self.ends = [seen] if shape.seen else []
         self.graphs: dict[str, Any] = {}
         self.times: dict[str, list[float]] = {}
         self.errors: dict[str, float] = {}
@@ -211,6 +223,8 @@ class Runner:
             if shape.is_causal:
                 hidden = torch.ones_like(scores[0], dtype=torch.bool).triu(1 + shape.offset)
                 scores = scores.masked_fill(hidden, -math.inf)
+            if shape.seen:
+                scores[..., shape.seen :] = -math.inf
             if shape.window:
                 hidden = torch.ones_like(scores[0], dtype=torch.bool)
                 scores = scores.masked_fill(hidden.tril(shape.offset - shape.window), -math.inf)
@@ -234,7 +248,7 @@ class Runner:
         ]
 
         def launch(at: int) -> None:
-            tensors = (self.q[at], self.k[at], self.v[at], self.out[at], *scratch)
+            tensors = (self.q[at], self.k[at], self.v[at], *self.ends, self.out[at], *scratch)
             kernel.launch(candidate.grid, tensors, candidate.maps)
 
         return launch
@@ -263,11 +277,14 @@ class Runner:
         shape = self.shape
 
         def is_seen(_batch: Any, _head: Any, query: Any, key: Any) -> Any:
+            if shape.seen:
+                return key < shape.seen
             seen = key <= query + shape.offset
             return seen & (key > query + shape.offset - shape.window) if shape.window else seen
 
         lengths = (shape.queries, shape.keys)
-        blocks = create_block_mask(is_seen, None, None, *lengths) if shape.is_causal else None
+        is_masked = shape.is_causal or shape.seen
+        blocks = create_block_mask(is_seen, None, None, *lengths) if is_masked else None
         attend = torch.compile(flex_attention, dynamic=False)
 
         def launch(at: int) -> None:
@@ -364,7 +381,7 @@ def run(shape: Shape, built: dict[int, Compiled | str], limits: Limits, shows_al
     contenders = [
         (name, runner.peer(backend), True)
         for name, backend in backends.items()
-        if not shape.window  # torch's attention has none but as a tensor
+        if not (shape.window or shape.seen)  # torch's attention has these as tensors only
     ]
     contenders.append(("flex", runner.flex(), True))
     peers = [*backends, "flex"]

@@ -7,9 +7,10 @@ import pytest
 
 from aotc.aot.ir import build
 from aotc.aot.ir.affine import Affine, Counts
-from aotc.aot.ir.graph import make
+from aotc.aot.ir.graph import Constant, make
 from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.size import Dim, size_of
+from aotc.aot.ir.types import TensorType
 
 
 def elements(form: Affine, shape) -> numpy.ndarray:
@@ -140,3 +141,18 @@ def test_numbers_that_go_round_the_end_of_their_type_have_no_form():
     turned = place * 2**30
     assert Counts().affine(turned) is None
     assert Counts().affine(turned + place) is None
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (1, 5, 1), (3, 4, 2)])
+def test_constants_are_known_by_their_values(shape):
+    values = numpy.arange(numpy.prod(shape, dtype=int)).reshape(shape) * 3 - 4
+    kind = TensorType("i64", shape)
+    node = build.constant("c", kind)
+    form = Counts({"c": Constant("c", kind, values)}).affine(node)
+    assert form is not None
+    numpy.testing.assert_array_equal(values, elements(form, shape))
+    assert Counts().affine(node) is None
+    if values.size > 2:
+        spoilt = values.copy()
+        spoilt.reshape(-1)[-1] += 1
+        assert Counts({"c": Constant("c", kind, spoilt)}).affine(node) is None

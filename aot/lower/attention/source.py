@@ -23,9 +23,11 @@ from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import (
     attention_accesses,
+    ends_of,
     groups,
     has_few_rows,
     head_element,
+    mask_of,
     query_position,
 )
 from aotc.aot.schedule.group import Group, Root
@@ -41,6 +43,7 @@ _LOADS = ("load_q", "load_k", "load_v", "load_mask", "last_k", "last_v", "last_m
 DESCRIPTORS = ("queries", "keys", "values", "result")
 HEADS = ("head_q", "head_k", "head_v", "head_out")  # of the Gluon form
 LINE_BYTES = 128  # of a GPU's cache
+MOST_AHEAD = 1024  # keys that are asked for whether rows see them or not
 CONSTEXPRS = ("BN", "GROUP", "STAGES")
 
 
@@ -88,9 +91,14 @@ class Attention:
         )  # fmt: skip
         self.keys = group.domain.reduced
         self.needs = attention_accesses(group.root_op, group.domain)
+        self.ends = self._need(ends_of(group.root_op))
+        self.mask = self._need(mask_of(group.root_op))
         self.row = Symbol("sk", self.keys.extent)  # keys along the rows of a tile
         self.column = Symbol("sl", self.keys.extent)  # keys along its lanes
         self.element = head_element(group.root_op)
+
+    def _need(self, operand: Node | None) -> Access | None:
+        return next((need for need in self.needs[3:] if need.node is operand), None)
 
     def problem(self) -> Problem:
         """What the choice of a config depends on."""
@@ -127,7 +135,7 @@ class Attention:
             "BD": str(sizes.key_block),
             "BV": str(sizes.value_block),
             "SCALE": repr(scale),
-            "CAUSAL": str(self.root_op.attr("causal")),
+            "CAUSAL": str(self.root_op.attr("causal") or self.ends is not None),
             "OFFSET": kernel_text(self.root_op.attr("offset")),
             "WINDOW": str(self.root_op.attr("window")),
             "SAFE": str(self.root_op.attr("is_safe")),
@@ -137,7 +145,7 @@ class Attention:
     @property
     def has_bias(self) -> bool:
         """Whether the mask is added to the scores."""
-        return len(self.needs) == 4 and self.root_op.inputs[3].dtype != "bool"
+        return self.mask is not None and self.mask.node.dtype != "bool"
 
     def _may_overlap(self) -> bool:
         """Whether operands and result are tensors of heads, rows and elements."""
@@ -148,8 +156,8 @@ class Attention:
         return all(matrix is not None and matrix.heads() is not None for matrix in matrices)
 
     def _has_descriptors(self) -> bool:
-        """Whether q, k and v are rows in memory, of 16 bits, and no mask is an operand."""
-        if len(self.needs) == 4 or DTYPES[self.root_op.dtype].itemsize_bytes != 2:
+        """Whether q, k and v are rows in memory, of 16 bits, and the only operands."""
+        if len(self.needs) > 3 or DTYPES[self.root_op.dtype].itemsize_bytes != 2:
             return False
         return all(self.matrix(place) is not None for place in range(3))
 
@@ -234,8 +242,13 @@ class Lines:
         self._mask(self.domain.lanes, has_tail(self.domain.lanes))
         self._operand("q", writer.needs[0], "BM", padded(writer.element.length))
         before, self.body.lines = self.body.lines, []
-        self.emitter.forget_all()
         holes: dict[str, list[str]] = {}
+        if writer.ends is not None:
+            self._write_ends(writer.ends)
+            holes["last_seen"], self.body.lines = self.body.lines, []
+        elif self.is_split:
+            holes["last_seen"] = [f"low, high = {', '.join(self._last_seen())}"]
+        self.emitter.forget_all()
         if not self.is_split:
             holes |= self._block("load", is_last=False)
         holes |= self._block("last", is_last=self.has_last)
@@ -256,6 +269,8 @@ class Lines:
         if not self.writer.traits.is_launched_early or not found:
             return []
         keys = kernel_text(self.writer.keys.extent)
+        if self.writer.ends is not None and typical(self.writer.keys.extent) > MOST_AHEAD:
+            return []  # which of them the rows see is known after the wait
         lines = [
             f"share = tl.cdiv(tl.cdiv({keys}, BN), SPLITS) * BN",
             f"for start in range(split * share, tl.minimum(split * share + share, {keys}), BN):",
@@ -305,8 +320,8 @@ class Lines:
         self._mask(writer.row, is_last)
         self._operand("k", self._of(1, writer.row), "BN", padded(writer.element.length))
         at_mask = len(loop)
-        if len(writer.needs) == 4:
-            self._write_mask(is_last)
+        if writer.mask is not None:
+            self._write_mask(writer.mask, is_last)
         at_value = len(loop)
         self._operand("v", self._of(2, writer.row), "BN", padded(self.domain.lanes.length))
         lines = self.body.close_loop()
@@ -321,7 +336,9 @@ class Lines:
 
     def _of(self, place: int, keys: Symbol) -> Access:
         """Access of an operand with keys along the given symbol."""
-        need = self.writer.needs[place]
+        return self._at(self.writer.needs[place], keys)
+
+    def _at(self, need: Access, keys: Symbol) -> Access:
         values = {self.writer.keys: ix.of(keys)}
         return Access(need.node, tuple(part.substitute(values) for part in need.index))
 
@@ -344,12 +361,12 @@ class Lines:
             text = f"tl.broadcast_to({text}, {rows}, {columns})"
         self.body.name(name, text, value.symbols & {self.writer.row})
 
-    def _write_mask(self, is_last: bool) -> None:
+    def _write_mask(self, mask: Access, is_last: bool) -> None:
         writer = self.writer
         inside = frozenset({writer.column})
         self.body.write("sl = s[None, :]", inside)
         self._mask(writer.column, is_last)
-        need = self._of(3, writer.column)
+        need = self._at(mask, writer.column)
         value = self.emitter.value_of_type(need.node, need.index)  # it is compared with -inf
         if not writer.has_bias:
             self.body.write(f'scores = tl.where({value.text}, scores, float("-inf"))', inside)
@@ -361,6 +378,27 @@ class Lines:
         scale = writer.root_op.attr("scale") * LOG2_E
         self.body.write(f"scores = scores * {scale!r} + {bias}", inside)
 
+    def _write_ends(self, ends: Access) -> None:
+        """The last key that each row sees; the least and the greatest of them."""
+        keys = kernel_text(self.writer.keys.extent)
+        text = self.emitter.value_of_type(ends.node, ends.index).text
+        most = kernel_text(self.writer.keys.extent + self.writer.root_op.attr("window"))
+        inside = f"tl.minimum(tl.maximum({text}, 0), {most}).to(tl.int32)"
+        self.body.write(f"last = tl.broadcast_to({inside}, BM, 1) - 1")
+        low = high = "last"
+        if self.domain.rows in self.masks:
+            mask = self.masks[self.domain.rows]
+            low, high = f"tl.where({mask}, last, {keys})", f"tl.where({mask}, last, -1)"
+        self.body.write(f"low, high = tl.min({low}), tl.max({high})")
+
+    def _last_seen(self) -> tuple[str, str]:
+        """The last keys that the first and the last query see, where that is known."""
+        attention = self.writer.root_op
+        if not attention.attr("causal"):
+            return (kernel_text(self.writer.keys.extent - 1),) * 2
+        first = attention.attr("offset")
+        return kernel_text(first), kernel_text(first + attention.shape[2] - 1)
+
     def _hide(self) -> list[str]:
         """Keys beyond the last one, and those after and before what a row sees."""
         writer = self.writer
@@ -368,13 +406,18 @@ class Lines:
         if self.has_last:
             keys = kernel_text(writer.keys.extent)
             lines.append(f'scores = tl.where(sl < {keys}, scores, float("-inf"))')
+        window = writer.root_op.attr("window")
+        last, first = "", ""
         if writer.root_op.attr("causal"):
             _, _, query, _ = query_position(writer.root_op, self.domain)
-            last = query + writer.root_op.attr("offset")
+            position = query + writer.root_op.attr("offset")
+            last, first = str(position), str(position - window)
+        elif writer.ends is not None:
+            last, first = "last", f"last - {window}"
+        if last:
             lines.append(f'scores = tl.where(sl <= {last}, scores, float("-inf"))')
-            window = writer.root_op.attr("window")
-            if window:
-                lines.append(f'scores = tl.where(sl > {last - window}, scores, float("-inf"))')
+        if window:
+            lines.append(f'scores = tl.where(sl > {first}, scores, float("-inf"))')
         return ["sl = s[None, :]", *lines] if lines else []
 
     def _store(self) -> list[str]:
@@ -426,18 +469,18 @@ def _form_row(
 
 OVERLAPPED = "overlapped"
 KEY_RANGE = "key_range"
-_TILED = ("place", KEY_RANGE, "edge_block", "attend", "finish")
+_TILED = ("place", "last_seen", KEY_RANGE, "edge_block", "attend", "finish")
 FORMS: dict[str, _Form] = {
     row.template.name: row
     for row in (
-        _form_row("plain", "attention", _LOADS, _TILED),
+        _form_row("plain", "attention", (*_LOADS, "last_seen"), _TILED),
         _form_row("descriptor", "attention_descriptor", DESCRIPTORS[:3], _TILED),
         _form_row("overlapped", "attention_overlapped", (*DESCRIPTORS, *HEADS), ()),
         _form_row(
             "split",
             "attention_split",
-            ("ahead", *_LOADS),
-            ("attend", "finish", "join"),
+            ("ahead", *_LOADS, "last_seen"),
+            ("share_of", "attend", "finish", "join"),
             ("HEADS", "1"),
         ),
     )

@@ -13,6 +13,7 @@ from aotc.kernels.templates.attention.blocks import (
     edge_block,
     finish,
     key_range,
+    last_seen,
     place,
 )
 from aotc.kernels.templates.attention.plain import hide, store
@@ -44,7 +45,8 @@ def attention_descriptor(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BV), tl.float32)
-    near, full, edge, end = key_range(tile * BM, S, OFFSET, WINDOW, BM, BN, CAUSAL)
+    low, high = last_seen(tile * BM, OFFSET, BM)
+    near, full, edge, end = key_range(low, high, S, WINDOW, BN, CAUSAL)
     for start in range(near, full, BN):
         scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
         v = values.load([start, 0])

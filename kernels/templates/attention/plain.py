@@ -1,10 +1,10 @@
 """Attention forward, one tile of query rows a program: softmax(q·kᵀ·scale + mask)·v, online.
 
-Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (a mask that is an operand), in the last
-blocks of keys `last_k`, `last_v`, `last_mask` and `hide` (what rows may not see of them), and
-`store`. As it stands q is a contiguous [Z, T, D], k [Z / RATIO, S, D] and v [Z / RATIO, S, DV].
-SCALE holds log2(e): scores are exponents of two. Blocks that all rows of the tile see come first,
-then those at both ends.
+Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (a mask that is an operand), `last_seen`
+(the last keys that the rows see), in the last blocks of keys `last_k`, `last_v`, `last_mask` and
+`hide` (what rows may not see of them), and `store`. As it stands q is a contiguous [Z, T, D], k
+[Z / RATIO, S, D] and v [Z / RATIO, S, DV]. SCALE holds log2(e): scores are exponents of two. Blocks
+that all rows of the tile see come first, then those at both ends.
 """
 
 import triton
@@ -15,6 +15,7 @@ from aotc.kernels.templates.attention.blocks import (
     edge_block,
     finish,
     key_range,
+    last_seen,
     place,
 )
 
@@ -92,7 +93,8 @@ def attention(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BV), tl.float32)
-    near, full, edge, end = key_range(tile * BM, S, OFFSET, WINDOW, BM, BN, CAUSAL)
+    low, high = last_seen(tile * BM, OFFSET, BM)
+    near, full, edge, end = key_range(low, high, S, WINDOW, BN, CAUSAL)
     for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         k = load_k(in1, z // RATIO, s[:, None], tl.arange(0, BD)[None, :], S, D, BD)

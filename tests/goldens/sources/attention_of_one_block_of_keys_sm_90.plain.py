@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, attend, finish.
+# As in the template: place, last_seen, attend, finish.
 
 
 @triton.jit
@@ -25,6 +25,7 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 32), tl.float32)
+    low, high = last_seen(tile * BM, 0, BM)
     near, full, edge, end = 0, 0, 0, BN
     for start in range(near, full, BN):
         s = start + tl.arange(0, BN)

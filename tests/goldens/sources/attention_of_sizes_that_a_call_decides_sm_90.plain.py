@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, key_range, attend, finish.
+# As in the template: place, last_seen, key_range, attend, finish.
 
 
 @triton.jit
@@ -25,7 +25,8 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 32), tl.float32)
-    near, full, edge, end = key_range(tile * BM, size_m, 0, 0, BM, BN, False)
+    low, high = last_seen(tile * BM, 0, BM)
+    near, full, edge, end = key_range(low, high, size_m, 0, BN, False)
     for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]

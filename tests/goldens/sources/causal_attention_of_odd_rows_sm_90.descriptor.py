@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, key_range, attend, finish.
+# As in the template: place, last_seen, key_range, attend, finish.
 
 
 @triton.jit
@@ -30,7 +30,8 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 32), tl.float32)
-    near, full, edge, end = key_range(tile * BM, 90, 20, 0, BM, BN, True)
+    low, high = last_seen(tile * BM, 20, BM)
+    near, full, edge, end = key_range(low, high, 90, 0, BN, True)
     for start in range(near, full, BN):
         scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision="ieee")
         v = values.load([start, 0])
