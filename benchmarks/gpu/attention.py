@@ -285,6 +285,7 @@ class Runner:
         lengths = (shape.queries, shape.keys)
         is_masked = shape.is_causal or shape.seen
         blocks = create_block_mask(is_seen, None, None, *lengths) if is_masked else None
+        torch.compiler.reset()  # else it counts the shapes, and stops compiling after some
         attend = torch.compile(flex_attention, dynamic=False)
 
         def launch(at: int) -> None:

@@ -21,7 +21,7 @@ from flow_programs import (  # noqa: E402
     over_rows,
 )
 
-import aotc.aot.dynamo  # noqa: E402, F401  # the back end's name
+from aotc.aot.dynamo import aotc  # noqa: E402
 
 OPTIONS = {"fallback": "error"}
 NESTINGS = [branches, loop, over_rows, each_row]
@@ -40,7 +40,7 @@ def fresh(tmp_path, monkeypatch):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_each_form(nesting, sign):
     function, plain = nesting(SIMPLE[0], SIMPLE[0], SIMPLE[1], SIMPLE[1])
-    compiled = torch.compile(function, backend="aotc", options=OPTIONS)
+    compiled = torch.compile(function, backend=aotc, options=OPTIONS)
     x, w = operands(3, device="cuda", dtype=torch.float32)
     for _ in range(3):
         x = x.abs() * sign
@@ -53,7 +53,7 @@ def test_each_form(nesting, sign):
 @pytest.mark.parametrize("seed", range(4))
 def test_drawn_programs(seed):
     function, plain = drawn_program(random.Random(seed))
-    compiled = torch.compile(function, backend="aotc", options=OPTIONS)
+    compiled = torch.compile(function, backend=aotc, options=OPTIONS)
     for given in (operands(seed), operands(seed + 100)):
         on_device = [each.to("cuda", torch.float32) for each in given]
         found = compiled(*on_device).double().cpu()
@@ -63,7 +63,7 @@ def test_drawn_programs(seed):
 @pytest.mark.parametrize("nesting", [branches, over_rows, each_row])
 def test_gradients(nesting):
     function, plain = nesting(SIMPLE[0], SIMPLE[0], SIMPLE[1], SIMPLE[1])
-    compiled = torch.compile(function, backend="aotc", options=OPTIONS)
+    compiled = torch.compile(function, backend=aotc, options=OPTIONS)
     given = operands(0, requires_grad=True)
     on_device = [each.detach().to("cuda", torch.float32).requires_grad_() for each in given]
     pairs = zip(gradients_of(compiled, on_device), gradients_of(plain, given), strict=True)
