@@ -16,6 +16,7 @@ from aotc.aot.ir.size import Extent, content, fixed, highest, is_static, kernel_
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.attention.candidates import Problem, candidates
+from aotc.aot.lower.attention.pieces import KEYS_TOGETHER, parts_of
 from aotc.aot.lower.emit import INDENT, Body, Value, as_tensor, computed, triton_type
 from aotc.aot.lower.grids import axes_of, folded
 from aotc.aot.lower.kernel_file import fill
@@ -94,18 +95,21 @@ class Attention:
 
     def problem(self) -> Problem:
         """What the choice of a config depends on."""
-        key, value = (operand.shape for operand in self.root_op.inputs[1:3])
+        key, value = (fixed(operand.shape[3]) for operand in self.root_op.inputs[1:3])
+        is_split = self.traits.precision_of(self.root_op.dtype) == "tf32x3"
         return Problem(
             extents=self._extents(),
-            key_block=padded(fixed(key[3])),
-            value_block=padded(fixed(value[3])),
+            key_block=padded(key),
+            value_block=padded(value),
             itemsize_bytes=DTYPES[self.root_op.dtype].itemsize_bytes,
             is_causal=self.root_op.attr("causal"),
             offset=typical(self.root_op.attr("offset")),
             has_few_rows=has_few_rows(self.root_op),
             has_descriptors=self._has_descriptors(),
             may_overlap=self._may_overlap(),
-            is_split=self.traits.precision_of(self.root_op.dtype) == "tf32x3",
+            is_split=is_split,
+            # Such products read what lies along their depth, which a value's keys are not.
+            pieces=(key, value) if is_split and self.traits.can_overlap else None,
         )
 
     def _extents(self) -> tuple[Extent, Extent, Extent]:
@@ -209,6 +213,8 @@ def has_tail(symbol: Symbol) -> bool:
 class Lines:
     """The lines that fill the holes of one form."""
 
+    beside: tuple[Symbol, ...] = ()  # keys that a tile of values is made of, where not `row`
+
     def __init__(self, writer: Attention, is_split: bool, found: Sequence[Candidate]) -> None:
         self.writer, self.is_split, self.domain = writer, is_split, writer.domain
         self.body, self.masks = Body(), dict[Symbol, str]()
@@ -230,7 +236,8 @@ class Lines:
         self.body.write(f"d = tl.arange(0, {padded(writer.element.length)})[None, :]")
         self._mask(writer.element, has_tail(writer.element))
         self._mask(self.domain.lanes, has_tail(self.domain.lanes))
-        self._operand("q", writer.needs[0], "BM", padded(writer.element.length))
+        width = padded(writer.element.length)
+        self._operand("q", writer.needs[0], "BM", width, writer.element)
         before, self.body.lines = self.body.lines, []
         self.emitter.forget_all()
         holes: dict[str, list[str]] = {}
@@ -294,28 +301,44 @@ class Lines:
 
     def _block(self, prefix: str, is_last: bool) -> dict[str, list[str]]:
         """Loads of a block of keys; the last one may reach beyond them."""
-        writer = self.writer
-        inside = frozenset({writer.row, writer.column})
-        self.body.open_loop(inside)
+        self.body.open_loop(self.inside)
         loop = self.body.loop
         assert loop is not None
-        self.body.write("sk = s[:, None]", inside)
-        self._mask(writer.row, is_last)
-        self._operand("k", self._of(1, writer.row), "BN", padded(writer.element.length))
+        self._write_keys(is_last)
         at_mask = len(loop)
-        if len(writer.needs) == 4:
-            self._write_mask(is_last)
+        self._write_scores(is_last)
         at_value = len(loop)
-        self._operand("v", self._of(2, writer.row), "BN", padded(self.domain.lanes.length))
+        self._write_values(is_last)
         lines = self.body.close_loop()
-        self.emitter.forget(inside)
-        self.masks.pop(writer.row, None)
-        self.masks.pop(writer.column, None)
+        self.emitter.forget(self.inside)
+        for symbol in self.inside:
+            self.masks.pop(symbol, None)
         return {
             f"{prefix}_k": lines[:at_mask],
             f"{prefix}_mask": lines[at_mask:at_value],
             f"{prefix}_v": lines[at_value:],
         }
+
+    @property
+    def inside(self) -> frozenset[Symbol]:
+        """What varies from block to block."""
+        return frozenset({self.writer.row, self.writer.column, *self.beside})
+
+    def _write_keys(self, is_last: bool) -> None:
+        writer = self.writer
+        self.body.write("sk = s[:, None]", self.inside)
+        self._mask(writer.row, is_last)
+        width = padded(writer.element.length)
+        self._operand("k", self._of(1, writer.row), "BN", width, writer.element)
+
+    def _write_scores(self, is_last: bool) -> None:
+        """What scores are beside the first product."""
+        if len(self.writer.needs) == 4:
+            self._write_mask(is_last)
+
+    def _write_values(self, is_last: bool) -> None:
+        lanes = self.domain.lanes
+        self._operand("v", self._of(2, self.writer.row), "BN", padded(lanes.length), lanes)
 
     def _of(self, place: int, keys: Symbol) -> Access:
         """Access of an operand with keys along the given symbol."""
@@ -323,8 +346,8 @@ class Lines:
         values = {self.writer.keys: ix.of(keys)}
         return Access(need.node, tuple(part.substitute(values) for part in need.index))
 
-    def _operand(self, name: str, need: Access, rows: str, columns: int) -> None:
-        """The tile `name` of an operand, zero where it is masked."""
+    def _operand(self, name: str, need: Access, rows: str, columns: int, element: Symbol) -> None:
+        """The tile `name` of an operand, zero where it is masked; columns are of `element`."""
         value = self.emitter.filled(need, "0.0" if self.masks else "")
         dtype = need.node.dtype
         text = as_tensor(value.text, dtype)
@@ -333,14 +356,13 @@ class Lines:
             text = f"tl.where({' & '.join(masks)}, {text}, 0.0)"
         if computed(dtype) != dtype and not self.body.unwiden(text):
             text = f"{text}.to({triton_type(dtype)})"
-        element = self.writer.element
-        if name != "v" and element in self.masks and element not in value.symbols:
+        if not name.startswith("v") and element in self.masks and element not in value.symbols:
             # Equal elements, of which the product is to have no more than there are.
             text = f"tl.where({self.masks[element]}, {text}, 0.0)"
-        lanes = value.symbols & {self.writer.element, self.domain.lanes}
-        if not lanes or not value.symbols & {self.domain.rows, self.writer.row}:
+        keys = {self.writer.row, *self.beside}
+        if element not in value.symbols or not value.symbols & {self.domain.rows, *keys}:
             text = f"tl.broadcast_to({text}, {rows}, {columns})"
-        self.body.name(name, text, value.symbols & {self.writer.row})
+        self.body.name(name, text, value.symbols & keys)
 
     def _write_mask(self, is_last: bool) -> None:
         writer = self.writer
@@ -404,6 +426,104 @@ class Lines:
         return Value("result", frozenset(symbol for symbol in tile if symbol.extent != 1))
 
 
+class PieceLines(Lines):
+    """The lines of the form whose heads come in pieces.
+
+    Tiles of the first piece have the names that they have elsewhere, those of the others end in
+    their numbers. A thread has keys of a value beside each other, as shared memory is to have them:
+    stored one by one they met in its banks.
+    """
+
+    def __init__(self, writer: Attention, is_split: bool, found: Sequence[Candidate]) -> None:
+        super().__init__(writer, is_split, found)
+        self.elements = parts_of(writer.element)
+        self.lanes = parts_of(self.domain.lanes)
+        self.beside = tuple(Symbol(f"s{at}", writer.keys.extent) for at in range(KEYS_TOGETHER))
+
+    def loading(self) -> dict[str, list[str]]:
+        """Holes of the form."""
+        body = self.body
+        self._mask(self.domain.rows, self.has_row_mask)
+        for part in self.elements:
+            body.write(f"{part.symbol.name} = {part.columns}")
+            self._mask(part.symbol, part.has_tail)
+            need = part.along(self.writer.needs[0], self.writer.element)
+            self._operand(f"q{part.name}", need, "BM", part.width, part.symbol)
+        for part in self.lanes:
+            # As the hint says no more, loads are narrow and a warp reads one row of a value.
+            body.write(f"{part.symbol.name} = tl.multiple_of({part.columns}, [1, 1])")
+            self._mask(part.symbol, part.has_tail)
+        before, body.lines = body.lines, []
+        self.emitter.forget_all()
+        holes = self._block("load", is_last=False) | self._block("last", is_last=self.has_last)
+        return {
+            **holes,
+            "load_q": [*before, *body.lines],
+            "y": [],
+            "acc": [
+                f"acc{part.name} = tl.zeros((BM, {part.width}), tl.float32)" for part in self.lanes
+            ],
+            "attend": self._attend(),
+            "result": [],
+            "hide": self._hide(),
+            "store": self._store(),
+        }
+
+    def _write_keys(self, is_last: bool) -> None:
+        self.body.write("sk = s[:, None]", self.inside)
+        self._mask(self.writer.row, is_last)
+        for part in self.elements:
+            need = part.along(self._of(1, self.writer.row), self.writer.element)
+            self._operand(f"k{part.name}", need, "BN", part.width, part.symbol)
+
+    def _write_scores(self, is_last: bool) -> None:
+        precision = self.writer.constants()["PRECISION"]
+        for part in self.elements[1:]:
+            product = f"tl.dot(q{part.name}, tl.trans(k{part.name}), scores"
+            self.body.write(f"scores = {product}, input_precision={precision})", self.inside)
+        super()._write_scores(is_last)
+
+    def _write_values(self, is_last: bool) -> None:
+        count = len(self.beside)
+        for at, key in enumerate(self.beside):
+            first = f"start + {at}" if at else "start"
+            keys = f"({first} + {count} * tl.arange(0, BN // {count}))[:, None]"
+            self.body.write(f"{key.name} = {keys}", self.inside)
+            self._mask(key, is_last)
+        for part in self.lanes:
+            names = [f"v{part.name}_{at}" for at in range(count)]
+            for name, key in zip(names, self.beside, strict=True):
+                need = part.along(self._of(2, key), self.domain.lanes)
+                self._operand(name, need, f"BN // {count}", part.width, part.symbol)
+            self.body.write(f"v{part.name} = join_keys({', '.join(names)})", self.inside)
+
+    def _attend(self) -> list[str]:
+        """One step over a block of keys."""
+        constants = self.writer.constants()
+        scale, precision = constants["SCALE"], constants["PRECISION"]
+        lines = [f"peak, total, weights, shrink = weigh(scores, peak, total, {scale})"]
+        for part in self.lanes:
+            acc = f"acc{part.name}"
+            product = f"tl.dot(weights, v{part.name}, {acc} * shrink[:, None]"
+            lines.append(f"{acc} = {product}, input_precision={precision})")
+        return lines
+
+    def _store(self) -> list[str]:
+        """The epilogue on the result of each piece."""
+        lanes, safe = self.domain.lanes, self.writer.constants()["SAFE"]
+        has_tail = self.lanes[-1].has_tail
+        if has_tail:
+            self.masks[lanes] = f"{lanes.name}_mask"
+        storing, lines = super()._store(), list[str]()
+        for part in self.lanes:
+            if part.name:
+                lines.append(f"{lanes.name} = {part.symbol.name}")
+            if has_tail:
+                lines.append(f"{lanes.name}_mask = {lanes.name} < {lanes.length}")
+            lines += [f"result = finish(acc{part.name}, total, {safe})", *storing]
+        return lines
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     """A template, and the functions it shares with others."""
@@ -415,24 +535,28 @@ class _Form:
 def _form_row(
     name: str, function: str, holes: tuple[str, ...], functions: tuple[str, ...], *axes: Axes
 ) -> _Form:
-    template = Template(name, f"attention/{name}.py", function, (*holes, "hide", "store"), *axes)
+    file = "plain" if name == TF32X3 else name
+    template = Template(name, f"attention/{file}.py", function, (*holes, "hide", "store"), *axes)
     return _Form(template, functions)
 
 
 OVERLAPPED = "overlapped"
 KEY_RANGE = "key_range"
-_TILED = ("place", KEY_RANGE, "attend", "finish")
+_TILED = ("place", KEY_RANGE, "weigh", "attend", "finish")
+_IN_PIECES = ("place", KEY_RANGE, "weigh", "join_keys", "finish")
+TF32X3 = "tf32x3"
 FORMS: dict[str, _Form] = {
     row.template.name: row
     for row in (
         _form_row("plain", "attention", _LOADS, _TILED),
+        _form_row(TF32X3, "attention", (*_LOADS, "y", "acc", "attend", "result"), _IN_PIECES),
         _form_row("descriptor", "attention_descriptor", DESCRIPTORS[:3], _TILED),
         _form_row("overlapped", "attention_overlapped", (*DESCRIPTORS, *HEADS), ()),
         _form_row(
             "split",
             "attention_split",
             ("ahead", *_LOADS),
-            ("attend", "finish", "join"),
+            ("weigh", "attend", "finish", "join"),
             ("HEADS", "1"),
         ),
     )
@@ -463,7 +587,8 @@ def _overlapped(attention: Attention) -> Form:
 def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kernel_file.Draft:
     """One source, right for all the candidates of the form."""
     row = FORMS[name]
-    lines = Lines(attention, name == "split", [each for each in found if each.form == name])
+    form = PieceLines if name == TF32X3 else Lines
+    lines = form(attention, name == "split", [each for each in found if each.form == name])
     has_loads = "load_q" in row.template.holes
     holes = lines.loading() if has_loads else lines.describing()
     functions = row.functions

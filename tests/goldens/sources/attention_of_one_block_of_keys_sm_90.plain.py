@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, attend, finish.
+# As in the template: place, weigh, attend, finish.
 
 
 @triton.jit
