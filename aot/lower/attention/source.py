@@ -35,6 +35,7 @@ from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
 from aotc.kernels.templates.registry import Axes, Template, called_functions
 
 LOG2_E = 1 / math.log(2)
+FEW_KEYS = 1024  # in blocks of 64 or fewer
 SMALLEST_DOT = 16  # elements along each axis of a dot
 FARTHEST = 2**31 - 1  # element that an address of 32 bits reaches
 HEAD_AXES = 2  # of a descriptor of all heads, beside rows and elements
@@ -214,6 +215,7 @@ class Lines:
     """The lines that fill the holes of one form."""
 
     beside: tuple[Symbol, ...] = ()  # keys that a tile of values is made of, where not `row`
+    is_masked_throughout = False  # rather than a loop of its own for blocks that need no mask
 
     def __init__(self, writer: Attention, is_split: bool, found: Sequence[Candidate]) -> None:
         self.writer, self.is_split, self.domain = writer, is_split, writer.domain
@@ -439,6 +441,9 @@ class PieceLines(Lines):
         self.elements = parts_of(writer.element)
         self.lanes = parts_of(self.domain.lanes)
         self.beside = tuple(Symbol(f"s{at}", writer.keys.extent) for at in range(KEYS_TOGETHER))
+        # A second loop of so many instructions costs a program of few blocks more than masks do.
+        is_masked = self.has_last or writer.root_op.attr("causal")
+        self.is_masked_throughout = is_masked and typical(writer.keys.extent) <= FEW_KEYS
 
     def loading(self) -> dict[str, list[str]]:
         """Holes of the form."""
@@ -595,6 +600,10 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
     if KEY_RANGE in functions and lines.is_one_block:
         holes[KEY_RANGE] = ["full, end = 0, BN"]  # numbers, so that no loop is left
         functions = tuple(each for each in functions if each != KEY_RANGE)
+    elif KEY_RANGE in functions and lines.is_masked_throughout:
+        known = attention.constants()
+        given = f"{known['S']}, {known['OFFSET']}, BM, BN, {known['CAUSAL']}"
+        holes[KEY_RANGE] = [f"_, end = {KEY_RANGE}(tile * BM, {given})", "full = 0"]
     lines_of_body = fill(row.template, holes, attention.constants(), ())
     shared = "\n\n\n".join(
         text for each, text in called_functions("attention/blocks.py").items() if each in functions
