@@ -447,6 +447,16 @@ def order_rows(types: Types, attrs: AttrMap) -> TensorType:
     return TensorType("i32", (*data.shape[:-1], wanted))
 
 
+def nth_places(types: Types, attrs: AttrMap) -> TensorType:
+    """Numbers `[.., n]`, perhaps ranks i64 `[.., 1]` → i32 `[.., 1]`."""
+    require(len(types) in (1, 2), f"{len(types)} operands, expected 1 or 2")
+    data, *ranks = types
+    order_rows((data,), attrs)
+    found = TensorType("i64", (*data.shape[:-1], 1))
+    require(ranks in ([], [found]), f"{ranks} are no ranks of the rows of {data}")
+    return TensorType("i32", found.shape)
+
+
 def fourier(types: Types, attrs: AttrMap) -> TensorType:
     """Floats `[2, n]`, real parts `[.., n]` and perhaps imaginary ones, or of a spectrum of reals
     the first `n // 2 + 1` of both → `[.., keep]`."""

@@ -352,6 +352,9 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     OpDef("order_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
     # The same elements, in the order in which they are.
     OpDef("select_rows", "memory", 1, infer.order_rows, ("wanted", "descending")),
+    # The place in each row `[.., n]` of the last of the first `wanted` elements in that order, or
+    # of that at a rank `[.., 1]`; each rank is below `wanted`.
+    OpDef("nth_places", "memory", None, infer.nth_places, ("wanted",)),
     # sum over j of x_j · e^(sign · 2 π i j k / n) along the last axis, for the first `keep` k: its
     # real parts (result 0) or imaginary ones (1). Of e^(sign · 2 π i j / n) for each j as `[2, n]`,
     # in the order of the target's kernel, and x: real parts and, but for real numbers, imaginary

@@ -430,6 +430,13 @@ def select_rows(data: Array, wanted: int, descending: bool) -> Array:
     return numpy.sort(order_rows(data, wanted, descending), -1)
 
 
+def nth_places(data: Array, *ranks: Array, wanted: int) -> Array:
+    """Places at ranks of the rows' order, the last one where none are given."""
+    order = order_rows(data, wanted, descending=False)
+    places: Array = numpy.take_along_axis(order, ranks[0], -1) if ranks else order[..., -1:]
+    return places.astype(numpy.int32)
+
+
 def fourier(
     turns: Array, re: Array, *im: Array, sign: int, keep: int, is_real: bool, result: int
 ) -> Array:
@@ -493,9 +500,9 @@ _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, convolution_weights,
         count_digits, count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh,
-        grouped_matmul,
-        iota, matmul, matmul_i8, matmul_packed, order_by_digit, order_rows, pad, philox, round_tf32,
-        scalar, scan, scatter_rows, select_rows, sigmoid, sign, sum_digits, sum_runs, take, window,
+        grouped_matmul, iota, matmul, matmul_i8, matmul_packed, nth_places, order_by_digit,
+        order_rows, pad, philox, round_tf32, scalar, scan, scatter_rows, select_rows, sigmoid, sign,
+        sum_digits, sum_runs, take, window,
     )},
     "matmul_in_order": matmul,
     "matmul_tf32": matmul,

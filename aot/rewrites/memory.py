@@ -30,7 +30,8 @@ from aotc.aot.rewrites.fourier import only_clears_ends, rows_of, vectors_of, who
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 from aotc.aot.schedule.written_rows import is_in_any_order
 
-_OF_TARGETS = ("order_rows", "select_rows", "scan")  # that GPUs take apart first, where long
+_ORDERS = ("order_rows", "select_rows", "nth_places")
+_OF_TARGETS = (*_ORDERS, "scan")  # that GPUs take apart first, where long
 _MOVED = ("reshape", "permute", "slice")
 # Elements within an index, and of all indices, of what a program of a processor writes to.
 WIDEST_COPIED, LONGEST_COPIED = 64, 1 << 16
@@ -75,14 +76,14 @@ def _place_searches(graph: Graph) -> tuple[Graph, int]:
 
 def _place_orders(graph: Graph) -> tuple[Graph, int]:
     """Rows in order whose elements are looked up by it, likewise."""
-    orders = [node for node in graph.nodes() if node.op in ("order_rows", "select_rows")]
+    orders = [node for node in graph.nodes() if node.op in _ORDERS]
 
     def values_of(places: Node) -> Node:
-        (data,) = places.inputs
+        data = places.inputs[0]
         return make("gather", (data, places), {"axis": data.type.rank - 1})
 
     def stored(nodes: Sequence[Node], dtypes: Sequence[str]) -> list[Node]:
-        return on_memory(nodes, [dense(nodes[0].inputs[0])], dtypes=dtypes)
+        return on_memory(nodes, [dense(each) for each in nodes[0].inputs], dtypes=dtypes)
 
     return _with_values(graph, orders, values_of, stored)
 
@@ -484,6 +485,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,
     "select_rows": _order_rows,
+    "nth_places": _all_dense,
     "scan": _scan,
     "exchange": _exchange,
 }

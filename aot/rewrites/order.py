@@ -25,7 +25,42 @@ SHORT = 8  # elements whose ranks cost less than a kernel of its own
 # 70 µs for 4096 (H200), so that longer rows are sorted by digits.
 FEWEST_HELD, MOST_HELD, HELD_RUN = 32, 1024, 512
 HELD_NS = 0.03  # of an element of such a run, where runs are many
+# Words of keys of a row, of which one element is looked for: one of 32,000 of 8 rows takes 39 µs,
+# of 4,096 10 (H200).
+MOST_SEARCHED = 1 << 15
 SELECTED_RUN, MOST_SELECTED = 4096, 512  # elements of a run, and of it, that are found in registers
+
+
+def order_where_ranks_are(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with elements at ranks looked up in the rows' order, and how many there were."""
+    return _looked_up(graph, {node for node in graph.nodes() if node.op == "nth_places"})
+
+
+def order_where_ranks_are_of_long_rows(graph: Graph) -> tuple[Graph, int]:
+    """The same of rows that a program of a GPU does not hold in registers."""
+    nodes = (node for node in graph.nodes() if node.op == "nth_places")
+    return _looked_up(graph, {node for node in nodes if not _is_searched(node.inputs[0])})
+
+
+def _is_searched(data: Node) -> bool:
+    """Whether programs of a GPU find an element at a rank in registers."""
+    words = max(1, DTYPES[data.dtype].itemsize_bytes // 4)
+    return 0 < highest(data.shape[-1]) * words <= MOST_SEARCHED
+
+
+def _looked_up(graph: Graph, nodes: set[Node]) -> tuple[Graph, int]:
+    def look_up(node: Node, made: Node) -> Node:
+        if node not in nodes:
+            return made
+        with made_for(node.source):
+            data, *ranks = made.inputs
+            wanted = node.attr("wanted")
+            order = make("order_rows", (data,), {"wanted": wanted, "descending": False})
+            if ranks:
+                return _pick(order, ranks[0])
+            return build.slice_axis(order, order.type.rank - 1, wanted - 1, wanted)
+
+    return graph.rebuilt(look_up), len(nodes)
 
 
 def rank_rows(graph: Graph) -> tuple[Graph, int]:

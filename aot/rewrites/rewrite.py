@@ -156,6 +156,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("rotary", function=rotary.join_rotaries, wants=_gpus),
     Stage("attention", (*attention.RULES, *_CLEANING), wants=_gpus),
     Stage("attention", (*_SERVED, *_CLEANING), wants=_cpus),
+    Stage(MEMORY, function=order.order_where_ranks_are_of_long_rows, wants=_gpus),
+    Stage(MEMORY, function=order.order_where_ranks_are, wants=_cpus),
     Stage(MEMORY, function=order.rank_rows, wants=_gpus),
     Stage(MEMORY, function=order.rank_short_rows, wants=_cpus),
     Stage("attention-masks", function=attention_masks.known_masks),

@@ -13,6 +13,7 @@ threads.
 Their Applications", 1968). An element is a word: its key in the upper half and its place in the
 lower one, so that no two are equal and the order is stable. `select_rows` finds what is wanted of
 longer rows alone, bit by bit as above, and leaves it in the order in which it is.
+`nth_places` finds the element at one rank of a row, such as its median, in the same way.
 
 `count_digits`, `sum_digits` and `order_by_digit`, for GPUs, are one digit of a sort, of eight bits.
 An element is such a word, so that each digit reads and writes both at once. A row has PARTS
@@ -260,6 +261,47 @@ def select_rows(
     tl.store(out_ptr + rows * WANTED + at, lanes, mask=is_wanted)
     if HAS_VALUES:
         tl.store(values_ptr + rows * WANTED + at, data, mask=is_wanted)
+
+
+@triton.jit
+def nth_places(
+    out_ptr,  # [ROWS], places
+    values_ptr,  # the same, elements
+    data_ptr,  # [ROWS, N]
+    ranks_ptr,  # [ROWS] i64, below N; anything where there are none
+    ROWS,
+    N,
+    WANTED,
+    HAS_RANKS: tl.constexpr,
+    HAS_VALUES: tl.constexpr,
+    SPAN: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """The element at a rank of its row, or the last of the first WANTED."""
+    BITS: tl.constexpr = data_ptr.dtype.element_ty.primitive_bitwidth
+    KEY: tl.constexpr = tl.uint64 if BITS == 64 else tl.uint32
+    rows = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)[:, None]
+    lanes = tl.arange(0, SPAN)[None, :]
+    is_there = (rows < ROWS) & (lanes < N)
+    key = _key_of(tl.load(data_ptr + rows * N + lanes, mask=is_there), False, KEY)
+    rank = tl.full((TILE, 1), 0, tl.int32) + (WANTED - 1)
+    if HAS_RANKS:
+        rank = tl.load(ranks_ptr + rows, mask=rows < ROWS, other=0).to(tl.int32)
+    found = tl.zeros((TILE, 1), KEY)
+    below = tl.zeros((TILE, 1), tl.int32)
+    for step in range(BITS):
+        limit = found | (tl.full((), 1, KEY) << (BITS - 1 - step).to(KEY))
+        count = tl.sum(((key < limit) & is_there).to(tl.int32), 1)[:, None]
+        is_reached = count <= rank
+        found = tl.where(is_reached, limit, found)
+        below = tl.where(is_reached, count, below)
+    is_equal = (key == found) & is_there
+    is_it = is_equal & (tl.cumsum(is_equal.to(tl.int32), 1) == rank - below + 1)
+    place = tl.sum(tl.where(is_it, lanes, 0), 1)[:, None]
+    tl.store(out_ptr + rows, place, mask=rows < ROWS)
+    if HAS_VALUES:
+        value = tl.load(data_ptr + rows * N + place, mask=rows < ROWS)
+        tl.store(values_ptr + rows, value, mask=rows < ROWS)
 
 
 @triton.jit

@@ -297,6 +297,13 @@ def wanted_of_long_rows():
 
 
 @case("sm_90")
+def elements_at_ranks():
+    x = operand("x", 3, 600)
+    places = make("nth_places", (x, operand("ranks", 3, 1, dtype="i64")), {"wanted": 600})
+    return _placed(places, make("gather", (x, places), {"axis": 1}))
+
+
+@case("sm_90")
 def whole_numbers_merged_in_any_order():
     operands = operand("data", 50, 7, dtype="i64"), operand("at", 300, 1, dtype="i32")
     how = {"axis": 0, "merge": "sum", "distinct": 1}

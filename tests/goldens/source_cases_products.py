@@ -347,6 +347,13 @@ def causal_attention_of_few_rows():
     return attention((1, 4, 5, 32), 440, causal=True, offset=435)
 
 
+@case("sm_90", "tf32x3")
+def causal_attention_in_pieces():
+    """Heads of 64 and 16 elements, keys beyond the last block, a bias."""
+    mask = operand("mask", 2, 2, 100, 100)
+    return attention((2, 2, 100, 80), 100, "f32", mask, causal=True)
+
+
 @case("sm_90", "plain")
 def attention_with_a_bias():
     return attention((2, 2, 66, 32), 33, "f32", operand("mask", 2, 2, 66, 33))

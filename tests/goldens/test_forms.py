@@ -94,7 +94,7 @@ def test_forms_of_rows_on_a_gpu():
         for reduced in (5, 300, 5000, 40000, 1 << 20):
             for is_lanes, stores, can_share in itertools.product((False, True), repeat=3):
                 shape = gpu_candidates.RowShape(
-                    outer, kept, reduced, 8.0, levels, is_lanes, stores, 4, can_share and stores
+                    outer, kept, reduced, 8.0, levels, is_lanes, stores, 4, can_share and stores, 4
                 )
                 tiles = gpu_candidates.row_tiles(shape, GPUS[90])
                 possible |= {(each.form, is_lanes) for each in tiles}

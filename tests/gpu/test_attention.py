@@ -55,7 +55,14 @@ SIZES = {
     for size in (32, 48, 64, 80, 96, 128, 160, 192, 256)
     for dtype in ("bf16", "f16", "f32")
 }
-ALL = {**CASES, **LARGE, **SIZES}
+# Of f32, whose picks may spill a little: they are faster than those that do not.
+LONG = {
+    "long": Case(2, 2, 2, 515, 530, 40, 40),
+    "long-pieces": Case(1, 2, 1, 1030, 1025, 80, 80),
+    "long-pieces-causal": Case(1, 2, 2, 700, 700, 160, 160, causal=True),
+    "long-pieces-bias": Case(1, 2, 2, 300, 333, 128, 100, mask=("f32", (1, 2, 300, 333))),
+}
+ALL = {**CASES, **LARGE, **LONG, **SIZES}
 
 
 def spec_of(name, capability):

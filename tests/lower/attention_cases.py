@@ -78,7 +78,12 @@ CASES = {
     "huge": Case(1, 2, 2, 66, 90, 32, 32, "f16", times=2.0**40),
     "huge-few": Case(1, 4, 2, 2, 90, 32, 32, "f16", times=2.0**40),
     "huge-f32": Case(1, 2, 2, 66, 90, 32, 32, times=2.0**40),
+    "pieces": Case(1, 2, 1, 70, 70, 80, 80, causal=True),
+    "pieces-of-two-sizes": Case(2, 2, 2, 66, 53, 72, 130),
+    "pieces-bias": Case(1, 2, 2, 66, 45, 96, 20, mask=("f32", (1, 2, 66, 45))),
+    "pieces-bool": Case(2, 2, 1, 70, 41, 160, 80, is_safe=True, mask=("bool", (2, 1, 1, 41))),
     "packed": Case(2, 4, 4, 65, 65, 32, 32, "bf16", is_packed=True),
+    "packed-pieces": Case(2, 4, 4, 65, 65, 80, 80, is_packed=True),
     "packed-causal": Case(1, 4, 2, 72, 72, 64, 64, "f16", causal=True, is_packed=True),
 }
 

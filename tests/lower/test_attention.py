@@ -25,7 +25,7 @@ from schedule_runner import Job
 pytestmark = pytest.mark.triton
 TRAITS = GPUS[90]
 TOLERANCES = {"f32": 2e-5, "bf16": 2e-2, "f16": 3e-3}
-FORMS = ("plain", "descriptor", "split")
+FORMS = ("plain", "tf32x3", "descriptor", "split")
 
 
 def launched(job: Job, key: str, graph: Graph, spec: KernelSpec, number: int) -> tuple[str, int]:

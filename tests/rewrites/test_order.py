@@ -7,7 +7,15 @@ import pytest
 
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.reference import interpret
-from aotc.aot.rewrites.order import RUN, SHORT, rank_rows, rank_short_rows
+from aotc.aot.rewrites.order import (
+    MOST_SEARCHED,
+    RUN,
+    SHORT,
+    order_where_ranks_are,
+    order_where_ranks_are_of_long_rows,
+    rank_rows,
+    rank_short_rows,
+)
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite
 from aotc.aot.traits import TargetTraits
 
@@ -43,6 +51,37 @@ def test_ranks_and_merges_give_the_same(extent, wanted, descending):
 def test_short_rows_alone_are_ranked_everywhere():
     assert rank_short_rows(in_order(SHORT, 2, False))[1] == 1
     assert rank_short_rows(in_order(SHORT + 1, 2, False))[1] == 0
+
+
+def at_ranks(extent, wanted, dtype, *, has_ranks):
+    x = make("input", (), {"name": "x", "dtype": dtype, "shape": (3, extent)})
+    ranks = make("input", (), {"name": "ranks", "dtype": "i64", "shape": (3, 1)})
+    given = (x, ranks) if has_ranks else (x,)
+    place = make("nth_places", given, {"wanted": wanted})
+    return Graph(given, (place,), ("x", "ranks")[: len(given)], ("place",), {})
+
+
+@pytest.mark.parametrize("has_ranks", [False, True])
+@pytest.mark.parametrize(("extent", "wanted"), WIDTHS)
+def test_elements_at_ranks_are_looked_up_in_the_order(extent, wanted, has_ranks):
+    graph, x = at_ranks(extent, wanted, "f64", has_ranks=has_ranks), drawn(extent)
+    given = [x, numpy.array([[0], [wanted - 1], [wanted // 2]])][: 1 + has_ranks]
+    found, count = order_where_ranks_are(graph)
+    assert count == 1
+    assert not any(node.op == "nth_places" for node in found.nodes())
+    numpy.testing.assert_array_equal(interpret(found, given)[0], interpret(graph, given)[0])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extent", "is_kept"),
+    [
+        ("f32", MOST_SEARCHED, True), ("f32", MOST_SEARCHED + 1, False), ("f16", 1, True),
+        ("i64", MOST_SEARCHED // 2, True), ("i64", MOST_SEARCHED, False),
+    ],
+)  # fmt: skip
+def test_elements_at_ranks_of_rows_in_registers_stay(dtype, extent, is_kept):
+    graph = at_ranks(extent, 1, dtype, has_ranks=False)
+    assert order_where_ranks_are_of_long_rows(graph)[1] == (not is_kept)
 
 
 @pytest.mark.parametrize("skip", [(), (MEMORY,)])

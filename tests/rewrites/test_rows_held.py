@@ -13,7 +13,7 @@ from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.reference import interpret
 from aotc.aot.lower import lower
 from aotc.aot.rewrites.memory import place_blocks
-from aotc.aot.rewrites.order import rank_rows
+from aotc.aot.rewrites.order import order_where_ranks_are_of_long_rows, rank_rows
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import check_text
 from aotc.aot.targets.cuda.machines import GPUS
@@ -26,8 +26,10 @@ from schedule_runner import Job
 pytestmark = pytest.mark.triton
 TRAITS = GPUS[90]
 NUMPY = {
+    "f64": "float64",
     "f32": "float32",
     "f16": "float16",
+    "i64": "int64",
     "i32": "int32",
     "i16": "int16",
     "i8": "int8",
@@ -41,6 +43,14 @@ CASES = (
     ("i16", 3, 512, 512, True), ("i8", 2, 600, 100, False), ("u8", 2, 255, 255, True),
     ("f32", 2, 9000, 50, True), ("i32", 1, 6001, 300, False), ("f16", 3, 4096, 512, True),
     ("u8", 2, 5000, 77, False), ("i16", 2, 1500, 3, True), ("f32", 2, 1200, 512, True),
+)  # fmt: skip
+
+
+# Type, rows, elements of one, whether ranks are given, or how many the last of is wanted.
+RANKS = (
+    ("f32", 5, 64, None), ("f32", 3, 4097, None), ("f32", 9, 1, 1), ("f32", 2, 777, 777),
+    ("f16", 3, 1001, None), ("i64", 2, 1500, None), ("f64", 2, 515, 3), ("u8", 70, 31, None),
+    ("i8", 2, 600, 100), ("i16", 3, 2048, None), ("i32", 1, 9000, 8000),
 )  # fmt: skip
 
 
@@ -88,6 +98,32 @@ def test_places_and_elements_are_those_of_the_op(tmp_path, has_values, cases):
         for (stored, shape), wanted in zip(names, expected, strict=True):
             result = buffers[stored].reshape(shape)
             numpy.testing.assert_array_equal(result, wanted, err_msg=str(case))
+
+
+@pytest.mark.slow
+def test_elements_at_ranks_are_those_of_the_op(tmp_path):
+    job, found = Job(), []
+    for seed, (dtype, rows, extent, wanted) in enumerate(RANKS):
+        x = operand("x", rows, extent, dtype=dtype)
+        ranks = [operand("ranks", rows, 1, dtype="i64")] if wanted is None else []
+        places = make("nth_places", (x, *ranks), {"wanted": wanted or extent})
+        values = make("gather", (x, places), {"axis": 1})
+        names = ("x", "ranks")[: 1 + len(ranks)]
+        graph = Graph((x, *ranks), (places, values), names, ("places", "values"), {})
+        given = [numbers(dtype, (rows, extent), seed)]
+        drawn = numpy.random.default_rng(seed).integers(0, extent, (rows, 1))
+        drawn[0], drawn[-1] = 0, extent - 1
+        given += [drawn] * len(ranks)
+        placed, _ = place_blocks(rank_rows(order_where_ranks_are_of_long_rows(graph)[0])[0])
+        calls = {node.attr("function") for node in placed.nodes() if node.op == "placed"}
+        assert calls == {"nth_places"}
+        found.append((dtype, job.add(placed, given, 0, TRAITS), interpret(graph, given)))
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    for dtype, names, expected in found:
+        for (stored, shape), wanted in zip(names, expected, strict=True):
+            result = buffers[stored].reshape(shape)
+            numpy.testing.assert_array_equal(result, wanted, err_msg=dtype)
 
 
 def test_values_and_wide_places_come_from_one_kernel():

@@ -36,14 +36,18 @@ def ranking_long_rows() -> Iterator[None]:
         _RANKS_LONG_ROWS.reset(token)
 
 
+def _require_decided(extent: Extent) -> None:
+    """Raises `UndecidedSize` for a dynamic dim that may be long where it need not be dynamic."""
+    if not isinstance(extent, int) and highest(extent) > LONGEST and not _RANKS_LONG_ROWS.get():
+        raise UndecidedSize(f"whether a sorted dim of `{extent}` has at most {LONGEST} elements")
+
+
 def select(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
     """The first `wanted` elements of each row `[.., n]` in order, and their places i32.
 
     Raises `UndecidedSize` for a dynamic dim that may be long where it need not be dynamic.
     """
-    extent = keys.shape[-1]
-    if not isinstance(extent, int) and highest(extent) > LONGEST and not _RANKS_LONG_ROWS.get():
-        raise UndecidedSize(f"whether a sorted dim of `{extent}` has at most {LONGEST} elements")
+    _require_decided(keys.shape[-1])
     order = make("order_rows", (keys,), {"wanted": wanted, "descending": is_descending})
     return make("gather", (keys, order), {"axis": keys.type.rank - 1}), order
 
@@ -74,13 +78,26 @@ def _topk(
 
 
 def _kth_value(call: Call, data: Node, place: int, dim: int = -1, *rest: bool) -> tuple[Node, Node]:
-    values, places = _sorted(data, dim, place, False)
     if data.type.rank == 0:
-        return values, places
+        return data, build.scalar(0, "i64")
     axis = dim % data.type.rank
-    found = (build.slice_axis(item, axis, place - 1, place) for item in (values, places))
+    found = _at_rank(data, axis, place)
     kth, at = (build.reshape(item, call.shape) for item in found)
     return kth, at
+
+
+def _at_rank(data: Node, axis: int, wanted: Extent, ranks: Node | None = None) -> tuple[Node, Node]:
+    """Elements along an axis and their places i64, a dim of 1 there: the last of the first `wanted`
+    in order, or those at ranks i64 below that."""
+    _require_decided(data.shape[axis])
+    last = data.type.rank - 1
+    keys = build.cast(data, "i32") if data.dtype == "bool" else data
+    keys = build.move_axis(keys, axis, last)
+    given = (keys,) if ranks is None else (keys, build.move_axis(ranks, axis, last))
+    places = make("nth_places", given, {"wanted": wanted})
+    values = make("gather", (keys, places), {"axis": last})
+    values, places = (build.move_axis(each, last, axis) for each in (values, places))
+    return build.cast(values, data.dtype), build.cast(places, "i64")
 
 
 def _median(skips_nan: bool) -> Row:
@@ -100,23 +117,19 @@ def _middle(data: Node, dim: int, skips_nan: bool) -> tuple[Node, Node]:
     """Element and place of the median along `dim`, which stays as a dim of 1."""
     if data.type.rank == 0:
         return data, build.scalar(0, "i64")
-    values, places = _sorted(data, dim, None, False)
     axis = dim % data.type.rank
     extent = data.shape[axis]
-    shape = tuple(1 if each == axis else size for each, size in enumerate(data.shape))
-    at = build.expand(number((extent - 1) // 2, "i64"), shape)
-    if data.type.kind == "float":
-        is_nan = build.cast(build.unary("isnan", data), "i64")
-        unknown = build.reduce("sum", is_nan, (axis,))
-        known = number(extent, "i64") - unknown
-        if skips_nan:
-            less = build.maximum(known - 1, 0)
-            at = less // 2
-        else:
-            at = build.where(unknown > 0, known, at)
-    found = (make("gather", (item, at), {"axis": axis}) for item in (values, places))
-    value, place = found
-    return value, place
+    middle = (extent - 1) // 2
+    if data.type.kind != "float":
+        return _at_rank(data, axis, middle + 1)
+    is_nan = build.cast(build.unary("isnan", data), "i64")
+    unknown = build.reduce("sum", is_nan, (axis,))
+    known = number(extent, "i64") - unknown
+    if skips_nan:
+        at = build.maximum(known - 1, 0) // 2
+    else:
+        at = build.where(unknown > 0, known, number(middle, "i64"))
+    return _at_rank(data, axis, extent, at)
 
 
 def _mode(call: Call, data: Node, dim: int = -1, keeps_dim: bool = False) -> tuple[Node, Node]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from aotc.aot.ir.size import Extent, highest, typical
+from aotc.aot.lower.attention.pieces import pieces_of, width_of
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.tiles import blocks, power_above
 from aotc.aot.traits import TargetTraits
@@ -37,6 +38,7 @@ class Problem:
     has_descriptors: bool
     may_overlap: bool  # the Gluon form can address operands and result
     is_split: bool = False  # products of f32 are three of TF32
+    pieces: tuple[int, int] | None = None  # elements of a key and a value that come in pieces
 
     @property
     def heads(self) -> int:
@@ -93,9 +95,20 @@ TILED: tuple[Config, ...] = (
     Config("plain", 16, 32, 4, 2, (0.13, 0.13), 0.4, 1800.0),
     Config("plain", 16, 32, 4, 1, (0.11, 0.10), 0.4, 1800.0),
 )
+# Of f32 as three products of TF32 that read shared memory. Loads are not pipelined: what is split
+# passes through registers, and more programs at once hide more than a pipeline does.
+SPLIT_TILES: tuple[Config, ...] = (
+    Config("tf32x3", 128, 64, 8, 1, (0.065, 0.075), 1.0, 1000.0),
+    Config("tf32x3", 128, 128, 8, 1, (0.070, 0.030), 0.8, 1000.0),
+    Config("tf32x3", 64, 64, 4, 1, (0.062, 0.072), 0.64, 0.0),
+    Config("tf32x3", 64, 32, 4, 1, (0.061, 0.059), 0.61, 0.0),
+    Config("plain", 32, 32, 4, 1, (0.030, 0.036), 0.56, 0.0),
+    Config("plain", 16, 32, 4, 1, (0.027, 0.026), 0.46, 0.0),
+)
 MOST_TOGETHER = 4  # programs that the registers of a multiprocessor hold
 PEAK_RATE = 7490.0  # operations a nanosecond of one multiprocessor
-FIXED_NS = {"plain": 500.0, "descriptor": 3000.0, "overlapped": 5000.0}  # of a launch
+# Of a launch.
+FIXED_NS = {"plain": 500.0, "tf32x3": 500.0, "descriptor": 3000.0, "overlapped": 5000.0}
 # Few rows are a matter of bytes in flight: keys a block, warps, stages.
 STREAMED: tuple[tuple[int, int, int], ...] = ((128, 4, 3), (64, 2, 3), (32, 1, 4))
 LEAN_STREAMS = ((32, 1, 2), (32, 1, 1))  # where none of those fits
@@ -109,7 +122,8 @@ def candidates(problem: Problem, traits: TargetTraits) -> tuple[Candidate, ...]:
     if problem.has_few_rows:
         found = _streamed(problem, traits)
     else:
-        legal = [row for row in TILED if _is_legal(row, problem, traits)]
+        tiled = SPLIT_TILES if problem.pieces else TILED
+        legal = [row for row in tiled if _is_legal(row, problem, traits)]
         legal += OVERLAPPED if _may_overlap(problem, traits) else ()
         rows = sorted(legal or [TILED[-1]], key=lambda row: _price(row, problem, traits))
         found = [_tiled(row, problem, traits) for row in rows]
@@ -117,15 +131,33 @@ def candidates(problem: Problem, traits: TargetTraits) -> tuple[Candidate, ...]:
 
 
 def _is_legal(row: Config, problem: Problem, traits: TargetTraits) -> bool:
-    if row.form != "plain" and not (problem.has_descriptors and traits.has_tensor_copies):
+    is_descriptor = row.form == "descriptor"
+    if is_descriptor and not (problem.has_descriptors and traits.has_tensor_copies):
         return False
     if row.rows > max(SMALLEST_ROWS, power_above(problem.rows)):
         return False
-    held = row.rows * (row.keys + problem.value_block) / (32 * row.warps)
+    held = row.rows * (row.keys + _widths(row, problem)[1]) / (32 * row.warps)
     if problem.itemsize_bytes == 4:
         held *= 2  # operands of f32 pass through registers
-    staged_bytes = _staged_bytes(row.rows, row.keys, row.stages, problem)
-    return held <= LARGEST_ACCUMULATOR and staged_bytes <= traits.shared_bytes
+    return held <= LARGEST_ACCUMULATOR and _shared_bytes(row, problem) <= traits.shared_bytes
+
+
+def _widths(row: Config, problem: Problem) -> tuple[int, int]:
+    """Elements of a key and of a value that are multiplied."""
+    if row.form != "tf32x3" or problem.pieces is None:
+        return problem.key_block, problem.value_block
+    key, value = map(width_of, problem.pieces)
+    return key, value
+
+
+def _shared_bytes(row: Config, problem: Problem) -> int:
+    """Shared memory of a program."""
+    if row.form != "tf32x3" or problem.pieces is None:
+        return _staged_bytes(row.rows, row.keys, row.stages, problem)
+    widest = max(piece.width for extent in problem.pieces for piece in pieces_of(extent))
+    # Each number is two; a piece of keys or values is there at a time.
+    elements = 2 * (row.rows * width_of(problem.pieces[0]) + row.keys * widest)
+    return elements * problem.itemsize_bytes + RESERVED_BYTES
 
 
 def _staged_bytes(rows: int, keys: int, stages: int, problem: Problem) -> int:
@@ -145,9 +177,9 @@ def _may_overlap(problem: Problem, traits: TargetTraits) -> bool:
 
 def _price(row: Config, problem: Problem, traits: TargetTraits) -> float:
     """Nanoseconds until the last program ends, as if all tiles had as many keys."""
-    width = problem.key_block + problem.value_block
-    rate = row.rates[max(problem.key_block, problem.value_block) > 64] * PEAK_RATE
-    work_ns = 2 * row.rows * _seen_keys(row, problem) * width / rate + row.tile_ns
+    widths = _widths(row, problem)
+    rate = row.rates[max(widths) > 64] * PEAK_RATE
+    work_ns = 2 * row.rows * _seen_keys(row, problem) * sum(widths) / rate + row.tile_ns
     tiles = ceil(problem.rows / row.rows) * problem.heads
     return FIXED_NS[row.form] + work_ns * _turns(row, tiles, problem, traits)
 
@@ -171,8 +203,8 @@ def _turns(row: Config, tiles: int, problem: Problem, traits: TargetTraits) -> f
     run, some multiprocessors have none.
     """
     share = tiles / max(1, traits.multiprocessors)
-    staged_bytes = _staged_bytes(row.rows, row.keys, row.stages, problem)
-    together = 1 if row.form == "overlapped" else traits.shared_bytes // staged_bytes
+    together = traits.shared_bytes // _shared_bytes(row, problem)
+    together = 1 if row.form == "overlapped" else together
     together = max(1, min(MOST_TOGETHER, together))
     whole = share // together * together
     rest = share - whole

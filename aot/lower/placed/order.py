@@ -29,6 +29,8 @@ from aotc.kernels.templates.registry import (
 
 SORTED_TOGETHER, SORTED_BY_WARP = 1024, 256  # elements of a program, and of a warp
 SELECTED_BY_WARP = 512
+# Words of keys among which one is looked for: four warps have few of them, or more have most each.
+RANKED_BY_WARP, RANKED_WARPS, RANKED_MOST = 256, 4, 2048
 SUMMED_PARTS, SUMMED_DIGITS = 64, 32  # whose counts a program adds up together
 ORDERED_PROGRAMS = 32  # that share the rows that are put in order, each with memory of its own
 ORDERED_BLOCK = 64  # keys that are compared at a time
@@ -118,6 +120,32 @@ def select_rows(node: Node, traits: TargetTraits) -> Called:
     """A program of a GPU finds what is wanted of a row."""
     (data,), results, how = operands_of(node)
     return _in_registers("select_rows", data, len(results), how)
+
+
+def nth_places(node: Node, traits: TargetTraits) -> Called:
+    """A program of a GPU finds the element at a rank of a row, or of several short ones."""
+    (data, *ranks), results, how = operands_of(node)
+    rows, count = prod(data.shape[:-1]), data.shape[-1]
+    span = max(2, power_above(highest(count)))
+    tile = max(1, SORTED_TOGETHER // span)
+    numbers = {
+        "ROWS": size_text(rows),
+        "N": size_text(count),
+        "WANTED": size_text(how["wanted"]),
+        "HAS_RANKS": bool(ranks),
+        "HAS_VALUES": len(results) > 1,
+        "SPAN": span,
+        "TILE": tile,
+    }
+    bits = max(32, 8 * DTYPES[node.inputs[0].dtype].itemsize_bytes)
+    words = tile * span * bits // 32
+    warps = max(1, min(RANKED_WARPS, words // RANKED_BY_WARP), words // RANKED_MOST)
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // tile), 1, 1))]
+    stored, reads = (
+        {"out": 0, "values": len(results) - 1},
+        {"data": data, "ranks": ranks[0] if ranks else None},
+    )
+    return _of_order("nth_places", stored, reads, numbers, blocks, num_warps=warps)
 
 
 def _in_registers(function: str, data: Strided, results: int, how: Mapping[str, Any]) -> Called:

@@ -13,6 +13,7 @@ from aotc.aot.lower.placed.merging import count_places, scatter_rows, sum_runs
 from aotc.aot.lower.placed.moving import copy, grouped_matmul
 from aotc.aot.lower.placed.order import (
     count_digits,
+    nth_places,
     order_by_digit,
     order_rows,
     select_rows,
@@ -38,6 +39,7 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         grouped_matmul,
         order_rows,
         select_rows,
+        nth_places,
         scan,
         exchange,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
-from aotc.aot.ir.size import Extent, typical
+from aotc.aot.ir.size import Extent, content, typical
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.lower.tiles import VECTOR_BYTES, WARP, blocks, power_above, power_below, row_block
 from aotc.aot.traits import TargetTraits
@@ -16,6 +16,7 @@ LARGEST_TILE = 1 << 14  # elements of a tile of several rows or columns
 FEWEST_STREAMED = 1 << 12  # elements of a row worth reading in chunks
 COLUMN_BYTES = 128  # side by side in the tile of a column reduction, four sectors of memory
 SMALLEST_PIECE = 1 << 12  # elements of a row that are worth a program of their own
+RUNNING = 8  # programs of a multiprocessor that run at once, of up to 8 warps
 MOST_SHARING = 16  # programs that wait for each other: the smallest slice of a GPU runs as many
 
 
@@ -36,6 +37,7 @@ class RowShape:
     stores_elements: bool
     vector: int  # elements of one load of a thread
     can_share: bool  # elements are stored, and all partial values have 32 bits
+    item_bytes: int  # of the shortest elements
 
     @property
     def rows(self) -> int:
@@ -51,6 +53,11 @@ class RowShape:
     def width(self) -> int:
         """Kept rows or columns of a block, typically."""
         return typical(self.kept)
+
+    @property
+    def has_whole_vectors(self) -> bool:
+        """Whether rows begin and end where loads of 16 bytes do."""
+        return self.vector * self.item_bytes >= VECTOR_BYTES
 
     @property
     def row_bytes(self) -> float:
@@ -74,9 +81,13 @@ class Held:
     picks: tuple[tuple[int, int], ...]
 
 
-# Measured on an H200 (benchmarks/gpu/rows.py); a thread holds 8 to 64 elements.
+# Measured on an H200 (benchmarks/gpu/rows.py); a thread holds 8 to 64 elements. Of rows up to 64
+# sizes of the second-level cache were.
 _HELD = (
-    Held(64, ((16, 2), (32, 4), (8, 1))),
+    Held(8, ((128, 4), (256, 4), (64, 2))),
+    Held(16, ((64, 4), (128, 4), (32, 2))),
+    Held(32, ((32, 4), (64, 4), (16, 2))),
+    Held(64, ((16, 4), (32, 4), (16, 2), (8, 1))),
     Held(128, ((8, 1), (16, 4), (16, 2))),
     Held(256, ((4, 1), (8, 4), (4, 2))),
     Held(512, ((2, 1), (4, 2), (8, 4))),
@@ -87,6 +98,12 @@ _HELD = (
     Held(16384, ((1, 16), (1, 8), (1, 32))),
     Held(32768, ((1, 32), (1, 16))),
 )
+
+
+# Rows up to 64 padded elements that are loaded one by one: a warp has half of one at a time, and
+# where there are several warps two have it and meet in shared memory.
+_HALVED = ((8, 1), (16, 1), (16, 2))
+_HALVED_READ = ((16, 1), (32, 1), (8, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,11 @@ _READ = (
 )
 # Elements of a chunk, warps and stages where several programs read a row.
 _PARTS = ((4096, 8, 3), (16384, 32, 1), (8192, 16, 1))
+# Elements and warps of programs that have one chunk each.
+_CHUNKS = ((2048, 4), (8192, 8))
+# Elements of a chunk, warps and programs of a multiprocessor where loads are of single elements:
+# bringing these to shared memory takes longer than waiting for them.
+_LOOSE_PARTS = ((4096, 16, 4), (8192, 8, 8), (2048, 4, 8))
 # Elements of a piece and warps of a shared row.
 _SHARED = ((8192, 8), (8192, 16))
 
@@ -168,6 +190,10 @@ def _candidate(programs: Extent, **config: int) -> Candidate:
 def _held(shape: RowShape) -> Iterator[Candidate]:
     block = row_block(shape.reduced, LARGEST_HELD)
     picks = next((row.picks for row in _HELD if block <= row.reduced), ()) if block else ()
+    if block == 2 * WARP and shape.vector == 1:
+        picks = _HALVED if shape.stores_elements else _HALVED_READ
+        if content(shape.kept) % 16 == 0:  # no mask of rows
+            picks = tuple(sorted(picks, key=lambda pick: pick != (16, 1)))
     if not shape.stores_elements and block in (1024, 4096):
         # Nothing waits for stores: programs with more to read of each thread are better.
         picks = picks[1:] + picks[:1]
@@ -183,15 +209,15 @@ def _streamed(shape: RowShape) -> Iterator[Candidate]:
         table = _STREAMED if shape.stores_elements else _READ
         picks = next(row.picks for row in table if shape.row_bytes <= row.row_bytes)
         for chunk_bytes, warps, stages in picks:
+            stages = stages if shape.has_whole_vectors else 1
             yield _row(shape, _chunk(shape, chunk_bytes, warps), warps, stages=stages)
 
 
 def _chunk(shape: RowShape, chunk_bytes: int, warps: int) -> int:
     """Elements of a chunk: a vector for each thread at least, as many as registers hold at most."""
-    item_bytes = VECTOR_BYTES // shape.vector
-    tensors = max(1, round(shape.row_bytes / shape.length / item_bytes))
+    tensors = max(1, round(shape.row_bytes / shape.length / shape.item_bytes))
     most = power_below(LARGEST_HELD / tensors)
-    block = max(chunk_bytes // item_bytes, shape.vector * WARP * warps)
+    block = max(chunk_bytes // shape.item_bytes, shape.vector * WARP * warps)
     return max(shape.vector, min(block, most, power_above(shape.length)))
 
 
@@ -223,16 +249,29 @@ def _shared_streams(shape: RowShape) -> Iterator[Candidate]:
         for block, warps, stages in _PARTS:
             parts = min(MOST_SHARING, power_above(shape.length) // (block * 2))
             if parts > 1:
+                stages = stages if shape.has_whole_vectors else 1
                 yield _row(shape, block, warps, parts, stages)
 
 
 def _parted_rows(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
     """Few rows, values of whole rows only: several programs read a row, the last one joins."""
-    if not shape.stores_elements and shape.levels == 1 and shape.length > SMALLEST_PIECE:
+    if shape.stores_elements or shape.levels != 1 or shape.length <= SMALLEST_PIECE:
+        return
+    for block, warps in _CHUNKS:
+        parts = ceil(shape.length / block)
+        if 1 < parts <= RUNNING * traits.multiprocessors // shape.width:
+            yield _row(shape, block, warps, parts, stages=1)
+    if shape.has_whole_vectors:
         for block, warps, stages in _PARTS:
             parts = _parts(shape.width, ceil(shape.length / block), traits)
             if parts > 1:
                 yield _row(shape, block, warps, parts, stages)
+        return
+    for block, warps, running in _LOOSE_PARTS:
+        wanted = running * traits.multiprocessors // shape.width
+        parts = min(wanted, ceil(shape.length / block))
+        if parts > 1:
+            yield _row(shape, block, warps, parts, stages=1)
 
 
 def _parts(blocks: int, chunks: int, traits: TargetTraits) -> int:

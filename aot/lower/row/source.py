@@ -23,13 +23,15 @@ slice of the cache.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import highest, kernel_text, proves_at_most, typical
+from aotc.aot.ir.size import content, highest, kernel_text, proves_at_most, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT, Body, Value, as_tensor, triton_type
@@ -49,7 +51,7 @@ from aotc.aot.lower.spec import Candidate, KernelSpec, Scratch
 from aotc.aot.lower.tiles import VECTOR_BYTES, column_candidates, row_candidates
 from aotc.aot.schedule.domain import kept_index
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.trace import Access, is_unrolled, reduction_index
+from aotc.aot.schedule.trace import Access, Tracer, is_unrolled, reduction_index
 from aotc.aot.traits import TargetTraits
 
 Levels = Sequence[Sequence[Statistic]]
@@ -551,9 +553,30 @@ def row_shape(group: Group, levels: Levels) -> RowShape:
         levels=len(levels),
         is_lanes=is_lanes,
         stores_elements=varies,
-        vector=max(1, VECTOR_BYTES // _narrowest(group)),
+        vector=_vector(group, levels),
         can_share=varies and all(DTYPES[row.dtype].itemsize_bytes <= 4 for row in partials),
+        item_bytes=_narrowest(group),
     )
+
+
+def _vector(group: Group, levels: Levels) -> int:
+    """Elements that a thread loads at once: those of 16 bytes, or as many as divide the rows and
+    where they begin. Others are loaded one by one, which neighbouring threads do faster where they
+    have neighbouring elements."""
+    domain = group.domain
+    assert domain.reduced is not None
+    kept, found = kept_index(domain), [VECTOR_BYTES // _narrowest(group)]
+    tracer = Tracer(frozenset(group.reads).__contains__)
+    for statistic in itertools.chain(*levels):
+        for node in statistic.nodes:
+            index = reduction_index(node, kept, ix.of(domain.reduced))
+            tracer.visit(node.inputs[0], index)
+    for need in tracer.accesses:
+        offset = ix.linear(need.index, need.node.shape)
+        if offset.stride(domain.reduced) == 1:
+            start = offset.substitute({domain.reduced: ix.ZERO})
+            found += (content(each) for each in (start.constant, *(row[1] for row in start.terms)))
+    return max(1, gcd(content(domain.reduced.extent), *found))
 
 
 def _narrowest(group: Group) -> int:

@@ -71,8 +71,9 @@ def share_of(
 
 
 @triton.jit
-def attend(scores, v, peak, total, acc, SCALE: tl.constexpr, PRECISION: tl.constexpr):
-    """One block of keys: rescale what is there by the new row maximum, add the block's share.
+def weigh(scores, peak, total, SCALE: tl.constexpr):
+    """One block of keys: the rows' maximum and sum with it, its weights, and the factor of what is
+    there.
 
     A multiply-add takes the rounded product of a row's highest score from the exact one of each.
     For the highest itself that is the product's rounding error, which past 2**26 may be of any
@@ -86,9 +87,23 @@ def attend(scores, v, peak, total, acc, SCALE: tl.constexpr, PRECISION: tl.const
     higher = tl.maximum(peak, highest * factor)
     weights = tl.exp2(scores * factor[:, None] - higher[:, None])
     shrink = tl.exp2(peak - higher)
-    total = total * shrink + tl.sum(weights, 1)
+    return higher, total * shrink + tl.sum(weights, 1), weights, shrink
+
+
+@triton.jit
+def attend(scores, v, peak, total, acc, SCALE: tl.constexpr, PRECISION: tl.constexpr):
+    """One block of keys: rescale what is there by the new row maximum, add the block's share."""
+    peak, total, weights, shrink = weigh(scores, peak, total, SCALE)
     acc = tl.dot(weights.to(v.dtype), v, acc * shrink[:, None], input_precision=PRECISION)
-    return higher, total, acc
+    return peak, total, acc
+
+
+@triton.jit
+def join_keys(v0, v1, v2, v3):
+    """Tiles of every fourth key [BN / 4, BV] as one of all keys [BN, BV]: a thread has four of them
+    beside each other."""
+    found = tl.join(tl.join(v0, v2), tl.join(v1, v3))
+    return tl.reshape(tl.permute(found, (0, 2, 3, 1)), (4 * v0.shape[0], v0.shape[1]))
 
 
 @triton.jit

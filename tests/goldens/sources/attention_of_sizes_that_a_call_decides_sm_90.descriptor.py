@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, last_seen, key_range, attend, finish.
+# As in the template: place, last_seen, key_range, weigh, attend, finish.
 
 
 @triton.jit

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: share_of, attend, finish, join, wait_for_kernels, ask_for.
+# As in the template: share_of, weigh, attend, finish, join, wait_for_kernels, ask_for.
 
 
 @triton.jit

@@ -1,0 +1,32 @@
+# in0: *fp32
+# in1: *i64
+# out0: *i32
+# num_stages=1 num_warps=4 grid 3×1×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: _key_of, _count_below, _last_among, _keep_below_bound, _keep_first,
+# _sort_by_rank, _sort_by_digits, sort_rows, select_rows, nth_places, order_rows, take_least,
+# _digit_of, _with_bit, _chosen, _same_digit, _bits_set, count_digits, sum_digits, order_by_digit.
+
+
+@triton.jit
+def kernel(
+    in0, in1, out0
+):
+    nth_places(
+        out_ptr=out0,
+        values_ptr=out0,
+        data_ptr=in0,
+        ranks_ptr=in1,
+        ROWS=3,
+        N=600,
+        WANTED=600,
+        HAS_RANKS=True,
+        HAS_VALUES=False,
+        SPAN=1024,
+        TILE=1,
+    )
