@@ -93,8 +93,8 @@ def _viewed(bound: _Bound, view: Node) -> _Bound:
 
 def _compared(test: Node, counts: Counts) -> _Bound | None:
     """The bound of a comparison of a count of keys with integers that are the same for all keys."""
-    is_turned, less = COMPARISONS[test.op]
-    small, large = test.inputs[::-1] if is_turned else test.inputs
+    is_reversed, less = COMPARISONS[test.op]
+    small, large = test.inputs[::-1] if is_reversed else test.inputs
     rank = test.type.rank
     for side, other, is_last in ((small, large, True), (large, small, False)):
         count, place = counts.affine(side), _for_all_keys(other, rank)

@@ -192,8 +192,8 @@ def _band_of_counts(part: Node, counts: Counts) -> _Band | None:
         return _of_both_sides(*(_band_of_counts(operand, counts) for operand in part.inputs))
     if part.op not in COMPARISONS:
         return None
-    is_turned, less = COMPARISONS[part.op]
-    small, large = part.inputs[::-1] if is_turned else part.inputs
+    is_reversed, less = COMPARISONS[part.op]
+    small, large = part.inputs[::-1] if is_reversed else part.inputs
     small, limit = _unaligned(small), counts.affine(large)
     if small.op != "abs":
         return _bound(counts.affine(small), limit, less)

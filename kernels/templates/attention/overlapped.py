@@ -299,7 +299,7 @@ def attend(
         until = blocks_until(first, S, OFFSET, CAUSAL, BN)
         head = begins_at(first, until, OFFSET, WINDOW, BN)
         counted = count - head  # block b of the keys is block counted + b of the program
-        turned = turn - head - 1
+        taken = turn - head - 1
         mbarrier.wait(q_ready.index(half), wave & 1)
         weights, peak, total = begin(
             q, k_tiles, k_ready, k_free, count, row, head * BN, head + 1 < until, S, OFFSET,
@@ -314,27 +314,24 @@ def attend(
             for block in range(head + 1, near):
                 p, acc, peak, total = step(
                     half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc,
-                    peak, total, counted + block, turned + block, row, block * BN,
-                    block + 1 < until, True, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES,
-                    SCORES, WEIGHTS,
+                    peak, total, counted + block, taken + block, row, block * BN, block + 1 < until,
+                    True, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
                 )  # fmt: skip
         for block in range(near, full):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
-                total, counted + block, turned + block, row, block * BN,
-                block + 1 < until, False, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES,
-                SCORES, WEIGHTS,
+                total, counted + block, taken + block, row, block * BN, block + 1 < until, False, S,
+                OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
             )  # fmt: skip
         for block in range(gl.maximum(full, near), until):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
-                total, counted + block, turned + block, row, block * BN,
-                block + 1 < until, True, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES,
-                SCORES, WEIGHTS,
+                total, counted + block, taken + block, row, block * BN, block + 1 < until, True, S,
+                OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
             )  # fmt: skip
         mbarrier.arrive(q_free.index(half))
         count = counted + until
-        turn = turned + until
+        turn = taken + until
         last = (count - 1) % STAGES
         mbarrier.wait(v_ready.index(last), ((count - 1) // STAGES) & 1)
         acc = warpgroup_mma(p, v_tiles.index(last).reshape([BN, BV]), acc, is_async=True)
