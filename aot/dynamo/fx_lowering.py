@@ -169,7 +169,9 @@ def _bitcast(node: Node) -> FxCall:
 
 def _attention(node: Node) -> FxCall | None:
     query, key, value, *mask = node.inputs
-    if node.attr("causal") and (mask or node.attr("offset")):
+    if any(each.type.kind == "int" for each in mask):
+        return None
+    if node.attr("causal") and (mask or node.attr("offset") or node.attr("window")):
         return None
     if mask and mask[0].type.kind == "float" and mask[0].dtype != query.dtype:
         return None

@@ -338,12 +338,14 @@ def convolution_weights(types: Types, attrs: AttrMap) -> TensorType:
 
 
 def attention(types: Types, attrs: AttrMap) -> TensorType:
-    """q `[B, Hq, T, D]`, k `[B, H, S, D]`, v `[B, H, S, E]`, mask or none → `[B, Hq, T, E]`.
+    """q `[B, Hq, T, D]`, k `[B, H, S, D]`, v `[B, H, S, E]`, perhaps a mask and perhaps ends
+    → `[B, Hq, T, E]`.
 
     H divides Hq: query heads share key heads in order. The mask is bool (what is seen) or float
-    (what is added to the scores), of rank 4, its dims those of the scores or 1.
+    (what is added to the scores), of rank 4, its dims those of the scores or 1. Ends are integers,
+    `[B, Hq, T, 1]` or 1 in place of a dim: how many keys a row sees, counted from the first.
     """
-    require(3 <= len(types) <= 4, f"{len(types)} operands, expected q, k, v and perhaps a mask")
+    require(3 <= len(types) <= 5, f"{len(types)} operands, expected q, k, v, a mask and ends")
     query, key, value = types[:3]
     dtype = _same_dtype(types[:3])
     require(query.kind == "float", f"`{dtype}` is not float")
@@ -354,11 +356,15 @@ def attention(types: Types, attrs: AttrMap) -> TensorType:
     require(key.shape[3] == size, f"head sizes are {size} and {key.shape[3]}")
     require(heads % max(1, key.shape[1]) == 0, f"{key.shape[1]} key heads for {heads}")
     require(0 < attrs["scale"] < math.inf, f"scale is {attrs['scale']}, expected one above zero")
-    if len(types) == 4:
-        scores = (batch, heads, rows, key.shape[2])
-        fits = all(dim in (1, full) for dim, full in zip(types[3].shape, scores, strict=True))
-        require(fits, f"mask {types[3].shape} does not fit {scores}")
-        require(types[3].kind in ("bool", "float"), f"mask is `{types[3].dtype}`")
+    ends = [each for each in types[3:] if each.kind == "int"]
+    require(len(types[3:]) - len(ends) <= 1 >= len(ends), "more than one mask, or ends")
+    require(not (ends and attrs["causal"]), "both ends and causal rows")
+    require(bool(ends) or attrs["causal"] or attrs["window"] == 0, "a window without an end")
+    for each in types[3:]:
+        scores = (batch, heads, rows, 1 if each in ends else key.shape[2])
+        fits = all(dim in (1, full) for dim, full in zip(each.shape, scores, strict=True))
+        require(fits, f"mask {each.shape} does not fit {scores}")
+        require(each.kind in ("bool", "float", "int"), f"mask is `{each.dtype}`")
     return TensorType(dtype, (batch, heads, rows, value.shape[3]))
 
 

@@ -294,7 +294,8 @@ _MOVEMENT: tuple[OpDef, ...] = (
     OpDef("gather", "gather", 2, infer.gather, ("axis",), cost=0.0, is_choice=True),
 )
 
-_ATTENTION = ("scale", "causal", "offset", "is_safe")
+_SCORES = ("scale", "causal", "offset", "window")
+_ATTENTION = (*_SCORES, "is_safe")
 _CONTRACTIONS: tuple[OpDef, ...] = (
     OpDef("matmul", "matmul", 2, infer.matmul),
     # One accumulator takes the products in their order, each with one rounding.
@@ -318,8 +319,9 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
         infer.convolution_weights,
         ("stride", "padding", "dilation", "groups", "kernel"),
     ),
-    # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset; a row that sees
-    # none is zeros if `is_safe`, else not a number.
+    # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset, with ends those
+    # before its end, of which only the last `window` where that is not 0; a row that sees none is
+    # zeros if `is_safe`, else not a number.
     OpDef("attention", "attention", None, infer.attention, _ATTENTION),
 )
 
@@ -333,7 +335,7 @@ _ON_MEMORY: tuple[OpDef, ...] = (
         "memory",
         None,
         infer.attention_backward,
-        ("scale", "causal", "offset", "result"),
+        (*_SCORES, "result"),
     ),
     # data with rows of a source written along `axis` at the places that an index has, or merged by
     # sum, prod, max or min, one after the other; those outside of the data are left out. Of each

@@ -321,15 +321,22 @@ def _repeated(heads: Array, query: Array) -> Array:
 
 
 def _scores(
-    query: Array, key: Array, mask: Array | None = None, *, scale: float, causal: bool, offset: int
+    query: Array, key: Array, *masks: Array, scale: float, causal: bool, offset: int, window: int
 ) -> Array:
     """q·kᵀ·scale + mask, -inf where a key is hidden."""
     scores = (matmul(query, _repeated(key, query).swapaxes(-1, -2)) * scale).astype(query.dtype)
-    if mask is not None:
-        scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
-    if causal:
-        row, column = (iota(scores.shape, axis) for axis in (2, 3))
-        scores = numpy.where(column <= row + offset, scores, -numpy.inf)
+    row, column = (iota(scores.shape, axis) for axis in (2, 3))
+    last = row + offset if causal else None
+    for mask in masks:
+        if mask.dtype.kind == "i":
+            last = mask - 1
+        else:
+            scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
+    if last is not None:
+        is_seen = column <= last
+        if window:
+            is_seen &= column > last - window
+        scores = numpy.where(is_seen, scores, -numpy.inf)
     return scores
 
 

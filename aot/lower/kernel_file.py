@@ -243,8 +243,8 @@ def fill(
     """Lines of the template's function body.
 
     Each statement that calls a hole, or assigns to it, gives way to the lines given for it, each
-    constant to its text; `before_loop` goes before the first loop. Assignments that nothing reads
-    are dropped.
+    constant to its text; `before_loop` goes before the first loop. Branches on a constant are
+    decided; assignments that nothing reads are dropped.
     """
     function = next(
         node
@@ -269,12 +269,15 @@ def _filled(
     constants: Mapping[str, str],
 ) -> list[str]:
     if isinstance(statement, ast.For | ast.If):
-        lines = _replaced([statement], source, constants, 0)[:1]
-        for inner in statement.body:
-            lines += [
-                textwrap.indent(line, "    ") for line in _filled(inner, source, holes, constants)
-            ]
-        return lines
+        inside = [
+            line for inner in statement.body for line in _filled(inner, source, holes, constants)
+        ]
+        if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name):
+            decided = constants.get(statement.test.id)
+            if decided is not None:
+                return inside if ast.literal_eval(decided) else []
+        head = _replaced([statement], source, constants, 0)[:1]
+        return head + [textwrap.indent(line, "    ") for line in inside]
     called = getattr(getattr(statement, "value", None), "func", None)
     for node in (called, *getattr(statement, "targets", ())):
         if isinstance(node, ast.Name) and node.id in holes:

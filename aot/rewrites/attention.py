@@ -23,6 +23,7 @@ from aotc.aot.schedule.attention import LARGEST_ELEMENT
 
 HIDDEN = -1e30  # a score at most this is meant to hide a key
 FAR = -9e8  # as good as -inf in place of a score: -1e9 as 16 bits have it
+SEEN_WHOLE = {"causal": False, "offset": 0, "window": 0}  # each row sees all keys
 Serves = Callable[[Node, Context], bool]  # whether a target has a kernel for an attention
 
 
@@ -310,7 +311,7 @@ def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node 
     mask = _joined_masks(masks) if masks else None
     if mask is not None:
         operands.append(mask)
-    attrs = {"scale": scores.scale, "causal": False, "offset": 0, "is_safe": is_safe}
+    attrs = {"scale": scores.scale, **SEEN_WHOLE, "is_safe": is_safe}
     return build.reshape(make("attention", tuple(operands), attrs), root.shape)
 
 
@@ -354,9 +355,10 @@ def _share_heads(root: Node) -> Node | None:
 
 def _narrow_mask(root: Node) -> Node | None:
     """attention(q, k, v, expand(m)) → attention(q, k, v, m)"""
-    if len(root.inputs) < 4 or root.inputs[3].op != "expand":
+    masks = [each.inputs[0] if each.op == "expand" else each for each in root.inputs[3:]]
+    if tuple(masks) == root.inputs[3:] or any(each.type.rank != 4 for each in masks):
         return None
-    return make("attention", (*root.inputs[:3], root.inputs[3].inputs[0]), root.attrs)
+    return make("attention", (*root.inputs[:3], *masks), root.attrs)
 
 
 def _scale_query(root: Node, context: Context) -> Node | None:

@@ -1,26 +1,48 @@
-"""Masks of attention whose values are known: causal ones become an attribute, empty ones go.
+"""Masks of attention whose values are known: bands of keys become attributes, empty masks go.
 
+A band is the keys that query t sees from t + first to t + last: causal masks, sliding windows.
 Whatever the expression, the values decide: a mask that depends on constants and counts only is
-computed, and compared with `key ≤ query + offset`. Of masks joined by `and` each is looked at.
-Where the numbers of rows and keys are dynamic, the comparison has to be one of counts.
+computed, and compared with the band that its rows show. Of masks joined by `and` each is looked at.
+Where the numbers of rows and keys are dynamic, the comparisons have to be of counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy
 
-from aotc.aot.ir.graph import Constant, Graph, Node, fixed_constants, make, walk
+from aotc.aot.ir import build
+from aotc.aot.ir.affine import Affine, Counts
+from aotc.aot.ir.graph import AttrValue, Constant, Graph, Node, fixed_constants, make, walk
 from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
-from aotc.aot.ir.size import Extent, fixed, proves_at_most
+from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most
 from aotc.aot.ir.storage import Array, widen
 from aotc.aot.rewrites.attention import HIDDEN
 
 LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build time
+MASK_PLACES = {"attention": 3, "attention_log_sum_exp": 3, "attention_backward": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """Query t sees the keys from t + first to t + last; None: no bound on that side."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def within(self, other: _Band) -> _Band:
+        """What both see."""
+        return _Band(_of_both(max, self.first, other.first), _of_both(min, self.last, other.last))
+
+
+def _of_both(choose: Callable[..., int], one: int | None, other: int | None) -> int | None:
+    there = [bound for bound in (one, other) if bound is not None]
+    return choose(there) if there else None
 
 
 def known_masks(graph: Graph) -> tuple[Graph, int]:
@@ -28,8 +50,8 @@ def known_masks(graph: Graph) -> tuple[Graph, int]:
     reader = _Reader(fixed_constants(graph.constants))
 
     def without_known(_: Node, node: Node) -> Node:
-        is_masked = node.op == "attention" and len(node.inputs) == 4
-        return reader.without_known(node) if is_masked else node
+        place = MASK_PLACES.get(node.op, len(node.inputs))
+        return reader.without_known(node, place) if place < len(node.inputs) else node
 
     return graph.rebuilt(without_known), reader.count
 
@@ -40,46 +62,45 @@ class _Reader:
     def __init__(self, constants: Mapping[str, Constant]) -> None:
         self.constants = constants
         self.context = Context()
+        self.counts = Counts(constants)
         self.known: dict[Node, Array | None] = {}
         self.count = 0
 
-    def without_known(self, node: Node) -> Node:
-        """The attention without the parts of its mask that an attribute says, or that hide none."""
-        attrs = dict(node.attrs)
-        kept: list[Node] = []
-        for part in _parts(node.inputs[3]):
-            offset = self._offset(part, node)
-            if offset is None:
+    def without_known(self, node: Node, place: int) -> Node:
+        """The attention without the parts of its mask, operand `place`, that attributes say, or
+        that hide none."""
+        found = {part: self._band(part, node) for part in parts(node.inputs[place])}
+        attrs, band = dict(node.attrs), _band_of(dict(node.attrs))
+        kept = []
+        # A window is said by where it ends: masks that say this come first.
+        for part, seen in sorted(found.items(), key=lambda item: _is_open(item[1])):
+            both = None if seen is None else band.within(seen)
+            said = None if both is None else _attributes(both, node)
+            if both is None or said is None:
                 kept.append(part)
-                continue
-            self.count += 1
-            if not proves_at_most(node.inputs[1].shape[2] - 1, offset):
-                limits = [offset, *([attrs["offset"]] if attrs["causal"] else [])]
-                attrs |= {"causal": True, "offset": min(limits)}
-        if len(kept) == len(_parts(node.inputs[3])):
+            else:
+                band, attrs = both, attrs | said
+        if len(kept) == len(found):
             return node
-        mask: tuple[Node, ...] = tuple(kept[:1])
-        for part in kept[1:]:
-            mask = (make("logical_and", (*mask, part)),)
-        return make("attention", (*node.inputs[:3], *mask), attrs, node.source)
+        self.count += len(found) - len(kept)
+        operands = (*node.inputs[:place], *joined(kept))
+        return make(node.op, operands, attrs, node.source)
 
-    def _offset(self, part: Node, node: Node) -> int | None:
-        """The offset of a causal mask, at least the last key's place where all is seen."""
-        if part.sizes():
-            return _offset_of_counts(part)
+    def _band(self, part: Node, node: Node) -> _Band | None:
+        """The band that a part of a mask lets through; None for other masks."""
+        counted = _band_of_counts(part, self.counts)
+        if counted is not None or part.sizes():
+            return counted
         seen = self._seen(part)
         if seen is None:
             return None
-        rows, keys = fixed(node.shape[2]), fixed(node.inputs[1].shape[2])
         if seen.all():
-            return keys - 1
+            return _Band()
         table = seen.reshape(-1, *seen.shape[2:])
-        first = numpy.broadcast_to(table[0], (table[0].shape[0], keys))
-        if (table != table[:1]).any() or table.shape[1] not in (1, rows) or rows == 1:
-            return _single_row(first, rows) if not (table != table[:1]).any() else None
-        offset = int(first[0].sum()) - 1
-        row, column = numpy.arange(rows)[:, None], numpy.arange(keys)[None, :]
-        return offset if numpy.array_equal(first, column <= row + offset) else None
+        rows, keys = fixed(node.inputs[0].shape[2]), fixed(node.inputs[1].shape[2])
+        if (table != table[:1]).any() or table.shape[1] != rows:
+            return None
+        return _band_of_values(numpy.broadcast_to(table[0], (rows, keys)))
 
     def _seen(self, part: Node) -> Array | None:
         """Values of a known mask as booleans; None where it is unknown or adds other numbers."""
@@ -106,42 +127,108 @@ class _Reader:
         return numpy.asarray(seen) if is_hiding else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The integers row · query + column · key + constant."""
-
-    row: int = 0
-    column: int = 0
-    constant: Extent = 0
-
-    def plus(self, other: _Line, factor: int = 1) -> _Line:
-        """The sum with `factor` times the other."""
-        return _Line(
-            self.row + factor * other.row,
-            self.column + factor * other.column,
-            self.constant + factor * other.constant,
-        )
+def _band_of(attrs: Mapping[str, AttrValue]) -> _Band:
+    """The band that attributes of an attention say."""
+    if not attrs["causal"]:
+        return _Band()
+    last, window = attrs["offset"], attrs["window"]
+    return _Band(last - window + 1 if window else None, last)
 
 
-_AXES = {-2: _Line(row=1), -1: _Line(column=1)}  # counted from the last axis
-# a op b → factor of a - b that is at most 0, or below 0.
-_COMPARISONS = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
+def _is_open(band: _Band | None) -> bool:
+    return band is None or band.last is None
 
 
-def _offset_of_counts(part: Node) -> int | None:
-    """The offset of `key ≤ query + offset` where both sides are counted by rows and keys."""
-    while part.op == "expand" or _only_aligns(part):
-        (part,) = part.inputs
-    if part.op not in _COMPARISONS:
+def _attributes(band: _Band, node: Node) -> dict[str, AttrValue] | None:
+    """The attributes that say a band; None where they cannot."""
+    rows, keys = node.inputs[0].shape[2], node.inputs[1].shape[2]
+    first, last = band.first, band.last
+    if node.op == "attention_backward" and not _all_see_some(band, rows, keys):
         return None
-    left, right = map(_line, part.inputs)
-    if left is None or right is None:
+    if first is None or proves_at_most(rows - 1, -first):  # no row begins after key 0
+        is_causal = last is not None and not proves_at_most(keys - 1, last)
+        return {"causal": is_causal, "offset": last if is_causal else 0, "window": 0}
+    if last is None and is_static((keys,)):
+        last = fixed(keys) - 1
+    if last is None or last < first:
         return None
-    factor, less = _COMPARISONS[part.op]
-    apart = _Line().plus(left.plus(right, -1), factor)
-    if (apart.row, apart.column) != (-1, 1) or not isinstance(apart.constant, int):
+    return {"causal": True, "offset": last, "window": last - first + 1}
+
+
+def _all_see_some(band: _Band, rows: Extent, keys: Extent) -> bool:
+    """Whether each row sees a key, as the kernel of the gradients expects."""
+    ends_inside = band.last is None or band.last >= 0
+    return ends_inside and (band.first is None or proves_at_most(rows + band.first, keys))
+
+
+def _band_of_values(seen: Array) -> _Band | None:
+    """The band of a mask [rows, keys], None where it is none."""
+    rows, keys = seen.shape
+    row, column = numpy.arange(rows), numpy.arange(keys)
+    begins, ends = seen.argmax(1), keys - 1 - seen[:, ::-1].argmax(1)
+    shown = [row[seen.any(1) & bound] for bound in (begins > 0, ends < keys - 1)]
+    first, last = (
+        int(bounds[at[0]] - at[0]) if at.size else None
+        for bounds, at in zip((begins, ends), shown, strict=True)
+    )
+    band = numpy.ones_like(seen)
+    if first is not None:
+        band &= column >= row[:, None] + first
+    if last is not None:
+        band &= column <= row[:, None] + last
+    return _Band(first, last) if numpy.array_equal(band, seen) else None
+
+
+# a op b → whether b is the smaller one, and by how much it has to be smaller.
+COMPARISONS = {"le": (False, 0), "lt": (False, 1), "ge": (True, 0), "gt": (True, 1)}
+
+
+def _band_of_counts(part: Node, counts: Counts) -> _Band | None:
+    """The band of comparisons whose sides count rows and keys, alike for all batches and heads."""
+    if counts.decided(part):
+        return _Band()
+    part = _unaligned(part)
+    if part.op == "logical_and":
+        return _of_both_sides(*(_band_of_counts(operand, counts) for operand in part.inputs))
+    if part.op not in COMPARISONS:
         return None
-    return -apart.constant - less
+    is_turned, less = COMPARISONS[part.op]
+    small, large = part.inputs[::-1] if is_turned else part.inputs
+    small, limit = _unaligned(small), counts.affine(large)
+    if small.op != "abs":
+        return _bound(counts.affine(small), limit, less)
+    # |a| ≤ b: a ≤ b and -a ≤ b
+    inside = counts.affine(small.inputs[0])
+    opposite = None if inside is None else inside.times(-1)
+    return _of_both_sides(_bound(inside, limit, less), _bound(opposite, limit, less))
+
+
+def _of_both_sides(one: _Band | None, other: _Band | None) -> _Band | None:
+    return None if one is None or other is None else one.within(other)
+
+
+def _bound(small: Affine | None, large: Affine | None, less: int) -> _Band | None:
+    """The band of small + less ≤ large."""
+    if small is None or large is None:
+        return None
+    rank = max(len(small.steps), len(large.steps), 2)
+    apart = small.among(rank).plus(large.among(rank), -1)
+    if not isinstance(apart.constant, int) or any(apart.steps[:-2]):
+        return None
+    if apart.steps[-2:] == (-1, 1):
+        return _Band(last=-apart.constant - less)
+    if apart.steps[-2:] == (1, -1):
+        return _Band(first=apart.constant + less)
+    return None
+
+
+def _unaligned(node: Node) -> Node:
+    """Without views that repeat elements, or only change axes before rows and keys."""
+    while node.op == "expand" or (
+        node.op == "reshape" and node.shape[-2:] == node.inputs[0].shape[-2:]
+    ):
+        (node,) = node.inputs
+    return node
 
 
 def _only_aligns(node: Node) -> bool:
@@ -152,44 +239,19 @@ def _only_aligns(node: Node) -> bool:
     return before[-2:] == after[-2:] and {*before[:-2], *after[:-2]} <= {1}
 
 
-def _seen_along(line: _Line | None, node: Node) -> _Line | None:
-    """What a row of numbers counts where `node` sees it along one of the last two axes."""
-    axes = [axis - node.type.rank for axis, extent in enumerate(node.shape) if extent != 1]
-    if line is None or axes not in ([-1], [-2]):
-        return None
-    return line if axes == [-1] else _Line(row=line.column, constant=line.constant)
+def joined(masks: Sequence[Node]) -> tuple[Node, ...]:
+    """Masks joined by `and`, if there are any."""
+    if not masks:
+        return ()
+    return (reduce(lambda left, right: make("logical_and", (left, right)), masks),)
 
 
-def _line(node: Node) -> _Line | None:
-    """What a node of whole numbers counts along the last two axes; None for anything else."""
-    if node.type.kind != "int":
-        return None
-    if node.op == "scalar":
-        return _Line(constant=int(node.attr("value")))
-    if node.op == "extent":
-        return _Line(constant=node.attr("extent"))
-    if node.op == "iota":
-        return _AXES.get(node.attr("axis") - node.type.rank)
-    if node.op == "reshape" and node.inputs[0].type.rank == 1:
-        return _seen_along(_line(node.inputs[0]), node)
-    if node.op in ("expand", "cast") or _only_aligns(node):
-        return _line(node.inputs[0])
-    if node.op in ("add", "sub"):
-        left, right = map(_line, node.inputs)
-        if left is not None and right is not None:
-            return left.plus(right, 1 if node.op == "add" else -1)
-    return None
-
-
-def _single_row(first: Array, rows: int) -> int | None:
-    """Offset where one query sees a run of keys from the first one on."""
-    count = int(first[0].sum())
-    is_run = rows == 1 and bool(first[0][:count].all())
-    return count - 1 if is_run else None
-
-
-def _parts(mask: Node) -> list[Node]:
-    """Masks that are joined by `and`."""
-    if mask.op != "logical_and":
+def parts(mask: Node) -> list[Node]:
+    """Masks of the same rank that are joined by `and`."""
+    whole = mask
+    while _only_aligns(whole):
+        (whole,) = whole.inputs
+    if whole.op != "logical_and" or whole.type.rank > mask.type.rank:
         return [mask]
-    return [part for operand in mask.inputs for part in _parts(operand)]
+    aligned = (build.align(operand, mask.type.rank) for operand in whole.inputs)
+    return [part for operand in aligned for part in parts(operand)]

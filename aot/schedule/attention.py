@@ -5,11 +5,12 @@ On the CPU a kernel on memory competes with arithmetic, which moves scores throu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from aotc.aot.ir import access, types
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import AttrValue, Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import Extent, Shape, fixed, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
@@ -49,6 +50,16 @@ def block_of(extent: int, widest: int) -> int:
         best = min(best, block, key=lambda each: -(-extent // each) * (each + BLOCK_COST))
         block //= 2
     return best
+
+
+def mask_of(root_op: Node) -> Node | None:
+    """What hides keys, or is added to the scores."""
+    return next((each for each in root_op.inputs[3:] if each.type.kind != "int"), None)
+
+
+def ends_of(root_op: Node) -> Node | None:
+    """How many keys each row sees."""
+    return next((each for each in root_op.inputs[3:] if each.type.kind == "int"), None)
 
 
 def groups(root_op: Node) -> int:
@@ -103,7 +114,7 @@ def attention_index(root_op: Node) -> Position:
 
 
 def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
-    """Index of q, k, v and, where there is one, of the mask."""
+    """Index of q, k, v and, where there are, of the mask and the ends."""
     assert domain.reduced is not None
     batch, head, query, key_head = query_position(root_op, domain)
     key, element = ix.of(domain.reduced), ix.of(head_element(root_op))
@@ -112,20 +123,25 @@ def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
         (batch, key_head, key, element),
         (batch, key_head, key, ix.of(domain.lanes)),
     ]
-    if len(root_op.inputs) == 4:
-        full = (*root_op.shape[:3], root_op.inputs[1].shape[2])
+    full = (*root_op.shape[:3], root_op.inputs[1].shape[2])
+    for operand in root_op.inputs[3:]:
         scores = (batch, head, query, key)
-        places.append(access.through_broadcast(scores, full, root_op.inputs[3].shape))
+        places.append(access.through_broadcast(scores, full, operand.shape))
     return tuple(map(Access, root_op.inputs, places))
 
 
 def attention_operations(root_op: Node) -> int:
-    """Multiplications and additions of both products; half of them where it is causal."""
+    """Multiplications and additions of both products, of the scores that rows see."""
     query, key, value = (operand.shape for operand in root_op.inputs[:3])
-    return product_operations(query, key, query[3] + value[3], bool(root_op.attr("causal")))
+    return product_operations(query, key, query[3] + value[3], dict(root_op.attrs))
 
 
-def product_operations(query: Shape, key: Shape, width: Extent, is_causal: bool) -> int:
-    """Of products of scores' shape over so many elements together."""
-    whole = typical(2 * prod(query[:3]) * key[2] * width)
-    return whole // 2 if is_causal else whole
+def product_operations(
+    query: Shape, key: Shape, width: Extent, seen: Mapping[str, AttrValue]
+) -> int:
+    """Of products of scores' shape over so many elements together; where `seen`, the attributes of
+    the attention, says causal, of half of the scores, and of no more than a window's."""
+    rows, keys = typical(prod(query[:3])), typical(key[2])
+    scores = rows * keys // 2 if seen["causal"] else rows * keys
+    scores = min(scores, rows * (seen["window"] or keys))
+    return 2 * scores * typical(width)

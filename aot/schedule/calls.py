@@ -147,7 +147,7 @@ def _operations(call: Node, results: Sequence[Node]) -> int:
         ((_, attributes, *_), *_) = call.attr("stored")
         of_keys, of_values = SCORE_PRODUCTS[function]
         width = of_keys * query[3] + of_values * value[3]
-        return product_operations(query, key, width, bool(dict(attributes)["causal"]))
+        return product_operations(query, key, width, dict(attributes))
     if function == "grouped_matmul":
         (_, _, left, _), *_ = call.attr("operands")
         ((*_, (_, _, product, _)), *_) = call.attr("stored")

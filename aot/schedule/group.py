@@ -205,8 +205,10 @@ def label(kind: str, nodes: tuple[Node, ...]) -> str:
     if kind == "row":
         return _row_label(work)
     if kind == "attention":
-        causal = any(node.kind == "attention" and node.attr("causal") for node in nodes)
-        return "causal_attention" if causal else "attention"
+        (attention,) = (node for node in nodes if node.kind == "attention")
+        if attention.attr("window"):
+            return "window_attention"
+        return "causal_attention" if attention.attr("causal") else "attention"
     if kind == "matmul":
         return "_".join([_matmul_name(nodes), *_after_matmul(nodes)[:LONGEST]])
     moved = [node.op for node in nodes if node.kind in ("pad", "concat", "take", "gather")]

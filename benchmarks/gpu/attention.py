@@ -1,4 +1,5 @@
-"""Times every candidate of attention kernels on the device against torch's cuDNN and flash.
+"""Times every candidate of attention kernels on the device against torch's cuDNN and flash, windows
+against its flex_attention.
 
 `python -m benchmarks.gpu.attention [NAME …] [--summary]`; without names all shapes. Each line: the
 candidate's number (0 is what a build without tuning takes), microseconds (median over interleaved
@@ -46,17 +47,28 @@ class Shape:
     keys: int
     size: int
     is_causal: bool
+    offset: int = 0  # keys after its own place that a causal query sees
+    window: int = 0  # keys that a causal query sees at most; 0: all up to there
+    seen: int = 0  # keys that are seen, as data says; 0: all
 
     @property
     def operations(self) -> float:
-        """Multiplications and additions of both products."""
-        whole = 4.0 * self.batch * self.heads * self.queries * self.keys * self.size
-        return whole / 2 if self.is_causal else whole
+        """Multiplications and additions of both products, of scores that are seen."""
+        return 4.0 * self.batch * self.heads * self._scores * self.size
+
+    @property
+    def _scores(self) -> float:
+        if not self.is_causal:
+            return self.queries * (self.seen or self.keys)
+        lasts = [min(self.keys - 1, query + self.offset) for query in range(self.queries)]
+        window = self.window or self.keys
+        return sum(last + 1 - max(0, query + self.offset - window + 1)
+                   for query, last in enumerate(lasts))  # fmt: skip
 
     @property
     def nbytes(self) -> int:
         """Bytes of q, k, v and the result."""
-        rows = 2 * self.heads * self.queries + 2 * self.key_heads * self.keys
+        rows = 2 * self.heads * self.queries + 2 * self.key_heads * (self.seen or self.keys)
         return 2 * self.batch * rows * self.size
 
     @property
@@ -69,6 +81,10 @@ class Shape:
         """Name and sizes in a table."""
         heads = f"{self.heads}/{self.key_heads}" if self.ratio > 1 else str(self.heads)
         kind = "causal" if self.is_causal else "full"
+        if self.window:
+            kind = f"{self.window - 1 - self.offset} keys before, {self.offset} after"
+        if self.seen:
+            kind = f"{self.seen} keys are there"
         sizes = f"{self.batch}×{heads}×{self.queries}×{self.size}, {self.keys} keys"
         return f"{self.name}: {sizes}, {kind}"
 
@@ -84,14 +100,20 @@ SHAPES: tuple[Shape, ...] = (
     Shape("bert", 8, 12, 12, 128, 128, 64, False),
     Shape("vit", 8, 12, 12, 197, 197, 64, False),
     Shape("llama", 1, 32, 8, 512, 512, 64, True),
+    Shape("window1024", 1, 32, 8, 8192, 8192, 128, True, 0, 1024),
+    Shape("window4096", 1, 32, 8, 16384, 16384, 128, True, 0, 4096),
+    Shape("local128", 4, 12, 12, 8192, 8192, 64, True, 64, 129),
     Shape("decode512", 1, 32, 8, 1, 512, 64, False),
     Shape("decode8k", 1, 32, 8, 1, 8192, 64, False),
     Shape("decode128", 8, 32, 8, 1, 8192, 128, False),
+    Shape("cache4k", 8, 32, 8, 1, 4096, 64, False, seen=512),
+    Shape("cache32k", 16, 32, 8, 1, 32768, 128, False, seen=2000),
+    Shape("chunk512", 1, 32, 8, 512, 8192, 128, False, seen=1024),
     Shape("decode64k", 1, 32, 8, 1, 65536, 64, False),
 )
 
 
-HEADER = "| shape | floor µs | pick µs | tuned µs | cuDNN µs | flash µs | pick | tuned |"
+HEADER = "| shape | floor µs | pick µs | tuned µs | cuDNN µs | flash µs | flex µs | pick | tuned |"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +159,13 @@ def spec_of(shape: Shape) -> KernelSpec:
         make("input", (), {"name": name, "dtype": "bf16", "shape": dims})
         for name, dims in (("q", q), ("k", k), ("v", k))
     )
-    attrs = {"causal": shape.is_causal, "offset": 0, "is_safe": False}
-    result = make("attention", inputs, {"scale": shape.size**-0.5, **attrs})
-    graph = Graph(inputs, (result,), ("q", "k", "v"), ("output",), {})
+    seen = {"causal": shape.is_causal, "offset": shape.offset, "window": shape.window}
+    if shape.seen:
+        ends = make("input", (), {"name": "ends", "dtype": "i64", "shape": (shape.batch, 1, 1, 1)})
+        inputs = (*inputs, ends)
+    result = make("attention", inputs, {"scale": shape.size**-0.5, "is_safe": False, **seen})
+    names = tuple(str(each.attr("name")) for each in inputs)
+    graph = Graph(inputs, (result,), names, ("output",), {})
     traits = replace(GPUS[CAPABILITY], has_tensor_maps=True)
     (spec,) = lower(schedule(graph, traits), traits)
     return spec
@@ -178,6 +204,8 @@ class Runner:
         self.q = fresh(shape.heads, shape.queries)
         self.k, self.v = fresh(shape.key_heads, shape.keys), fresh(shape.key_heads, shape.keys)
         self.out = torch.empty_like(self.q)
+        seen = torch.full((shape.batch, 1, 1, 1), shape.seen, device="cuda")
+        self.ends = [seen] if shape.seen else []
         self.graphs: dict[str, Any] = {}
         self.times: dict[str, list[float]] = {}
         self.errors: dict[str, float] = {}
@@ -193,8 +221,13 @@ class Runner:
             k, v = self.k[0, batch, head].float(), self.v[0, batch, head].float()
             scores = q @ k.mT / math.sqrt(shape.size)
             if shape.is_causal:
-                hidden = torch.ones_like(scores[0], dtype=torch.bool).triu(1)
+                hidden = torch.ones_like(scores[0], dtype=torch.bool).triu(1 + shape.offset)
                 scores = scores.masked_fill(hidden, -math.inf)
+            if shape.seen:
+                scores[..., shape.seen :] = -math.inf
+            if shape.window:
+                hidden = torch.ones_like(scores[0], dtype=torch.bool)
+                scores = scores.masked_fill(hidden.tril(shape.offset - shape.window), -math.inf)
             found.append(scores.softmax(-1) @ v)
         return torch.stack(found)
 
@@ -215,7 +248,7 @@ class Runner:
         ]
 
         def launch(at: int) -> None:
-            tensors = (self.q[at], self.k[at], self.v[at], self.out[at], *scratch)
+            tensors = (self.q[at], self.k[at], self.v[at], *self.ends, self.out[at], *scratch)
             kernel.launch(candidate.grid, tensors, candidate.maps)
 
         return launch
@@ -233,6 +266,32 @@ class Runner:
                     self.q[at], self.k[at], self.v[at], is_causal=shape.is_causal,
                     enable_gqa=shape.ratio > 1,
                 )  # fmt: skip
+
+        return launch
+
+    def flex(self) -> Any:
+        """torch's flex_attention, compiled, with the blocks that its mask leaves out."""
+        import torch
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        shape = self.shape
+
+        def is_seen(_batch: Any, _head: Any, query: Any, key: Any) -> Any:
+            if shape.seen:
+                return key < shape.seen
+            seen = key <= query + shape.offset
+            return seen & (key > query + shape.offset - shape.window) if shape.window else seen
+
+        lengths = (shape.queries, shape.keys)
+        is_masked = shape.is_causal or shape.seen
+        blocks = create_block_mask(is_seen, None, None, *lengths) if is_masked else None
+        torch.compiler.reset()  # else it counts the shapes, and stops compiling after some
+        attend = torch.compile(flex_attention, dynamic=False)
+
+        def launch(at: int) -> None:
+            self.result = attend(
+                self.q[at], self.k[at], self.v[at], block_mask=blocks, enable_gqa=shape.ratio > 1
+            )
 
         return launch
 
@@ -319,8 +378,14 @@ def run(shape: Shape, built: dict[int, Compiled | str], limits: Limits, shows_al
         print(f"{shape.name}: {shape}", flush=True)
     runner = Runner(shape)
     expected = runner.reference()
-    peers = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-    contenders = [(name, runner.peer(backend), True) for name, backend in peers.items()]
+    backends = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+    contenders = [
+        (name, runner.peer(backend), True)
+        for name, backend in backends.items()
+        if not (shape.window or shape.seen)  # torch's attention has these as tensors only
+    ]
+    contenders.append(("flex", runner.flex(), True))
+    peers = [*backends, "flex"]
     for number, candidate in enumerate(spec_of(shape).candidates):
         name = f"{number} {candidate}"
         found = built[number]
@@ -335,7 +400,7 @@ def run(shape: Shape, built: dict[int, Compiled | str], limits: Limits, shows_al
             print(f"  {name:{WIDTH}s} failed: {str(error)[:120]}", flush=True)
             torch.cuda.synchronize()
     runner.measure()
-    result = runner.report(list(peers), limits, shows_all)
+    result = runner.report(peers, limits, shows_all)
     sys.stdout.flush()
     return result
 

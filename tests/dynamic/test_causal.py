@@ -1,4 +1,4 @@
-"""Causal masks of dynamic sizes become an attribute of the attention."""
+"""Causal masks and windows of dynamic sizes become attributes of the attention."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ SPEC = """
     example_inputs = (torch.randn(2, 2, 8, 16),)
     dynamic_shapes = ({{0: Dim("batch", max=8), 2: Dim("seq", min=2, max=64)}},)
 """
-# Variant → whether it is causal, and by which offset; None: the mask stays an operand.
+ALL = (None, 0)  # keys are seen
+# Variant → the offset and the window; None: the mask stays an operand.
 VARIANTS = {
-    "attend(x, x, x, is_causal=True)": 0,
-    "attend(x, x, x)": None,
-    "attend(x, x, x, attn_mask=keys <= rows)": 0,
-    "attend(x, x, x, attn_mask=rows > keys - 3)": 2,
-    "attend(x, x, x, attn_mask=keys < rows + x.shape[2])": None,
+    "attend(x, x, x, is_causal=True)": (0, 0),
+    "attend(x, x, x)": ALL,
+    "attend(x, x, x, attn_mask=keys <= rows)": (0, 0),
+    "attend(x, x, x, attn_mask=rows > keys - 3)": (2, 0),
+    "attend(x, x, x, attn_mask=(keys <= rows) & (rows - keys < 5))": (0, 5),
+    "attend(x, x, x, attn_mask=(keys > rows - 5) & (keys <= rows))": (0, 5),
+    "attend(x, x, x, attn_mask=(keys - rows).abs() <= 3)": (3, 7),
+    "attend(x, x, x, attn_mask=4 > (rows - keys).abs())": (3, 7),
+    "attend(x, x, x, attn_mask=~(keys > rows))": (0, 0),
+    "attend(x, x, x, attn_mask=keys > rows - 5)": None,
+    "attend(x, x, x, attn_mask=keys < rows + x.shape[2])": ALL,
     "attend(x, x, x, attn_mask=keys + rows < 9)": None,
 }
 
@@ -42,8 +49,7 @@ def test_causal_masks(variant, tmp_path):
     path.write_text(textwrap.dedent(SPEC.format(model=variant)))
     graph, _ = rewrite_each(capture(load_spec(str(path))).graph, {"cuda": GPUS[90]})["cuda"]
     (found,) = (node for node in graph.nodes() if node.op == "attention")
-    offset = VARIANTS[variant]
-    assert found.attr("causal") == (offset is not None)
-    assert len(found.inputs) == (4 if "attn_mask" in variant and offset is None else 3)
-    if offset is not None:
-        assert found.attr("offset") == offset
+    seen = VARIANTS[variant]
+    assert len(found.inputs) == (4 if seen is None else 3)
+    offset = found.attr("offset") if found.attr("causal") else None
+    assert (offset, found.attr("window")) == (seen or ALL)

@@ -37,6 +37,13 @@ LARGE = {
     "large-causal-none": Case(
         1, 2, 2, 1500, 1024, 64, 64, "f16", causal=True, offset=-600, is_safe=True
     ),
+    "large-window": Case(1, 4, 2, 2100, 2100, 128, 128, "bf16", causal=True, window=500),
+    "large-window-both-ways": Case(
+        1, 2, 2, 1500, 1500, 64, 64, "f16", causal=True, offset=64, window=129
+    ),
+    "large-window-none": Case(
+        1, 2, 2, 1500, 1024, 64, 64, "f16", causal=True, offset=100, window=400, is_safe=True
+    ),
     "large-packed": Case(2, 4, 2, 1100, 1100, 64, 64, "bf16", causal=True, is_packed=True),
     "many-tiles": Case(4, 40, 8, 1088, 1024, 64, 64, "bf16", causal=True),
     "decode": Case(2, 8, 2, 1, 5000, 128, 128, "bf16"),

@@ -55,18 +55,34 @@ NAMES = [
 
 
 @functools.cache
-def decode(name, batch, dtype=torch.float32):
-    """The captured decode of a small model."""
+def captured(name, batch, dtype=torch.float32, entry="decode"):
+    """A captured entry point of a small model."""
     model, entries = causal_lm(
         make(name).to(dtype), max_length=LENGTH, batch=batch, max_prompt=8, sampling=False
     )
-    entry = {"decode": EntryPoint(**entries["decode"])}
-    (spec,) = entry_specs(model, entry, name)
+    (spec,) = entry_specs(model, {entry: EntryPoint(**entries[entry])}, name)
     return capture(spec).graph
 
 
 def scheduled(name, batch):
-    return schedule(rewrite(decode(name, batch), TRAITS)[0], TRAITS).groups
+    return schedule(rewrite(captured(name, batch), TRAITS)[0], TRAITS).groups
+
+
+def attentions(name, batch, entry):
+    graph, _ = rewrite(captured(name, batch, entry=entry), TRAITS)
+    return [node for node in graph.nodes() if node.op == "attention"]
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+def test_attention_reads_the_keys_that_are_there(name):
+    """Decode counts them by positions, prefill of any length has as many as rows."""
+    for node in attentions(name, 2, "decode"):
+        (ends,) = node.inputs[3:]
+        assert ends.type.kind == "int"
+        assert bool(node.attr("window")) == (name == "mistral")
+    for node in attentions(name, 2, "prefill"):
+        assert len(node.inputs) == 3
+        assert node.attr("causal")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -132,7 +148,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "batch", "dtype", "form"), CASES)
 def test_a_step_and_its_caches_are_eager_s(name, batch, dtype, form, tmp_path):
-    graph = decode(name, batch, dtype)
+    graph = captured(name, batch, dtype)
     job, runs = Job(), []
     for seed in range(2):  # other positions
         arrays = arrays_of(graph, seed)

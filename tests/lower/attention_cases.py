@@ -25,8 +25,10 @@ class Case:
     dtype: str = "f32"
     causal: bool = False
     offset: int = 0
+    window: int = 0
     is_safe: bool = False
     mask: tuple[str, tuple[int, ...]] | None = None
+    ends: tuple[int, ...] | None = None  # the shape of how many keys each row sees
     times: float = 1.0  # the scale, of what it mostly is
     is_packed: bool = False  # q, k and v are slices of one [batch, queries, heads, size] product
 
@@ -42,6 +44,33 @@ CASES = {
     "causal-offset": Case(1, 2, 2, 66, 90, 16, 16, causal=True, offset=24),
     "causal-few": Case(1, 4, 2, 5, 40, 32, 32, causal=True, offset=35),
     "causal-none": Case(1, 1, 1, 70, 40, 16, 16, causal=True, offset=-30, is_safe=True),
+    "window": Case(1, 2, 1, 170, 170, 32, 32, causal=True, window=37),
+    "window-narrow": Case(1, 2, 2, 133, 133, 16, 16, causal=True, window=1),
+    "window-both-ways": Case(1, 2, 2, 150, 150, 32, 32, causal=True, offset=20, window=41),
+    "window-ahead": Case(1, 2, 2, 150, 90, 16, 16, causal=True, offset=70, window=33, is_safe=True),
+    "window-few": Case(1, 4, 2, 5, 140, 32, 32, causal=True, offset=135, window=50),
+    "window-bool": Case(
+        2,
+        2,
+        1,
+        130,
+        130,
+        32,
+        32,
+        causal=True,
+        window=50,
+        is_safe=True,
+        mask=("bool", (2, 1, 1, 130)),
+    ),
+    "ends": Case(3, 2, 1, 70, 170, 32, 32, ends=(3, 1, 70, 1)),
+    "ends-safe": Case(2, 2, 2, 33, 90, 16, 16, is_safe=True, ends=(1, 2, 33, 1)),
+    "ends-window": Case(2, 2, 1, 66, 260, 16, 16, window=40, is_safe=True, ends=(2, 1, 66, 1)),
+    "ends-few": Case(3, 6, 2, 1, 500, 32, 32, is_safe=True, ends=(3, 1, 1, 1)),
+    "ends-few-long": Case(2, 6, 2, 1, 1500, 32, 32, "f16", ends=(2, 1, 1, 1)),
+    "ends-few-rows": Case(1, 4, 2, 3, 300, 32, 32, window=60, is_safe=True, ends=(1, 4, 3, 1)),
+    "ends-mask": Case(
+        2, 2, 1, 66, 140, 32, 32, is_safe=True, mask=("bool", (2, 1, 1, 140)), ends=(2, 1, 66, 1)
+    ),
     "bool": Case(2, 2, 1, 66, 40, 32, 32, is_safe=True, mask=("bool", (2, 1, 1, 40))),
     "bool-not-safe": Case(1, 2, 2, 66, 20, 16, 16, mask=("bool", (1, 2, 66, 20))),
     "bias": Case(2, 2, 2, 66, 33, 32, 32, mask=("f32", (1, 2, 66, 33))),
@@ -83,8 +112,17 @@ def graph_of(case: Case) -> Graph:
     if case.mask:
         inputs.append(operand("mask", case.mask[1], case.mask[0]))
         operands.append(inputs[-1])
-    attrs = {"causal": case.causal, "offset": case.offset, "is_safe": case.is_safe}
-    result = make("attention", tuple(operands), {"scale": case.size**-0.5 * case.times, **attrs})
+    if case.ends:
+        inputs.append(operand("ends", case.ends, "i64"))
+        operands.append(inputs[-1])
+    attrs = {
+        "scale": case.size**-0.5 * case.times,
+        "causal": case.causal,
+        "offset": case.offset,
+        "window": case.window,
+        "is_safe": case.is_safe,
+    }
+    result = make("attention", tuple(operands), attrs)
     transposed = build.permute(result, (0, 2, 1, 3))
     rows_of = (case.batch * case.queries, case.heads * case.elements)
     names = tuple(str(node.attr("name")) for node in inputs)
@@ -93,11 +131,16 @@ def graph_of(case: Case) -> Graph:
 
 def arrays_of(graph: Graph) -> list[numpy.ndarray]:
     found = [values(node.type, 7 + place) for place, node in enumerate(graph.inputs)]
-    mask = graph.inputs[-1]
-    if mask.attr("name") == "mask" and mask.dtype == "f32":
+    given = dict(zip((node.attr("name") for node in graph.inputs), found, strict=True))
+    if "ends" in given:
+        keys, ends = graph.inputs[1].shape[2], given["ends"]
+        ends[...] = numpy.random.default_rng(5).integers(-2, keys + 3, ends.shape)
+        ends[-1, ..., -1, :] = keys // 3
+    mask = given.get("mask")
+    if mask is not None and mask.dtype == numpy.float32:
         # One row hides all keys by the smallest finite number, one by -inf but for one key.
-        found[-1][..., 0, :] = numpy.finfo(numpy.float32).min
-        found[-1][..., 1, 1:] = -numpy.inf
-    if mask.attr("name") == "mask" and mask.dtype == "bool":
-        found[-1][0, ..., 0, :] = False
+        mask[..., 0, :] = numpy.finfo(numpy.float32).min
+        mask[..., 1, 1:] = -numpy.inf
+    if mask is not None and mask.dtype == bool:
+        mask[0, ..., 0, :] = False
     return found

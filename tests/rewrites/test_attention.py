@@ -7,9 +7,10 @@ import math
 import numpy
 import pytest
 
-from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.graph import Constant, Graph, Node
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.text import parse_graph
+from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites.attention_masks import known_masks
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.rewrites.rotary import join_rotaries
@@ -102,8 +103,9 @@ VARIANTS = {
     scaled_both: (False, False, 4),
     three_dims: (False, True, 4),
     of_the_library: (True, False, 2),
-    window_of_the_library: (True, True, 4),
+    window_of_the_library: (True, False, 4),
 }
+WINDOWS = {window_of_the_library: 3}
 
 
 def attentions(graph: Graph) -> list[Node]:
@@ -120,6 +122,7 @@ def test_variant_is_recognised(function):
     is_causal, has_mask, heads = VARIANTS[function]
     assert (node.attr("causal"), len(node.inputs) == 4) == (is_causal, has_mask)
     assert node.inputs[1].shape[1] == heads
+    assert node.attr("window") == WINDOWS.get(function, 0)
     assert node.attr("scale") == pytest.approx(SIZE**-0.5)
     assert not [other for other in result.nodes() if other.op in ("exp", "matmul")]
     (found,) = interpret(result, [item.numpy() for item in inputs])
@@ -186,7 +189,7 @@ MASKED = """
 %shift = scalar(value={shift}, dtype='i64') : i64[]
 %last = add(%row, %shift) : i64[1, 1, 4, 6]
 %seen = {compare}(%column, %last) : bool[1, 1, 4, 6]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5) \
+%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5, window=0) \
 : f32[1, 1, 4, 8]
 return out=%out
 """
@@ -195,12 +198,15 @@ return out=%out
 @pytest.mark.parametrize(
     ("shift", "compare", "expected"),
     [
-        (0, "le", (True, 0)),
-        (2, "le", (True, 2)),
-        (-1, "le", (True, -1)),
-        (3, "lt", (True, 2)),
-        (5, "le", (False, 0)),  # hides nothing
-        (0, "ge", None),  # keys before the query: no causal mask
+        (0, "le", (True, 0, 0)),
+        (2, "le", (True, 2, 0)),
+        (-1, "le", (True, -1, 0)),
+        (3, "lt", (True, 2, 0)),
+        (5, "le", (False, 0, 0)),  # hides nothing
+        (0, "ge", (True, 5, 6)),  # no keys before the query
+        (-2, "gt", (True, 5, 7)),
+        (-3, "ge", (False, 0, 0)),
+        (0, "ne", None),
     ],
 )
 def test_masks_are_known_by_their_values(shift, compare, expected, random_inputs):
@@ -210,11 +216,44 @@ def test_masks_are_known_by_their_values(shift, compare, expected, random_inputs
     if expected is None:
         assert (count, len(node.inputs)) == (0, 4)
     else:
-        assert (node.attr("causal"), node.attr("offset")) == expected
+        assert tuple(map(node.attr, ("causal", "offset", "window"))) == expected
         assert (count, len(node.inputs)) == (1, 3)
     inputs = random_inputs(graph, 4, has_specials=False)
     (before,), (after,) = interpret(graph, inputs), interpret(result, inputs)
     numpy.testing.assert_allclose(before, after, atol=1e-6)
+
+
+BANDS = """
+%q = input(name='q') : f32[1, 2, {rows}, 8]
+%k = input(name='k') : f32[1, 2, {keys}, 8]
+%seen = constant(name='seen') : bool[1, 1, {rows}, {keys}]
+%out = attention(%q, %k, %k, %seen, causal=False, is_safe=True, offset=0, scale=0.5, window=0) \
+: f32[1, 2, {rows}, 8]
+return out=%out
+"""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bands_of_any_place_and_width_become_attributes(seed, random_inputs):
+    draw = numpy.random.default_rng(seed)
+    rows, keys = int(draw.integers(1, 20)), int(draw.integers(2, 20))
+    first, last = sorted(map(int, draw.integers(-24, 24, 2)))
+    apart = numpy.arange(keys)[None, :] - numpy.arange(rows)[:, None]
+    seen = ((first <= apart) & (apart <= last))[None, None]
+    is_spoilt = seed % 5 == 0
+    if is_spoilt:
+        seen[0, 0, draw.integers(rows), draw.integers(keys)] ^= True
+    mask = Constant("seen", TensorType("bool", seen.shape), seen)
+    graph = parse_graph(BANDS.format(rows=rows, keys=keys), {"seen": mask})
+    result, count = known_masks(graph)
+    (node,) = attentions(result)
+    sees_a_bound = seen.any() and not seen.all()
+    assert count == 1 or is_spoilt or not seen.any(), (rows, keys, first, last)
+    assert len(node.inputs) == 4 - count
+    assert node.attr("causal") or not (count and sees_a_bound)
+    inputs = random_inputs(graph, seed, has_specials=False)
+    (before,), (after,) = interpret(graph, inputs), interpret(result, inputs)
+    numpy.testing.assert_array_equal(before, after)
 
 
 def rotary(x, angle):

@@ -93,7 +93,7 @@ def grouped():
 
 
 def attentions(is_safe, causal, mask=None):
-    how = {"scale": 0.3, "causal": causal, "offset": 1}
+    how = {"scale": 0.3, "causal": causal, "offset": 1, "window": 0}
     qkv = [heads(name) for name in "qkv"]
     masks = [] if mask is None else [leaf("mask", BATCH, 1, ROWS, KEYS, dtype=mask)]
     both = [
@@ -160,7 +160,7 @@ def test_ops_of_a_rewrite_of_the_users_have_kernels_too(traits, skip):
 def test_gradients_beside_each_other_are_one_result():
     split = [b.permute(b.reshape(leaf(n, 2, 5, 12), (2, 5, 3, 4)), (0, 2, 1, 3)) for n in "qkv"]
     ends = (leaf("g", 2, 3, 5, 4), leaf("out", 2, 3, 5, 4), leaf("sums", 2, 3, 5))
-    how = {"scale": 0.5, "causal": True, "offset": 0}
+    how = {"scale": 0.5, "causal": True, "offset": 0, "window": 0}
     found = [make("attention_backward", (*split, *ends), {**how, "result": n}) for n in (1, 0, 2)]
     graph = place_ops(graph_of(*found))[0]
     memory = [b.reshape(node.inputs[0], (2, 5, 12)) for node in graph.outputs]

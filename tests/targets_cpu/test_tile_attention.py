@@ -24,7 +24,7 @@ def row(request, monkeypatch):
     heads.attention_forward.device_caches.clear()
 
 
-def attention(query, key, value, offset, blocks):
+def attention(query, key, value, offset, window, blocks):
     """Operands `[B, T, H, D]` → (result, logarithms of sums)."""
     batch, rows, count, width = query.shape
     steps = [(each.stride(0), each.stride(2), each.stride(1)) for each in (query, key, value)]
@@ -33,31 +33,35 @@ def attention(query, key, value, offset, blocks):
     size = 1 << (width - 1).bit_length()
     heads.attention_forward[(-(-rows // blocks[0]), count, batch)](
         out, sums, query, key, value, query, count, count // key.shape[2], rows, key.shape[1],
-        width, width, size, size, *steps, None, width**-0.5, offset, True, True, *blocks,
+        width, width, size, size, *steps, None, width**-0.5, offset, window, True, True,
+        *blocks,
     )  # fmt: skip
     return out, sums
 
 
 @pytest.mark.parametrize(
-    ("rows", "keys", "count", "shared", "width", "offset", "blocks"),
+    ("rows", "keys", "count", "shared", "width", "offset", "window", "blocks"),
     [
-        (70, 70, 2, 2, 64, None, (32, 32)),
-        (70, 70, 2, 1, 64, 0, (64, 128)),
-        (33, 130, 4, 2, 40, 97, (16, 64)),
-        (5, 19, 1, 1, 16, None, (16, 32)),
-        (1, 1, 1, 1, 8, None, (16, 16)),
+        (70, 70, 2, 2, 64, None, 0, (32, 32)),
+        (70, 70, 2, 1, 64, 0, 0, (64, 128)),
+        (33, 130, 4, 2, 40, 97, 0, (16, 64)),
+        (5, 19, 1, 1, 16, None, 0, (16, 32)),
+        (1, 1, 1, 1, 8, None, 0, (16, 16)),
+        (133, 133, 2, 1, 32, 0, 30, (32, 32)),
+        (100, 170, 2, 2, 16, 75, 6, (16, 64)),
     ],
 )
-def test_attention_of_bf16(rows, keys, count, shared, width, offset, blocks, row):
+def test_attention_of_bf16(rows, keys, count, shared, width, offset, window, blocks, row):
     query = torch.randn(2, rows, count, width).bfloat16()
     key, value = (torch.randn(2, keys, shared, width).bfloat16() for _ in range(2))
-    found, sums = attention(query, key, value, offset, blocks)
+    found, sums = attention(query, key, value, offset, window, blocks)
     q, k, v = (each.double().transpose(1, 2) for each in (query, key, value))
     k, v = (each.repeat_interleave(count // shared, 1) for each in (k, v))
     scores = q @ k.transpose(2, 3) * width**-0.5
     if offset is not None:
-        later = torch.arange(keys)[None, :] > torch.arange(rows)[:, None] + offset
-        scores = scores.masked_fill(later, -torch.inf)
+        later = torch.arange(keys)[None, :] - torch.arange(rows)[:, None] - offset
+        scores = scores.masked_fill(later > 0, -torch.inf)
+        scores = scores.masked_fill(later <= -window, -torch.inf) if window else scores
     weights = scores.softmax(-1)
     expected = (weights @ v).transpose(1, 2)
     # Each weight rounds to bf16 once, and so does the result; scores are exact to f32.

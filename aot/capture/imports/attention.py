@@ -105,7 +105,7 @@ def _read(
         raise NotSupported(f"attention of `{query.dtype}` with heads that share keys")
     if not all(is_static(each.shape) for each in read):
         raise NotSupported("attention with heads that share keys, of dynamic sizes")
-    return read, {"scale": factor, "causal": is_causal, "offset": 0}
+    return read, {"scale": factor, "causal": is_causal, "offset": 0, "window": 0}
 
 
 def _factor(query: Node, dropout: float, scale: float | None) -> float:

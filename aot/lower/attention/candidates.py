@@ -33,6 +33,7 @@ class Problem:
     itemsize_bytes: int
     is_causal: bool
     offset: int  # of the causal mask: a row sees so many keys beyond its own place
+    window: int  # keys that a causal row sees at most; 0: all up to there
     has_few_rows: bool
     has_descriptors: bool
     may_overlap: bool  # the Gluon form can address operands and result
@@ -187,11 +188,12 @@ def _seen_keys(row: Config, problem: Problem) -> float:
     """Keys in the blocks that a tile goes through, the mean over all tiles."""
     if not problem.is_causal:
         return ceil(problem.keys / row.keys) * row.keys
-    ends = [
-        min(problem.keys, max(1, first + row.rows + problem.offset))
-        for first in range(0, problem.rows, row.rows)
-    ]
-    return sum(ceil(end / row.keys) * row.keys for end in ends) / len(ends)
+    seen = []
+    for first in range(0, problem.rows, row.rows):
+        end = min(problem.keys, max(1, first + row.rows + problem.offset))
+        begin = first + problem.offset - problem.window + 1 if problem.window else 0
+        seen.append(ceil(end / row.keys) - min(max(0, begin), end - 1) // row.keys)
+    return sum(seen) * row.keys / len(seen)
 
 
 def _turns(row: Config, tiles: int, problem: Problem, traits: TargetTraits) -> float:

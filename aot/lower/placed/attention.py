@@ -81,6 +81,7 @@ def _attention_numbers(
         "BE": power_above(value.shape[3]),
         "SCALE": how["scale"],
         "CAUSAL": how["offset"] if how["causal"] else None,
+        "WINDOW": how["window"],
         **{name: place.strides[:3] for name, place in zip("QKV", (query, key, value), strict=True)},
         "MASK": mask.strides if mask else None,
     }

@@ -21,17 +21,53 @@ def place(HEADS: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr, CAUSAL:
 
 
 @triton.jit
+def last_seen(first, OFFSET: tl.constexpr, BM: tl.constexpr):
+    """The last keys that the first and the last row of a tile see, where rows are causal."""
+    return first + OFFSET, first + BM - 1 + OFFSET
+
+
+@triton.jit
 def key_range(
-    first, S: tl.constexpr, OFFSET: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    CAUSAL: tl.constexpr,
-):  # fmt: skip
-    """Keys before `full` are visible to all rows from `first` on, none from `end` on to any."""
+    low, high, S: tl.constexpr, WINDOW: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr
+):
+    """Rows of the tile see keys up to `low` at least, and `high` at most.
+
+    Keys from `near` to `full` are visible to all rows. Blocks of which some rows see some keys are
+    those from `edge` to `end`, if those before `full` are counted as if they lay next to the others
+    (`edge_block`)."""
+    near = 0
     full = S // BN * BN
     end = S
     if CAUSAL:
-        full = tl.minimum(full, tl.maximum(first + OFFSET + 1, 0) // BN * BN)
-        end = tl.minimum(end, first + BM + OFFSET)
-    return full, end
+        full = tl.minimum(full, tl.maximum(low + 1, 0) // BN * BN)
+        end = tl.minimum(end, high + 1)
+    edge = full
+    if WINDOW:
+        begin = tl.maximum(low - WINDOW + 1, 0) // BN * BN
+        near = tl.cdiv(tl.maximum(high - WINDOW + 1, 0), BN) * BN
+        near = tl.minimum(near, tl.cdiv(tl.maximum(end, 0), BN) * BN)
+        full = tl.maximum(full, near)
+        edge = full - (near - begin)
+    return near, full, edge, end
+
+
+@triton.jit
+def edge_block(at, near, full):
+    """First key of the block that is counted as `at`: before `near`, or from `full` on."""
+    return tl.where(at < full, at - (full - near), at)
+
+
+@triton.jit
+def share_of(
+    split, low, high, S: tl.constexpr, WINDOW: tl.constexpr, SPLITS: tl.constexpr, BN: tl.constexpr
+):
+    """Keys of one split, of those that the rows see: up to `low` at least and `high` at most."""
+    begin = 0
+    if WINDOW:
+        begin = tl.maximum(low - WINDOW + 1, 0) // BN * BN
+    end = tl.minimum(S, high + 1)
+    share = tl.cdiv(tl.cdiv(tl.maximum(end - begin, 0), BN), SPLITS) * BN
+    return begin + split * share, tl.minimum(begin + split * share + share, end)
 
 
 @triton.jit

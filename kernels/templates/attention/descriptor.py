@@ -8,7 +8,14 @@ Same mathematics as plain.py, whose helpers it takes over; no masks as operands.
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend, finish, key_range, place
+from aotc.kernels.templates.attention.blocks import (
+    attend,
+    edge_block,
+    finish,
+    key_range,
+    last_seen,
+    place,
+)
 from aotc.kernels.templates.attention.plain import hide, store
 
 
@@ -25,8 +32,8 @@ def attention_descriptor(
     in0, in1, in2, out0,
     HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
     DV: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
+    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, PRECISION: tl.constexpr,
+    SAFE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     z, tile = place(HEADS, tl.cdiv(T, BM), GROUP, CAUSAL)
     queries = describe(in0, z, T, D, BM, BD)
@@ -38,14 +45,19 @@ def attention_descriptor(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BV), tl.float32)
-    full, end = key_range(tile * BM, S, OFFSET, BM, BN, CAUSAL)
-    for start in range(0, full, BN):
+    low, high = last_seen(tile * BM, OFFSET, BM)
+    near, full, edge, end = key_range(low, high, S, WINDOW, BN, CAUSAL)
+    for start in range(near, full, BN):
         scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
-    for start in range(full, end, BN):
+    for at in range(edge, end, BN):
+        start = at
+        if WINDOW:
+            start = edge_block(at, near, full)
         scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
-        scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S, OFFSET, CAUSAL, BN)
+        s = start + tl.arange(0, BN)[None, :]
+        scores = hide(scores, x, s, S, OFFSET, WINDOW, CAUSAL, BN)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
     result = finish(acc, total, SAFE)

@@ -3,7 +3,8 @@
 Both kernels read heads where they lie: an operand's steps are those from batch to batch, head to
 head and row to row, and a row's elements lie side by side. Rows past the end read the last one
 again and are not stored. Scores are `q·kᵀ · SCALE + mask`; where MASK is None there is none. Row x
-sees the keys up to x + CAUSAL, or all where that is None. A row that sees nothing weighs nothing.
+sees the keys up to x + CAUSAL, or all where that is None; where WINDOW is not 0, so many of them,
+the last ones. A row that sees nothing weighs nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def block(
 @triton.jit
 def scored(
     q, k, mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr,
+    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Scores of a block; keys past the end and those that a causal row may not see are -inf."""
+    """Scores of a block; keys past the end and those that a row may not see are -inf."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
     if MASK is not None:
         at = mask_ptr + tl.minimum(rows, T - 1)[:, None] * MASK[2] + keys[None, :] * MASK[3]
@@ -53,7 +54,19 @@ def scored(
         scores = tl.where(keys[None, :] < S, scores, float("-inf"))
     if CAUSAL is not None:
         scores = tl.where(keys[None, :] <= rows[:, None] + CAUSAL, scores, float("-inf"))
+        if WINDOW:
+            first = rows[:, None] + (CAUSAL - WINDOW + 1)
+            scores = tl.where(keys[None, :] >= first, scores, float("-inf"))
     return scores
+
+
+@triton.jit
+def first_block(first, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, BN: tl.constexpr):
+    """The first key of the blocks that rows from `first` on see."""
+    begin = 0
+    if WINDOW:
+        begin = tl.maximum(first + CAUSAL - WINDOW + 1, 0) // BN * BN
+    return begin
 
 
 @triton.jit
@@ -62,7 +75,8 @@ def attention_forward(
     HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr, K: tl.constexpr,
     V: tl.constexpr, MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr,
-    SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    WINDOW: tl.constexpr, SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows of a head: out [B, T, HEADS, E], and sums [B, T, HEADS], the logarithms
     of the rows' sums of powers. A row that sees nothing is zeros if SAFE, else no number."""
@@ -79,7 +93,7 @@ def attention_forward(
     if S <= BN:
         keys = tl.arange(0, BN)
         k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
-        scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL)
+        scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
         peak = tl.maximum(tl.max(scores, 1), LOWEST)
         powers = tl.exp(scores - peak[:, None])
         total = tl.sum(powers, 1)
@@ -90,10 +104,10 @@ def attention_forward(
         total = tl.zeros((BM,), tl.float32)
         found = tl.zeros((BM, BE), tl.float32)
         end = S if CAUSAL is None else tl.minimum(S, first + BM + CAUSAL)
-        for start in range(0, end, BN):
+        for start in range(first_block(first, CAUSAL, WINDOW, BN), end, BN):
             keys = start + tl.arange(0, BN)
             k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
-            scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL)
+            scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
             higher = tl.maximum(peak, tl.max(scores, 1))
             powers = tl.exp(scores - higher[:, None])
             shrink = tl.exp(peak - higher)
@@ -115,10 +129,10 @@ def attention_forward(
 def weighed(
     q, k, v, g, out, sums, mask_ptr, rows, keys,
     T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr, SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """The weights of a block, and the gradient of its products q·kᵀ."""
-    scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL)
+    scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
     if T % rows.shape[0] != 0:
         scores = tl.where((rows < T)[:, None], scores, float("-inf"))
     weights = tl.exp(scores - sums[:, None])
@@ -134,11 +148,11 @@ def attention_backward(
     DQ: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr,
     RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     BD: tl.constexpr, BE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr,
+    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """One head of keys with all heads of queries that read it: the gradients of q, k and v, each
     [B, row, head, element], with (step from row to row, first element) in DQ, DK and DV. `g` is
-    that of the result; a program alone writes what it adds up."""
+    that of the result; a program alone writes what it adds up. Each row sees a key."""
     of_key = tl.program_id(0)
     batch = tl.program_id(1).to(tl.int64)
     d = tl.arange(0, BD)
@@ -155,9 +169,10 @@ def attention_backward(
         dk = tl.zeros((BN, BD), tl.float32)
         dv = tl.zeros((BN, BE), tl.float32)
         lowest = 0 if CAUSAL is None else tl.maximum(start - CAUSAL, 0) // BM * BM
+        after = T if WINDOW == 0 else tl.minimum(T, start + BN - 1 + WINDOW - CAUSAL)
         for member in range(RATIO):
             head = of_key * RATIO + member
-            for first in range(lowest, T, BM):
+            for first in range(lowest, after, BM):
                 rows = first + tl.arange(0, BM)
                 q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D)
                 g = block(of_head(g_ptr, batch, head, G), rows, y, T, G, E)
@@ -166,7 +181,7 @@ def attention_backward(
                 sums = tl.load(of_head(sums_ptr, batch, head, SUMS) + last * SUMS[2])
                 mask = of_head(mask_ptr, batch, head, MASK)
                 weights, inner = weighed(
-                    q, k, v, g, out, sums, mask, rows, keys, T, S, MASK, SCALE, CAUSAL
+                    q, k, v, g, out, sums, mask, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW
                 )
                 dv = tl.dot(tl.trans(weights), g, dv, input_precision="ieee")
                 dk = tl.dot(tl.trans(inner), q, dk, input_precision="ieee")
@@ -175,7 +190,8 @@ def attention_backward(
                 if S <= BN:
                     dq = tl.dot(inner, k, input_precision="ieee")
                 else:
-                    before = tl.load(dq_ptr + at, mask=is_there & (start > 0), other=0.0)
+                    is_later = start > first_block(first, CAUSAL, WINDOW, BN)
+                    before = tl.load(dq_ptr + at, mask=is_there & is_later, other=0.0)
                     dq = tl.dot(inner, k, before, input_precision="ieee")
                 tl.store(dq_ptr + at, dq, mask=is_there)
         row, seen = keys[:, None], (keys < S)[:, None]

@@ -97,6 +97,24 @@ def blocks_until(
 
 
 @gluon.jit
+def begins_at(
+    first, until, OFFSET: gl.constexpr, WINDOW: gl.constexpr, BN: gl.constexpr
+):  # fmt: skip
+    """The first block of keys that a row of the tile sees; before `until`."""
+    begin = 0
+    if WINDOW:
+        begin = gl.maximum(first + OFFSET - WINDOW + 1, 0) // BN
+        begin = gl.minimum(begin, until - 1)
+    return begin
+
+
+@gluon.jit
+def near_until(row, OFFSET: gl.constexpr, WINDOW: gl.constexpr, BN: gl.constexpr):
+    """Blocks of keys of which a row from `row` on does not see all for its window."""
+    return gl.cdiv(gl.maximum(row + 64 + OFFSET - WINDOW, 0), BN)
+
+
+@gluon.jit
 def full_until(
     row, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr
 ):  # fmt: skip
@@ -111,8 +129,8 @@ def full_until(
 def bring(
     queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready, k_free, v_ready,
     v_free, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr, S: gl.constexpr,
-    OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr, GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
+    OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr,
+    GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """The producer: of every tile q, then k and v block by block as places become free."""
     count = 0
@@ -127,8 +145,8 @@ def bring(
             tma.async_copy_global_to_shared(
                 queries, [q0, q1, first + half * 64, 0], q_ready.index(half), q_tiles.index(half)
             )
-        blocks = blocks_until(first, S, OFFSET, CAUSAL, BN)
-        for block in range(blocks):
+        until = blocks_until(first, S, OFFSET, CAUSAL, BN)
+        for block in range(begins_at(first, until, OFFSET, WINDOW, BN), until):
             at = count % STAGES
             turn = (count // STAGES) & 1
             mbarrier.wait(k_free.index(at), turn ^ 1)
@@ -146,16 +164,18 @@ def bring(
 
 @gluon.jit
 def hide(
-    scores, first, start, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr,
-    BN: gl.constexpr, LAYOUT: gl.constexpr,
+    scores, first, start, S: gl.constexpr, OFFSET: gl.constexpr, WINDOW: gl.constexpr,
+    CAUSAL: gl.constexpr, BN: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Keys that causal rows do not see, or that do not exist: without a mask, of the last block."""
+    """Keys that rows do not see, or that do not exist: without a mask, of the last block."""
     column = gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))[None, :]
     if CAUSAL:
         x = first + gl.arange(0, 64, gl.SliceLayout(1, LAYOUT))[:, None]
         if S % BN != 0:
             scores = gl.where(start + column < S, scores, float("-inf"))
         scores = gl.where(start + column <= x + OFFSET, scores, float("-inf"))
+        if WINDOW:
+            scores = gl.where(start + column > x + OFFSET - WINDOW, scores, float("-inf"))
     elif S % BN != 0:
         scores = gl.where(column < S % BN, scores, float("-inf"))
     return scores
@@ -195,9 +215,9 @@ def wait_next(k_ready, count, has_next, STAGES: gl.constexpr):
 def step(
     half: gl.constexpr, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
     total, count, turn, row, start, has_next, HIDES: gl.constexpr, S: gl.constexpr,
-    OFFSET: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr, BN: gl.constexpr,
-    BD: gl.constexpr, BV: gl.constexpr, STAGES: gl.constexpr, SCORES: gl.constexpr,
-    WEIGHTS: gl.constexpr,
+    OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr,
+    BN: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr, STAGES: gl.constexpr,
+    SCORES: gl.constexpr, WEIGHTS: gl.constexpr,
 ):  # fmt: skip
     """Scores of block `count` while the values of the block before it are added."""
     at = count % STAGES
@@ -211,7 +231,7 @@ def step(
     scores = warpgroup_mma_wait(1, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
     if HIDES:
-        scores = hide(scores, row, start, S, OFFSET, CAUSAL, BN, SCORES)
+        scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, BN, SCORES)
     weights, peak, total, shrink = soften(scores, peak, total, SCALE)
     wait_next(k_ready, count, has_next, STAGES)
     acc = warpgroup_mma_wait(0, deps=(acc,))
@@ -223,9 +243,9 @@ def step(
 
 @gluon.jit
 def begin(
-    q, k_tiles, k_ready, k_free, count, row, blocks, S: gl.constexpr, OFFSET: gl.constexpr,
-    CAUSAL: gl.constexpr, SCALE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr,
-    STAGES: gl.constexpr, SCORES: gl.constexpr,
+    q, k_tiles, k_ready, k_free, count, row, start, has_next, S: gl.constexpr,
+    OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr,
+    BN: gl.constexpr, BD: gl.constexpr, STAGES: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
     """Weights of a tile's first block, the row maximum and sum."""
     at = count % STAGES
@@ -237,9 +257,9 @@ def begin(
     scores = warpgroup_mma_wait(0, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
     if CAUSAL or S < BN:
-        scores = hide(scores, row, 0, S, OFFSET, CAUSAL, BN, SCORES)
+        scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, BN, SCORES)
     weights, peak, total, _ = soften(scores, peak, total, SCALE)
-    wait_next(k_ready, count, blocks > 1, STAGES)
+    wait_next(k_ready, count, has_next, STAGES)
     return weights, peak, total
 
 
@@ -262,9 +282,9 @@ def end(result, o, acc, total, z, row, RATIO: gl.constexpr, SAFE: gl.constexpr, 
 def attend(
     half: gl.constexpr, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
     k_free, v_ready, v_free, turns, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr,
-    S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr,
-    SAFE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr, GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
+    S: gl.constexpr, OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr,
+    SCALE: gl.constexpr, SAFE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr,
+    BV: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """A consumer: 64 rows of every tile against all its blocks."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -276,30 +296,45 @@ def attend(
     for wave in range(waves_of(HEADS * ((T + 127) // 128))):
         z, first = place(wave, HEADS, T, GROUP, CAUSAL)
         row = first + half * 64
-        blocks = blocks_until(first, S, OFFSET, CAUSAL, BN)
+        until = blocks_until(first, S, OFFSET, CAUSAL, BN)
+        head = begins_at(first, until, OFFSET, WINDOW, BN)
+        counted = count - head  # block b of the keys is block counted + b of the program
+        turned = turn - head - 1
         mbarrier.wait(q_ready.index(half), wave & 1)
         weights, peak, total = begin(
-            q, k_tiles, k_ready, k_free, count, row, blocks, S, OFFSET, CAUSAL, SCALE, BN, BD,
-            STAGES, SCORES,
+            q, k_tiles, k_ready, k_free, count, row, head * BN, head + 1 < until, S, OFFSET,
+            WINDOW, CAUSAL, SCALE, BN, BD, STAGES, SCORES,
         )  # fmt: skip
         p = gl.convert_layout(weights.to(q.dtype), WEIGHTS)
         acc = gl.zeros((64, BV), gl.float32, RESULT)
-        full = gl.minimum(full_until(row, S, OFFSET, CAUSAL, BN), blocks)
-        for block in range(1, full):
+        near = head + 1
+        full = gl.minimum(full_until(row, S, OFFSET, CAUSAL, BN), until)
+        if WINDOW:
+            near = gl.minimum(gl.maximum(near_until(row, OFFSET, WINDOW, BN), near), until)
+            for block in range(head + 1, near):
+                p, acc, peak, total = step(
+                    half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc,
+                    peak, total, counted + block, turned + block, row, block * BN,
+                    block + 1 < until, True, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES,
+                    SCORES, WEIGHTS,
+                )  # fmt: skip
+        for block in range(near, full):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
-                total, count + block, turn + block - 1, row, block * BN, block + 1 < blocks, False,
-                S, OFFSET, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                total, counted + block, turned + block, row, block * BN,
+                block + 1 < until, False, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES,
+                SCORES, WEIGHTS,
             )  # fmt: skip
-        for block in range(gl.maximum(full, 1), blocks):
+        for block in range(gl.maximum(full, near), until):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
-                total, count + block, turn + block - 1, row, block * BN, block + 1 < blocks, True,
-                S, OFFSET, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                total, counted + block, turned + block, row, block * BN,
+                block + 1 < until, True, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES,
+                SCORES, WEIGHTS,
             )  # fmt: skip
         mbarrier.arrive(q_free.index(half))
-        count += blocks
-        turn += blocks - 1
+        count = counted + until
+        turn = turned + until
         last = (count - 1) % STAGES
         mbarrier.wait(v_ready.index(last), ((count - 1) // STAGES) & 1)
         acc = warpgroup_mma(p, v_tiles.index(last).reshape([BN, BV]), acc, is_async=True)
@@ -335,6 +370,7 @@ def attention_overlapped(
     SCALE: gl.constexpr,
     CAUSAL: gl.constexpr,
     OFFSET: gl.constexpr,
+    WINDOW: gl.constexpr,
     SAFE: gl.constexpr,
     BN: gl.constexpr,
     GROUP: gl.constexpr,
@@ -364,14 +400,14 @@ def attention_overlapped(
     gl.warp_specialize(
         [
             (attend, (0, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
-                      k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, CAUSAL, SCALE,
-                      SAFE, BN, BD, BV, GROUP, STAGES)),
+                      k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL,
+                      SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
             (attend, (1, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
-                      k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, CAUSAL, SCALE,
-                      SAFE, BN, BD, BV, GROUP, STAGES)),
+                      k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL,
+                      SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
             (bring, (queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready,
-                     k_free, v_ready, v_free, HEADS, RATIO, T, S, OFFSET, CAUSAL, BN, GROUP,
-                     STAGES)),
+                     k_free, v_ready, v_free, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL, BN,
+                     GROUP, STAGES)),
         ],
         [4, 1],
         [240, 24],

@@ -1,15 +1,23 @@
 """Attention forward, one tile of query rows a program: softmax(q·kᵀ·scale + mask)·v, online.
 
-Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (a mask that is an operand), in the last
-blocks of keys `last_k`, `last_v`, `last_mask` and `hide` (what rows may not see of them), and
-`store`. As it stands q is a contiguous [Z, T, D], k [Z / RATIO, S, D] and v [Z / RATIO, S, DV].
-SCALE holds log2(e): scores are exponents of two. Blocks that all rows of the tile see come first.
+Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (a mask that is an operand), `last_seen`
+(the last keys that the rows see), in the last blocks of keys `last_k`, `last_v`, `last_mask` and
+`hide` (what rows may not see of them), and `store`. As it stands q is a contiguous [Z, T, D], k
+[Z / RATIO, S, D] and v [Z / RATIO, S, DV]. SCALE holds log2(e): scores are exponents of two. Blocks
+that all rows of the tile see come first, then those at both ends.
 """
 
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend, finish, key_range, place
+from aotc.kernels.templates.attention.blocks import (
+    attend,
+    edge_block,
+    finish,
+    key_range,
+    last_seen,
+    place,
+)
 
 
 @triton.jit
@@ -52,11 +60,16 @@ def last_mask(scores):
 
 
 @triton.jit
-def hide(scores, x, s, S: tl.constexpr, OFFSET, CAUSAL: tl.constexpr, BN: tl.constexpr):
+def hide(
+    scores, x, s, S: tl.constexpr, OFFSET, WINDOW: tl.constexpr, CAUSAL: tl.constexpr,
+    BN: tl.constexpr,
+):  # fmt: skip
     if S % BN != 0:
         scores = tl.where(s < S, scores, float("-inf"))
     if CAUSAL:
         scores = tl.where(s <= x + OFFSET, scores, float("-inf"))
+    if WINDOW:
+        scores = tl.where(s > x + OFFSET - WINDOW, scores, float("-inf"))
     return scores
 
 
@@ -70,8 +83,8 @@ def attention(
     in0, in1, in2, out0,
     HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
     DV: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
+    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, PRECISION: tl.constexpr,
+    SAFE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     z, tile = place(HEADS, tl.cdiv(T, BM), GROUP, CAUSAL)
     x = tile * BM + tl.arange(0, BM)[:, None]
@@ -80,20 +93,24 @@ def attention(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BV), tl.float32)
-    full, end = key_range(tile * BM, S, OFFSET, BM, BN, CAUSAL)
-    for start in range(0, full, BN):
+    low, high = last_seen(tile * BM, OFFSET, BM)
+    near, full, edge, end = key_range(low, high, S, WINDOW, BN, CAUSAL)
+    for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         k = load_k(in1, z // RATIO, s[:, None], tl.arange(0, BD)[None, :], S, D, BD)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         scores = load_mask(scores)
         v = load_v(in2, z // RATIO, s[:, None], y, S, DV, BV)
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
-    for start in range(full, end, BN):
+    for at in range(edge, end, BN):
+        start = at
+        if WINDOW:
+            start = edge_block(at, near, full)
         s = start + tl.arange(0, BN)
         k = last_k(in1, z // RATIO, s[:, None], tl.arange(0, BD)[None, :], S, D)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         scores = last_mask(scores)
-        scores = hide(scores, x, s[None, :], S, OFFSET, CAUSAL, BN)
+        scores = hide(scores, x, s[None, :], S, OFFSET, WINDOW, CAUSAL, BN)
         v = last_v(in2, z // RATIO, s[:, None], y, S, DV)
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
     result = finish(acc, total, SAFE)

@@ -3,14 +3,14 @@
 The rows of a tile are all query heads of one key head and all their positions, padded to BM. Each
 program leaves its rows' maximum, sum and product in scratch memory; the last one to arrive at a
 head joins them and sets the counter back to zero. Holes as in the last blocks of plain.py, rows
-counted over (head, position). As it stands q is a contiguous [Z, ROWS, D], k [Z, S, D] and v
-[Z, S, DV].
+counted over (head, position); `ahead` before anything is read. As it stands q is a contiguous
+[Z, ROWS, D], k [Z, S, D] and v [Z, S, DV].
 """
 
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend, finish, join
+from aotc.kernels.templates.attention.blocks import attend, finish, join, share_of
 from aotc.kernels.templates.attention.plain import last_k, last_mask, last_v, load_q, store
 
 
@@ -27,11 +27,17 @@ def ahead():
 
 
 @triton.jit
+def last_seen(S: tl.constexpr):
+    return S - 1, S - 1
+
+
+@triton.jit
 def attention_split(
     in0, in1, in2, out0, partial, sums, arrived,
     ROWS: tl.constexpr, S: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr,
     BV: tl.constexpr, SCALE: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, SPLITS: tl.constexpr, BR: tl.constexpr, BS: tl.constexpr,
+    WINDOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SPLITS: tl.constexpr,
+    BR: tl.constexpr, BS: tl.constexpr,
 ):  # fmt: skip
     z = tl.program_id(1)
     split = tl.program_id(0)
@@ -42,8 +48,9 @@ def attention_split(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BV), tl.float32)
-    share = tl.cdiv(tl.cdiv(S, BN), SPLITS) * BN
-    for start in range(split * share, tl.minimum(split * share + share, S), BN):
+    low, high = last_seen(S)
+    begin, end = share_of(split, low, high, S, WINDOW, SPLITS, BN)
+    for start in range(begin, end, BN):
         s = start + tl.arange(0, BN)
         k = last_k(in1, z, s[:, None], tl.arange(0, BD)[None, :], S, D)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, key_range, weigh, attend, finish.
+# As in the template: place, last_seen, key_range, weigh, attend, finish.
 
 
 @triton.jit
@@ -30,8 +30,9 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 32), tl.float32)
-    full, end = key_range(tile * BM, 40, 0, BM, BN, False)
-    for start in range(0, full, BN):
+    low, high = last_seen(tile * BM, 0, BM)
+    near, full, edge, end = key_range(low, high, 40, 0, BN, False)
+    for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         v1 = tl.load(in1 + sk)
@@ -42,7 +43,8 @@ def kernel(
         v4 = tl.where(inside2, v3, v2)
         v = tl.where(y_mask, v4, 0.0)
         peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "tf32x3")
-    for start in range(full, end, BN):
+    for at in range(edge, end, BN):
+        start = at
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 40

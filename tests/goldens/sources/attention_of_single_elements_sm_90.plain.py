@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, key_range, weigh, attend, finish.
+# As in the template: place, last_seen, key_range, weigh, attend, finish.
 
 
 @triton.jit
@@ -24,8 +24,9 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 16), tl.float32)
-    full, end = key_range(tile * BM, 21, 0, BM, BN, False)
-    for start in range(0, full, BN):
+    low, high = last_seen(tile * BM, 0, BM)
+    near, full, edge, end = key_range(low, high, 21, 0, BN, False)
+    for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         v1 = tl.load(in1 + (z // 2)*21 + sk)
@@ -34,7 +35,8 @@ def kernel(
         v2 = tl.load(in2 + (z // 2)*21 + sk)
         v = tl.broadcast_to(v2, BN, 16)
         peak, total, acc = attend(scores, v, peak, total, acc, 1.4426950408889634, "tf32x3")
-    for start in range(full, end, BN):
+    for at in range(edge, end, BN):
+        start = at
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 21

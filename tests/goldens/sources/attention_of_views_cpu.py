@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: LOWEST, of_head, block, scored, attention_forward, weighed,
+# As in the template: LOWEST, of_head, block, scored, first_block, attention_forward, weighed,
 # attention_backward.
 
 
@@ -35,6 +35,7 @@ def kernel(
         BE=32,
         SCALE=0.125,
         CAUSAL=None,
+        WINDOW=0,
         Q=(12480, 32, 192),
         K=(12480, 32, 192),
         V=(12480, 32, 192),

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, key_range, weigh, attend, finish.
+# As in the template: place, last_seen, key_range, weigh, attend, finish.
 
 
 @triton.jit
@@ -24,8 +24,9 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 32), tl.float32)
-    full, end = key_range(tile * BM, 33, 0, BM, BN, False)
-    for start in range(0, full, BN):
+    low, high = last_seen(tile * BM, 0, BM)
+    near, full, edge, end = key_range(low, high, 33, 0, BN, False)
+    for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         k = tl.load(in1 + z*1056 + sk*32 + d)
@@ -35,7 +36,8 @@ def kernel(
         scores = scores * 0.36067376022224085 + tl.where(v0 == float("-inf"), v0, tl.maximum(v0 * 1.4426950408889634, -2.5e38, propagate_nan=tl.PropagateNan.ALL))
         v = tl.load(in2 + z*1056 + sk*32 + y)
         peak, total, acc = attend(scores, v, peak, total, acc, 1.0, "tf32x3")
-    for start in range(full, end, BN):
+    for at in range(edge, end, BN):
+        start = at
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 33

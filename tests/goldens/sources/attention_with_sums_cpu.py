@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: LOWEST, of_head, block, scored, attention_forward, weighed,
+# As in the template: LOWEST, of_head, block, scored, first_block, attention_forward, weighed,
 # attention_backward.
 
 
@@ -38,6 +38,7 @@ def kernel(
         BE=32,
         SCALE=0.25,
         CAUSAL=0,
+        WINDOW=0,
         Q=(8960, 2240, 32),
         K=(4480, 2240, 32),
         V=(4480, 2240, 32),

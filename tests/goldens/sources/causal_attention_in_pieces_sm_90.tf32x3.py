@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: place, key_range, weigh, join_keys, finish.
+# As in the template: place, last_seen, key_range, weigh, join_keys, finish.
 
 
 @triton.jit
@@ -28,9 +28,11 @@ def kernel(
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 64), tl.float32)
     acc1 = tl.zeros((BM, 16), tl.float32)
-    _, end = key_range(tile * BM, 100, 0, BM, BN, True)
-    full = 0
-    for start in range(0, full, BN):
+    low, high = last_seen(tile * BM, 0, BM)
+    near, full, edge, end = key_range(low, high, 100, 0, BN, True)
+    edge = edge - (full - near)
+    near, full = 0, 0
+    for start in range(near, full, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         k = tl.load(in1 + z*8000 + sk*80 + d)
@@ -57,7 +59,8 @@ def kernel(
         peak, total, weights, shrink = weigh(scores, peak, total, 1.0)
         acc = tl.dot(weights, v, acc * shrink[:, None], input_precision="tf32x3")
         acc1 = tl.dot(weights, v1, acc1 * shrink[:, None], input_precision="tf32x3")
-    for start in range(full, end, BN):
+    for at in range(edge, end, BN):
+        start = at
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 100

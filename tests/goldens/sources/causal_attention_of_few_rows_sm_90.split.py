@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: weigh, attend, finish, join, wait_for_kernels, ask_for.
+# As in the template: share_of, weigh, attend, finish, join, wait_for_kernels, ask_for.
 
 
 @triton.jit
@@ -37,8 +37,9 @@ def kernel(
     peak = tl.full((BM,), -3.0e38, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, 32), tl.float32)
-    share = tl.cdiv(tl.cdiv(440, BN), SPLITS) * BN
-    for start in range(split * share, tl.minimum(split * share + share, 440), BN):
+    low, high = 435, 439
+    begin, end = share_of(split, low, high, 440, 0, SPLITS, BN)
+    for start in range(begin, end, BN):
         s = start + tl.arange(0, BN)
         sk = s[:, None]
         sk_mask = sk < 440
