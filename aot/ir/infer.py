@@ -482,6 +482,14 @@ def count_digits(types: Types, attrs: AttrMap) -> TensorType:
     return TensorType("i32", (words.shape[0], -(-words.shape[1] // attrs["length"]), 256))
 
 
+def sort_runs(types: Types, attrs: AttrMap) -> TensorType:
+    """Words i64 `[rows, n]` → the same type."""
+    (words,) = types
+    require(words.rank == 2 and words.dtype == "i64", f"{words} has no rows of words")
+    require(attrs["length"] > 0 and attrs.get("ways", 2) > 1, "no runs to put in order")
+    return words
+
+
 def sum_digits(types: Types, attrs: AttrMap) -> TensorType:
     """What `count_digits` gives → the same type."""
     (counts,) = types

@@ -368,6 +368,10 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     OpDef("count_digits", "memory", 1, infer.count_digits, ("length", "shift")),
     OpDef("sum_digits", "memory", 1, infer.sum_digits),
     OpDef("order_by_digit", "memory", 2, infer.order_by_digit, ("length", "shift")),
+    # Words i64 `[rows, n]`, no two of a row alike: each run of `length` in order, and as many such
+    # runs beside each other as `ways` in one order.
+    OpDef("sort_runs", "memory", 1, infer.sort_runs, ("length",)),
+    OpDef("merge_runs", "memory", 1, infer.sort_runs, ("length", "ways")),
     # Counts i32 `[outer, n]` and how many of the places i32 `[outer, m]` are each; those outside
     # are left out.
     OpDef("count_places", "memory", 2, infer.count_places),

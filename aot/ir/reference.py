@@ -480,6 +480,18 @@ def order_by_digit(words: Array, sums: Array, length: int, shift: int) -> Array:
     return numpy.take_along_axis(words, order, -1)
 
 
+def sort_runs(words: Array, length: int) -> Array:
+    """Each run in order."""
+    starts = range(0, words.shape[-1], length)
+    runs = [numpy.sort(words[..., at : at + length], -1) for at in starts]
+    return numpy.concatenate([words[..., :0], *runs], -1)
+
+
+def merge_runs(words: Array, length: int, ways: int) -> Array:
+    """Runs that are in order, as many together as there are ways."""
+    return sort_runs(words, length * ways)
+
+
 def count_places(counts: Array, index: Array) -> Array:
     """`counts` and how many places of a row are each number below its length."""
     found = counts.copy()
@@ -500,9 +512,9 @@ _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
         attention, attention_backward, attention_log_sum_exp, convolution, convolution_weights,
         count_digits, count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh,
-        grouped_matmul, iota, matmul, matmul_i8, matmul_packed, nth_places, order_by_digit,
-        order_rows, pad, philox, round_tf32, scalar, scan, scatter_rows, select_rows, sigmoid, sign,
-        sum_digits, sum_runs, take, window,
+        grouped_matmul, iota, matmul, matmul_i8, matmul_packed, merge_runs, nth_places,
+        order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan, scatter_rows,
+        select_rows, sigmoid, sign, sort_runs, sum_digits, sum_runs, take, window,
     )},
     "matmul_in_order": matmul,
     "matmul_tf32": matmul,

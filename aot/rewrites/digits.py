@@ -1,4 +1,5 @@
-"""Rows in order by digits, on a GPU: three kernels a digit, which read the elements twice.
+"""Rows in order by digits, on a GPU: three kernels a digit, which read the elements twice; or, if
+these are not too many, by merges of runs, one kernel for several runs at a time.
 
 Ranks and merges (`order.py`) compare each element with a run's others, and again at each merge.
 With many elements a sort by digits does less.
@@ -6,6 +7,7 @@ With many elements a sort by digits does less.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from aotc.aot.ir import build
@@ -26,6 +28,9 @@ DIGIT_NS = 0.012  # of one element, in all kernels of a digit
 COMPARED_NS = 0.45  # of one element: its rank among a run, and what is looked up by it
 MERGE_LAUNCHES = 9  # of the kernels that a merge of runs of 512 becomes
 MERGED_NS = 0.06  # of one element in one merge
+MERGED_RUN = 512  # words that a program puts in order in registers
+WAYS = (2, 4, 8)  # runs that are merged at a time
+RUN_NS, SEARCHED_NS = 0.03, 0.00084  # of a word in a run, and of one step of a search for it
 LOW_BITS = {"bf16": 16, "f16": 12}  # of these as f32 that are the same for all of a sign
 
 
@@ -37,12 +42,34 @@ def serves(node: Node, run: int, run_ns: float = COMPARED_NS) -> bool:
         return False
     count, extent = typical(data.type.numel), typical(data.shape[-1])
     bits = 8 * DTYPES[data.dtype].itemsize_bytes
-    by_digits = -(-bits // DIGIT) * (3 * LAUNCH_NS + count * DIGIT_NS)
+    by_digits = _digits_ns(bits, count)
     ranked = 3 * LAUNCH_NS + count * run_ns
     if typical(node.attr("wanted")) > run // 2:
         merges = (-(-extent // run) - 1).bit_length()
         ranked += merges * (MERGE_LAUNCHES * LAUNCH_NS + count * MERGED_NS)
+        if bits >= HALF:
+            by_digits = min(by_digits, bits // HALF * _merges(count, extent)[0])
     return bool(by_digits < ranked)
+
+
+def _digits_ns(bits: int, count: int) -> float:
+    """What so many elements cost by digits."""
+    return -(-bits // DIGIT) * (3 * LAUNCH_NS + count * DIGIT_NS)
+
+
+def _merges(count: int, extent: int) -> tuple[float, tuple[tuple[int, int], ...]]:
+    """Nanoseconds of a sort of so many words in rows of an extent by merges, and length and number
+    of the runs of each."""
+    found = []
+    for ways in WAYS:
+        merges, length = [], MERGED_RUN
+        cost_ns = LAUNCH_NS + count * RUN_NS
+        while length < extent:
+            merges.append((length, ways))
+            cost_ns += LAUNCH_NS + count * ways * length.bit_length() * SEARCHED_NS
+            length *= ways
+        found.append((cost_ns, tuple(merges)))
+    return min(found)
 
 
 def order_of(data: Node, wanted: int, is_descending: bool) -> Node:
@@ -78,6 +105,23 @@ def sort_by_bits(keys: Node, low: int, high: int, is_descending: bool = False) -
     return order
 
 
+def _merged_words(keys: Node, order: Node, merges: Sequence[tuple[int, int]]) -> Node:
+    """The same by all bits, which are those of unsigned numbers, by merges of runs."""
+    top = build.scalar(_signed(1 << (HALF - 1), HALF), "i32")
+    places = build.expand(build.cast(build.counter(2, 1, keys.shape[1]), "i32"), keys.shape)
+    words = _words(make("bitwise_xor", (keys, top)), places)
+    words = make("sort_runs", (words,), {"length": MERGED_RUN})
+    for length, ways in merges:
+        words = make("merge_runs", (words,), {"length": length, "ways": ways})
+    return make("gather", (order, build.cast(words, "i32")), {"axis": 1})
+
+
+def _words(keys: Node, places: Node) -> Node:
+    """Words i64 with keys i32 in their upper halves and places in their lower ones."""
+    upper = make("shift_left", (build.cast(keys, "i64"), build.scalar(HALF, "i64")))
+    return make("bitwise_or", (upper, build.cast(places, "i64")))
+
+
 def _signed(number: int, bits: int) -> int:
     """What the bits of a number are as a signed one."""
     return number - (1 << bits) if number >> (bits - 1) else number
@@ -86,10 +130,12 @@ def _signed(number: int, bits: int) -> int:
 def _sorted_words(keys: Node, order: Node, low: int, high: int) -> Node:
     """An order i32 of `[rows, n]`, by bits of the keys i32 that stand in it."""
     rows, extent = map(fixed, keys.shape)
+    merges_ns, merges = _merges(rows * extent, extent)
+    if high - low == HALF and merges_ns < _digits_ns(HALF, rows * extent):
+        return _merged_words(keys, order, merges)
     most = max(1, min(MOST_PARTS, PROGRAMS // max(1, rows)))
     length = max(SHORTEST, -(-extent // (most * WARP)) * WARP)
-    words = make("shift_left", (build.cast(keys, "i64"), build.scalar(HALF, "i64")))
-    words = make("bitwise_or", (words, build.cast(order, "i64")))
+    words = _words(keys, order)
     for shift in range(HALF + low, HALF + high, DIGIT):
         how = {"length": length, "shift": shift}
         sums = make("sum_digits", (make("count_digits", (words,), how),))

@@ -481,6 +481,8 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "count_digits": _all_dense,
     "sum_digits": _all_dense,
     "order_by_digit": _all_dense,
+    "sort_runs": _all_dense,
+    "merge_runs": _all_dense,
     "fourier": _fourier,
     "grouped_matmul": _grouped_matmul,
     "order_rows": _order_rows,

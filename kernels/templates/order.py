@@ -20,6 +20,9 @@ An element is such a word, so that each digit reads and writes both at once. A r
 programs of LENGTH elements each: the first kernel counts the digits of each part, the second adds
 these counts up from part to part, and in the third every program knows by these sums where its
 elements of each digit go.
+
+`sort_runs` and `merge_runs`, for GPUs, put such words in order by comparing them: runs in
+registers, then several runs at a time.
 """
 
 from __future__ import annotations
@@ -522,3 +525,50 @@ def order_by_digit(
         tl.store(out_ptr + before + _bits_set(up_to) - 1, words, mask=is_there)
         start += _bits_set(each)
         words = following
+
+
+@triton.jit
+def sort_runs(
+    out_ptr,  # [ROWS, N] i64
+    words_ptr,  # the same
+    N: tl.constexpr,
+    LENGTH: tl.constexpr,  # of a run
+    TILE: tl.constexpr,  # runs of a program
+):
+    row = tl.program_id(1).to(tl.int64)
+    runs = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
+    at = runs * LENGTH + tl.arange(0, LENGTH)[None, :]
+    words = tl.load(words_ptr + row * N + at, mask=at < N, other=2**63 - 1)
+    tl.store(out_ptr + row * N + at, tl.sort(words, dim=1), mask=at < N)
+
+
+@triton.jit
+def merge_runs(
+    out_ptr,  # [ROWS, N] i64
+    words_ptr,  # the same, runs of LENGTH in order, no two words of a row alike
+    N: tl.constexpr,
+    LENGTH: tl.constexpr,
+    WAYS: tl.constexpr,  # runs that become one
+    BLOCK: tl.constexpr,
+):
+    """A word goes behind as many others as are below it in the runs, which is its place in its own:
+    one search in each, side by side."""
+    row = tl.program_id(1).to(tl.int64)
+    words_ptr += row * N
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    words = tl.load(words_ptr + at, mask=at < N, other=0)
+    first = at // (WAYS * LENGTH) * (WAYS * LENGTH)
+    starts = tl.minimum(first + tl.arange(0, WAYS)[None, :] * LENGTH, N)
+    low = starts
+    high = tl.minimum(starts + LENGTH, N)
+    steps = LENGTH
+    while steps > 0:
+        middle = (low + high) // 2
+        is_open = low < high
+        others = tl.load(words_ptr + middle, mask=is_open, other=0)
+        is_below = others < words
+        low = tl.where(is_open & is_below, middle + 1, low)
+        high = tl.where(is_open & ~is_below, middle, high)
+        steps //= 2
+    to = first + tl.sum(low - starts, 1)[:, None]
+    tl.store(out_ptr + row * N + to, words, mask=at < N)

@@ -180,6 +180,17 @@ def real_parts_of_long_transforms():
 HOW = {"length": 2048, "shift": 40}  # of a digit's kernels
 
 
+@case("sm_90")
+def runs_in_order():
+    return _placed(op("sort_runs", operand("words", 2, 3000, dtype="i64"), length=512))
+
+
+@case("sm_90")
+def runs_merged():
+    words = operand("words", 2, 3000, dtype="i64")
+    return _placed(op("merge_runs", words, length=512, ways=4))
+
+
 @case("sm_90", kernel=1)
 def digits_of_keys_counted():
     """Words are keys in upper halves, the kernel before."""

@@ -75,25 +75,32 @@ SORTS = [
     ("i32", 1, 5000, 4000, False), ("i64", 2, 260, 7, True), ("u8", 3, 1500, 1500, False),
     ("u8", 1, 1, 1, False), ("i64", 1, 1500, 1500, False), ("f64", 2, 900, 900, True),
     ("i16", 1, 700, 700, True), ("i8", 2, 600, 600, False), ("u8", 1, 520, 520, True),
-    ("f32", 1, 4129, 4129, True),
+    ("f32", 1, 4129, 4129, True), ("i64", 2, 5000, 5000, True), ("f32", 2, 9001, 9001, False),
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("op", ["order_by_digit", "merge_runs"])
 @pytest.mark.parametrize(
     "sorts", [SORTS[::2], pytest.param(SORTS[1::2], marks=pytest.mark.nightly)]
 )
-def test_places_in_order_of_every_type(tmp_path, monkeypatch, sorts):
+def test_places_in_order_of_every_type(tmp_path, monkeypatch, sorts, op):
     for module, name in ((order, "_is_held"), (order, "_is_selected")):
         monkeypatch.setattr(module, name, lambda node: False)
     monkeypatch.setattr(digits, "serves", lambda *given: True)
     monkeypatch.setattr(digits, "PROGRAMS", 4)  # parts of several tiles
+    is_merged = op == "merge_runs"
+    monkeypatch.setattr(digits, "LAUNCH_NS", 1e9 if is_merged else 0.0)
+    monkeypatch.setattr(digits, "SEARCHED_NS", 0.0 if is_merged else 1e9)
+    monkeypatch.setattr(digits, "RUN_NS", 0.0 if is_merged else 1e9)
     job, graphs, arrays, wanted = Job(), [], [], []
     for at, (dtype, rows, extent, count, descending) in enumerate(sorts):
         graph = _sorted(_input("x", dtype, rows, extent), count, descending)
         numbers = _numbers(dtype, (rows, extent), at)
         found, times = order.rank_rows(graph)
         assert times == 1
-        assert "order_by_digit" in {node.op for node in found.nodes()}
+        is_wide = dtype[1:] in ("32", "64") and extent > digits.MERGED_RUN
+        if is_wide or not is_merged:
+            assert op in {node.op for node in found.nodes()}
         graphs.append(found)
         arrays.append([numbers])
         wanted.append(interpret(graph, [numbers])[0])

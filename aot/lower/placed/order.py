@@ -31,6 +31,7 @@ SORTED_TOGETHER, SORTED_BY_WARP = 1024, 256  # elements of a program, and of a w
 SELECTED_BY_WARP = 512
 # Words of keys among which one is looked for: four warps have few of them, or more have most each.
 RANKED_BY_WARP, RANKED_WARPS, RANKED_MOST = 256, 4, 2048
+MERGED_BLOCK, MERGED_BY_WARP = 128, 256  # words of a program, and searches of a warp
 SUMMED_PARTS, SUMMED_DIGITS = 64, 32  # whose counts a program adds up together
 ORDERED_PROGRAMS = 32  # that share the rows that are put in order, each with memory of its own
 ORDERED_BLOCK = 64  # keys that are compared at a time
@@ -74,6 +75,27 @@ def order_by_digit(node: Node, traits: TargetTraits) -> Called:
     reads = {"words": words, "sums": sums}
     blocks: list[tuple[Block, Grid]] = [({}, grid)]
     return _of_order("order_by_digit", {"out": 0}, reads, numbers, blocks, num_warps=1)
+
+
+def sort_runs(node: Node, traits: TargetTraits) -> Called:
+    """A program puts a few runs of words in order in its registers."""
+    (words,), _, how = operands_of(node)
+    (rows, count), length = words.shape, how["length"]
+    tile = max(1, SORTED_TOGETHER // length)
+    numbers = {"N": count, "LENGTH": length, "TILE": tile}
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-count // (tile * length)), rows, 1))]
+    warps = max(1, tile * length // SORTED_BY_WARP)
+    return _of_order("sort_runs", {"out": 0}, {"words": words}, numbers, blocks, num_warps=warps)
+
+
+def merge_runs(node: Node, traits: TargetTraits) -> Called:
+    """Programs that have a block of words each find where these go."""
+    (words,), _, how = operands_of(node)
+    rows, count = words.shape
+    numbers = {"N": count, "LENGTH": how["length"], "WAYS": how["ways"], "BLOCK": MERGED_BLOCK}
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-count // MERGED_BLOCK), rows, 1))]
+    warps = max(1, MERGED_BLOCK * how["ways"] // MERGED_BY_WARP)
+    return _of_order("merge_runs", {"out": 0}, {"words": words}, numbers, blocks, num_warps=warps)
 
 
 def order_rows(node: Node, traits: TargetTraits) -> Called:

@@ -13,10 +13,12 @@ from aotc.aot.lower.placed.merging import count_places, scatter_rows, sum_runs
 from aotc.aot.lower.placed.moving import copy, grouped_matmul
 from aotc.aot.lower.placed.order import (
     count_digits,
+    merge_runs,
     nth_places,
     order_by_digit,
     order_rows,
     select_rows,
+    sort_runs,
     sum_digits,
 )
 from aotc.aot.lower.placed.scan import scan
@@ -35,6 +37,8 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         count_digits,
         sum_digits,
         order_by_digit,
+        sort_runs,
+        merge_runs,
         copy,
         grouped_matmul,
         order_rows,

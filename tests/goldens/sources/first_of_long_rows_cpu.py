@@ -15,7 +15,8 @@ import triton.language as tl
 
 # As in the template: _key_of, _count_below, _last_among, _keep_below_bound, _keep_first,
 # _sort_by_rank, _sort_by_digits, sort_rows, select_rows, nth_places, order_rows, take_least,
-# _digit_of, _with_bit, _chosen, _same_digit, _bits_set, count_digits, sum_digits, order_by_digit.
+# _digit_of, _with_bit, _chosen, _same_digit, _bits_set, count_digits, sum_digits, order_by_digit,
+# sort_runs, merge_runs.
 
 
 @triton.jit
