@@ -164,13 +164,11 @@ def _attention_backward(node: Node) -> Node:
 
 
 def _mask(node: Node, at: int) -> list[Placed]:
-    """The mask, if there is one, as numbers that are added to the scores [B, H, T, S]."""
+    """The mask, if there is one, as booleans or numbers that scores [B, H, T, S] take."""
     if len(node.inputs) == at:
         return []
     query, key, mask = node.inputs[0], node.inputs[1], node.inputs[at]
-    if mask.dtype == "bool":
-        mask = make("where", (mask, build.scalar(0.0, "f32"), build.scalar(-math.inf, "f32")))
-    mask = mask if mask.dtype in FLOATS_TO_F32 else build.cast(mask, "f32")
+    mask = mask if mask.dtype in ("bool", *FLOATS_TO_F32) else build.cast(mask, "f32")
     return [spread(build.expand(mask, (*query.shape[:3], key.shape[2])))]
 
 

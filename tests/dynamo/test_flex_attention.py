@@ -62,6 +62,32 @@ def test_results(score, mask, heads, dtype):
     assert found.stride() == flex_attention(*given, enable_gqa=True).stride()
 
 
+LONG = 230
+LONG_MASKS = {
+    "window": lambda b, h, q, k: (q >= k) & (q - k < 40),
+    "local": lambda b, h, q, k: (q - k).abs() <= 25,
+    "documents": lambda b, h, q, k: q // 48 == k // 48,
+    "documents and nothing": lambda b, h, q, k: (q // 70 == k // 70) & (q % 70 > 2),
+    "heads": lambda b, h, q, k: (q // 64 + h) % 2 == k // 64 % 2,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("mask", LONG_MASKS)
+def test_blocks_that_are_hidden_whole(mask, dtype):
+    def function(query, key, value, blocks):
+        return flex_attention(query, key, value, block_mask=blocks, return_lse=True)
+
+    blocks = create_block_mask(LONG_MASKS[mask], None, HEADS, LONG, LONG, "cpu", BLOCK_SIZE=16)
+    given = [torch.randn(2, HEADS, LONG, 32).to(dtype) for _ in range(3)]
+    found = torch.compile(function, backend=aotc, options={"fallback": "error"})(*given, blocks)
+    wide = (each.double() for each in given)
+    expected = torch.compile(function, backend="eager")(*wide, blocks)
+    limit = 1e-5 if dtype == torch.float32 else 2e-2
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=limit)
+
+
 def test_lengths_that_vary():
     def function(query, key, value):
         return flex_attention(query, key, value, score_mod=SCORES["slopes"])

@@ -41,6 +41,30 @@ def block(
 
 
 @triton.jit
+def masks(mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr):
+    """What a block of the mask adds to scores, as f32; a mask of booleans shows where it is true.
+    Zeros past the last key."""
+    at = mask_ptr + tl.minimum(rows, T - 1)[:, None] * MASK[2] + keys[None, :] * MASK[3]
+    is_bool: tl.constexpr = mask_ptr.dtype.element_ty == tl.int1
+    if S % keys.shape[0] == 0:
+        found = tl.load(at)
+    else:
+        found = tl.load(at, mask=keys[None, :] < S, other=is_bool)
+    if is_bool:
+        return tl.where(found, 0.0, float("-inf"))
+    return found.to(tl.float32)
+
+
+@triton.jit
+def shows_any(mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr):
+    """Whether the mask hides not all of a block."""
+    shows = True
+    if MASK is not None:
+        shows = tl.max(masks(mask_ptr, rows, keys, T, S, MASK)) != float("-inf")
+    return shows
+
+
+@triton.jit
 def scored(
     q, k, mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr,
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
@@ -48,8 +72,7 @@ def scored(
     """Scores of a block; keys past the end and those that a row may not see are -inf."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
     if MASK is not None:
-        at = mask_ptr + tl.minimum(rows, T - 1)[:, None] * MASK[2] + keys[None, :] * MASK[3]
-        scores += tl.load(at, mask=keys[None, :] < S, other=0.0).to(tl.float32)
+        scores += masks(mask_ptr, rows, keys, T, S, MASK)
     if S % keys.shape[0] != 0:
         scores = tl.where(keys[None, :] < S, scores, float("-inf"))
     if CAUSAL is not None:
@@ -106,15 +129,18 @@ def attention_forward(
         end = S if CAUSAL is None else tl.minimum(S, first + BM + CAUSAL)
         for start in range(first_block(first, CAUSAL, WINDOW, BN), end, BN):
             keys = start + tl.arange(0, BN)
-            k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
-            scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
-            higher = tl.maximum(peak, tl.max(scores, 1))
-            powers = tl.exp(scores - higher[:, None])
-            shrink = tl.exp(peak - higher)
-            total = total * shrink + tl.sum(powers, 1)
-            v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
-            found = tl.dot(powers.to(v.dtype), v, found * shrink[:, None], input_precision="ieee")
-            peak = higher
+            if shows_any(mask_ptr, rows, keys, T, S, MASK):
+                k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
+                scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
+                higher = tl.maximum(peak, tl.max(scores, 1))
+                powers = tl.exp(scores - higher[:, None])
+                shrink = tl.exp(peak - higher)
+                total = total * shrink + tl.sum(powers, 1)
+                v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
+                found = tl.dot(
+                    powers.to(v.dtype), v, found * shrink[:, None], input_precision="ieee"
+                )
+                peak = higher
     if SAFE:
         total = tl.where(total == 0.0, 1.0, total)
     found = found * (1.0 / total)[:, None]

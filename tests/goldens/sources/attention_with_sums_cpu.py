@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: LOWEST, of_head, block, scored, first_block, attention_forward, weighed,
-# attention_backward.
+# As in the template: LOWEST, of_head, block, masks, shows_any, scored, first_block,
+# attention_forward, weighed, attention_backward.
 
 
 @triton.jit
