@@ -9,7 +9,7 @@ from aotc.aot.ir import access, build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import Extent, Shape
+from aotc.aot.ir.size import Extent, Shape, proves_at_most, typical
 
 Position = tuple[Index, ...]
 MOST_UNSEEN = 8  # times as many elements that may lie in memory as a view has; else it is copied
@@ -58,34 +58,41 @@ def strides_of(shape: Shape, order: Sequence[int] = ()) -> Shape:
     return tuple(found)
 
 
-def placed(node: Node) -> Placed:
-    """Where a tensor of fixed shape lies; in a copy where its dims have no fixed steps, where its
-    last one is not contiguous, or where it is a small part of what would have to be computed."""
-    found = in_place(node)
+def placed(node: Node, may_vary: bool = False) -> Placed:
+    """Where a tensor lies; in a copy where its dims have no fixed steps, where its last one is not
+    contiguous, or where it is a small part of what would have to be computed.
+
+    may_vary: its shape and steps may be sizes that a call decides.
+    """
+    found = in_place(node, may_vary=may_vary)
     if found is not None and (node.shape[-1] == 1 or found.strides[-1] == 1):
         return found
-    copied = in_place(build.stored(node))
+    copied = in_place(build.stored(node), may_vary=may_vary)
     assert copied is not None
     return copied
 
 
-def spread(node: Node) -> Placed:
+def spread(node: Node, may_vary: bool = False) -> Placed:
     """As `placed`, for one whose last dim may be repeated, or lie anyhow."""
-    return in_place(node) or placed(node)
+    return in_place(node, may_vary=may_vary) or placed(node, may_vary)
 
 
-def in_place(node: Node, stored: Container[Node] = ()) -> Placed | None:
+def in_place(node: Node, stored: Container[Node] = (), may_vary: bool = False) -> Placed | None:
     """Where a view lies in memory that is `stored` anyway, or of which it is no small part; None
-    where its dims have no fixed steps."""
+    where its dims have no steps that are fixed, or may vary with sizes."""
     symbols = [Symbol(f"d{axis}", extent) for axis, extent in enumerate(node.shape)]
     index, memory = tuple(map(ix.of, symbols)), node
     while memory.op in _VIEWS:
         index, memory = through_view(memory, index), memory.inputs[0]
     offset = ix.linear(index, memory.shape)
     strides = tuple(offset.stride(symbol) for symbol in symbols)
-    is_steady = all(isinstance(stride, int) and stride >= 0 for stride in strides)
-    is_small = memory not in stored and memory.type.numel > MOST_UNSEEN * node.type.numel
-    if not is_steady or is_small:
+    is_steady = all(
+        stride is not None and (may_vary or isinstance(stride, int)) and proves_at_most(0, stride)
+        for stride in strides
+    )
+    elements, seen = typical(memory.type.numel), typical(node.type.numel)
+    is_small = memory not in stored and elements > MOST_UNSEEN * seen
+    if not is_steady or not isinstance(offset.constant, int) or is_small:
         return None
     return Placed(memory, offset.constant, node.shape, strides)  # type: ignore[arg-type]
 

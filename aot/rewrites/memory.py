@@ -1,8 +1,8 @@
 """Ops whose kernels work on memory → `placed`: which tensors of what memory they read and store.
 
 Operands are read where they lie, heads beside each other; what has no steady step along each dim is
-copied. On the CPU that goes for every attention: those that stay arithmetic there have dynamic
-sizes, few rows, or keys or values that are weights (whose products are packed).
+copied. On the CPU that goes for every attention, of lengths that vary too: those that stay
+arithmetic there have few rows, or keys or values that are weights (whose products are packed).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def serves(attention: Node, context: Context) -> bool:
     query, key, value = attention.inputs[:3]
     if context.is_constant(key) or context.is_constant(value):
         return False
-    if not all(is_static(operand.shape) for operand in attention.inputs):
+    if not is_static((query.shape[1], query.shape[3], key.shape[1], value.shape[3])):
         return False
     return is_cheaper_on_memory(query.shape, key.shape, value.shape)
 
@@ -149,7 +149,7 @@ def serves(attention: Node, context: Context) -> bool:
 def _attention(node: Node) -> Node:
     """Both results, of which the node is one."""
     both = [make(op, node.inputs, node.attrs) for op in ("attention", "attention_log_sum_exp")]
-    places = [*map(placed, node.inputs[:3]), *_mask(node, 3)]
+    places = [*(placed(each, may_vary=True) for each in node.inputs[:3]), *_mask(node, 3)]
     return on_memory(both, places, HEADS_INSIDE)[both.index(node)]
 
 
@@ -169,7 +169,7 @@ def _mask(node: Node, at: int) -> list[Placed]:
         return []
     query, key, mask = node.inputs[0], node.inputs[1], node.inputs[at]
     mask = mask if mask.dtype in ("bool", *FLOATS_TO_F32) else build.cast(mask, "f32")
-    return [spread(build.expand(mask, (*query.shape[:3], key.shape[2])))]
+    return [spread(build.expand(mask, (*query.shape[:3], key.shape[2])), may_vary=True)]
 
 
 def _scatter_rows(node: Node, stored: Container[Node] = ()) -> Node:

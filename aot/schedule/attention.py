@@ -27,11 +27,11 @@ Position = tuple[Index, ...]
 
 
 def is_cheaper_on_memory(query: Shape, key: Shape, value: Shape) -> bool:
-    """Whether a CPU's kernel does attention of these shapes, all fixed, for less than arithmetic.
+    """Whether a CPU's kernel does attention of these shapes typically for less than arithmetic.
 
     That moves its scores through memory; the kernel fills up blocks of rows and keys.
     """
-    rows, keys = fixed(query[2]), fixed(key[2])
+    rows, keys = typical(query[2]), typical(key[2])
     elements = fixed(query[3]), fixed(value[3])
     if min(rows, keys, *elements) == 0 or max(elements) > LARGEST_ELEMENT:
         return False

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import content, highest, typical
+from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.lower.call import Called
 from aotc.aot.lower.placed.template import (
     SMALLEST,
@@ -13,6 +15,7 @@ from aotc.aot.lower.placed.template import (
     Strided,
     from_template,
     operands_of,
+    steps_text,
 )
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import block_of
@@ -31,11 +34,12 @@ def attention(node: Node, traits: TargetTraits) -> Called:
     """One program for each block of rows of a head; by the processor's tiles where it has them."""
     (query, key, value, *masks), _, how = operands_of(node)
     batch, heads, rows, _ = query.shape
-    ends = {"HEADS": heads, "SAFE": how["is_safe"], "KEEPS_BF16": traits.multiplies_bf16}
+    ends = {"HEADS": size_text(heads), "SAFE": how["is_safe"], "KEEPS_BF16": traits.multiplies_bf16}
     numbers = {**_attention_numbers(how, query, key, value, *masks), **ends}
     sides = _sides(query, key, value)
     if traits.has_tiles:
-        tallest, longest = _tiled_side(rows, ROWS_TILED), _tiled_side(key.shape[2], KEYS_TILED)
+        tallest = _tiled_side(typical(rows), ROWS_TILED)
+        longest = _tiled_side(typical(key.shape[2]), KEYS_TILED)
         sides = [{"BM": tallest, "BN": longest}, *sides]
     blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in sides]
     reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None}
@@ -56,8 +60,11 @@ def attention_backward(node: Node, traits: TargetTraits) -> Called:
     gradients = dict(zip(("dq", "dk", "dv"), stored, strict=True))
     numbers = {
         **_attention_numbers(how, query, key, value, *masks),
-        **{name.upper(): place.strides[:3] for name, place in ends.items()},
-        **{name.upper(): (place.strides[2], place.start) for name, place in gradients.items()},
+        **{name.upper(): steps_text(place.strides[:3]) for name, place in ends.items()},
+        **{
+            name.upper(): steps_text((place.strides[2], place.start))
+            for name, place in gradients.items()
+        },
     }
     blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in _sides(query, key, value)]
     memories = {name: place.memory for name, place in gradients.items()}
@@ -71,10 +78,14 @@ def _attention_numbers(
     """What both kernels are given: sizes, what scores are made of, and steps to the next batch,
     head and row."""
     _, heads, rows, element = query.shape
+    keys = key.shape[2]
     return {
         "RATIO": heads // key.shape[1],
-        "T": rows,
-        "S": key.shape[2],
+        "T": size_text(rows),
+        "S": size_text(keys),
+        "T_UNIT": content(rows),
+        "S_UNIT": content(keys),
+        "S_MOST": highest(keys),
         "D": element,
         "E": value.shape[3],
         "BD": power_above(element),
@@ -82,14 +93,17 @@ def _attention_numbers(
         "SCALE": how["scale"],
         "CAUSAL": how["offset"] if how["causal"] else None,
         "WINDOW": how["window"],
-        **{name: place.strides[:3] for name, place in zip("QKV", (query, key, value), strict=True)},
-        "MASK": mask.strides if mask else None,
+        **{
+            name: steps_text(place.strides[:3])
+            for name, place in zip("QKV", (query, key, value), strict=True)
+        },
+        "MASK": steps_text(mask.strides) if mask else None,
     }
 
 
 def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
     """Rows and keys of a block, the first as a rule the fastest."""
-    rows, keys = query.shape[2], key.shape[2]
+    rows, keys = typical(query.shape[2]), typical(key.shape[2])
     widest = max(query.shape[3], value.shape[3])
     tallest, longest = power_above(rows), power_above(keys)
     fitting = [row for row in MORE_BLOCKS if row[0] <= tallest and row[1] <= longest]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from aotc.aot.ir.call import CallArgument
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.lower.call import Called
 from aotc.kernels.templates.registry import (
     kernel_text,
@@ -38,6 +39,11 @@ def operands_of(node: Node) -> tuple[list[Strided], list[Strided], dict[str, Any
     stored = node.attr("stored")
     operands = [Strided(*place) for place in node.attr("operands")]
     return operands, [Strided(*place) for *_, place in stored], dict(stored[0][1])
+
+
+def steps_text(steps: Sequence[Extent]) -> str:
+    """Steps of a tensor as a tuple in a kernel's text."""
+    return f"({', '.join(map(size_text, steps))},)"
 
 
 def from_template(

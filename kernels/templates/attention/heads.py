@@ -4,7 +4,8 @@ Both kernels read heads where they lie: an operand's steps are those from batch 
 head and row to row, and a row's elements lie side by side. Rows past the end read the last one
 again and are not stored. Scores are `q·kᵀ · SCALE + mask`; where MASK is None there is none. Row x
 sees the keys up to x + CAUSAL, or all where that is None; where WINDOW is not 0, so many of them,
-the last ones. A row that sees nothing weighs nothing.
+the last ones. A row that sees nothing weighs nothing. T rows and S keys may be known at the call
+only: T_UNIT and S_UNIT divide them, and S_MOST is the most keys.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ def block(
 
 
 @triton.jit
-def masks(mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr):
+def masks(
+    mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
+    MASK: tl.constexpr,
+):  # fmt: skip
     """What a block of the mask adds to scores, as f32; a mask of booleans shows where it is true.
     Zeros past the last key."""
     at = mask_ptr + tl.minimum(rows, T - 1)[:, None] * MASK[2] + keys[None, :] * MASK[3]
     is_bool: tl.constexpr = mask_ptr.dtype.element_ty == tl.int1
-    if S % keys.shape[0] == 0:
+    if S_UNIT % keys.shape[0] == 0:
         found = tl.load(at)
     else:
         found = tl.load(at, mask=keys[None, :] < S, other=is_bool)
@@ -56,24 +60,27 @@ def masks(mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.const
 
 
 @triton.jit
-def shows_any(mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr):
+def shows_any(
+    mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
+    MASK: tl.constexpr,
+):  # fmt: skip
     """Whether the mask hides not all of a block."""
     shows = True
     if MASK is not None:
-        shows = tl.max(masks(mask_ptr, rows, keys, T, S, MASK)) != float("-inf")
+        shows = tl.max(masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK)) != float("-inf")
     return shows
 
 
 @triton.jit
 def scored(
-    q, k, mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    q, k, mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
+    MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """Scores of a block; keys past the end and those that a row may not see are -inf."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
     if MASK is not None:
-        scores += masks(mask_ptr, rows, keys, T, S, MASK)
-    if S % keys.shape[0] != 0:
+        scores += masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK)
+    if S_UNIT % keys.shape[0] != 0:
         scores = tl.where(keys[None, :] < S, scores, float("-inf"))
     if CAUSAL is not None:
         scores = tl.where(keys[None, :] <= rows[:, None] + CAUSAL, scores, float("-inf"))
@@ -95,7 +102,8 @@ def first_block(first, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, BN: tl.conste
 @triton.jit
 def attention_forward(
     out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr,
-    HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
+    HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
+    T_UNIT: tl.constexpr, S_UNIT: tl.constexpr, S_MOST: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr, K: tl.constexpr,
     V: tl.constexpr, MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr, SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr,
@@ -113,10 +121,10 @@ def attention_forward(
     v_ptr = of_head(v_ptr, batch, head // RATIO, V)
     mask_ptr = of_head(mask_ptr, batch, head, MASK)
     q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, KEEPS_BF16)
-    if S <= BN:
+    if S_MOST <= BN:
         keys = tl.arange(0, BN)
         k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
-        scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
+        scores = scored(q, k, mask_ptr, rows, keys, T, S, S_UNIT, MASK, SCALE, CAUSAL, WINDOW)
         peak = tl.maximum(tl.max(scores, 1), LOWEST)
         powers = tl.exp(scores - peak[:, None])
         total = tl.sum(powers, 1)
@@ -129,9 +137,11 @@ def attention_forward(
         end = S if CAUSAL is None else tl.minimum(S, first + BM + CAUSAL)
         for start in range(first_block(first, CAUSAL, WINDOW, BN), end, BN):
             keys = start + tl.arange(0, BN)
-            if shows_any(mask_ptr, rows, keys, T, S, MASK):
+            if shows_any(mask_ptr, rows, keys, T, S, S_UNIT, MASK):
                 k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
-                scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
+                scores = scored(
+                    q, k, mask_ptr, rows, keys, T, S, S_UNIT, MASK, SCALE, CAUSAL, WINDOW
+                )
                 higher = tl.maximum(peak, tl.max(scores, 1))
                 powers = tl.exp(scores - higher[:, None])
                 shrink = tl.exp(peak - higher)
@@ -154,12 +164,12 @@ def attention_forward(
 @triton.jit
 def weighed(
     q, k, v, g, out, sums, mask_ptr, rows, keys,
-    T: tl.constexpr, S: tl.constexpr, MASK: tl.constexpr, SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    T: tl.constexpr, S: tl.constexpr, T_UNIT: tl.constexpr, S_UNIT: tl.constexpr,
+    MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """The weights of a block, and the gradient of its products q·kᵀ."""
-    scores = scored(q, k, mask_ptr, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW)
-    if T % rows.shape[0] != 0:
+    scores = scored(q, k, mask_ptr, rows, keys, T, S, S_UNIT, MASK, SCALE, CAUSAL, WINDOW)
+    if T_UNIT % rows.shape[0] != 0:
         scores = tl.where((rows < T)[:, None], scores, float("-inf"))
     weights = tl.exp(scores - sums[:, None])
     inner = tl.dot(g, tl.trans(v), input_precision="ieee") - tl.sum(g * out, 1)[:, None]
@@ -172,7 +182,8 @@ def attention_backward(
     G: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     OUT: tl.constexpr, SUMS: tl.constexpr, MASK: tl.constexpr,
     DQ: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr,
-    RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, T_UNIT: tl.constexpr,
+    S_UNIT: tl.constexpr, S_MOST: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     BD: tl.constexpr, BE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
@@ -207,13 +218,29 @@ def attention_backward(
                 sums = tl.load(of_head(sums_ptr, batch, head, SUMS) + last * SUMS[2])
                 mask = of_head(mask_ptr, batch, head, MASK)
                 weights, inner = weighed(
-                    q, k, v, g, out, sums, mask, rows, keys, T, S, MASK, SCALE, CAUSAL, WINDOW
+                    q,
+                    k,
+                    v,
+                    g,
+                    out,
+                    sums,
+                    mask,
+                    rows,
+                    keys,
+                    T,
+                    S,
+                    T_UNIT,
+                    S_UNIT,
+                    MASK,
+                    SCALE,
+                    CAUSAL,
+                    WINDOW,
                 )
                 dv = tl.dot(tl.trans(weights), g, dv, input_precision="ieee")
                 dk = tl.dot(tl.trans(inner), q, dk, input_precision="ieee")
                 at = rows[:, None] * DQ[0] + head * D + d[None, :]
                 is_there = (rows < T)[:, None] & (d < D)[None, :]
-                if S <= BN:
+                if S_MOST <= BN:
                     dq = tl.dot(inner, k, input_precision="ieee")
                 else:
                     is_later = start > first_block(first, CAUSAL, WINDOW, BN)
