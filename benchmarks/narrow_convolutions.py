@@ -208,7 +208,7 @@ def main() -> None:
     torch.set_num_threads(1)
     checkouts = {"aotc": ROOT} | ({"before": given.before} if given.before else {})
     names = [*checkouts, *given.peers]
-    print(f"target {given.target}, µs; in brackets the part of products on registers")
+    print(f"target {given.target}, µs; in brackets the part of products of bf16 on registers")
     print("| convolution | " + " | ".join(names) + " |\n|" + "---|" * (len(names) + 1))
     for case in CASES:
         if given.only not in case.name:
