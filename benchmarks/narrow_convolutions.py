@@ -1,6 +1,7 @@
-"""Convolutions in bf16 one by one, beside torch and what the processor's registers do.
+"""Convolutions in bf16 or f32 one by one, beside torch and what the processor's registers do.
 
-    python -m benchmarks.narrow_convolutions [--only WORD] [--rounds 20] [--before CHECKOUT]
+    python -m benchmarks.narrow_convolutions [--only WORD] [--dtype float32] [--rounds 20]
+        [--before CHECKOUT]
 
 Each is a layer of ResNet-50 at 4 images or one like it, channels last, with a bias and a ReLU
 behind it. It takes turns with eager torch (oneDNN) and `torch.compile` with freezing in one process
@@ -100,6 +101,17 @@ CASES = (
     Case(4, 32, 65, 32, 3, 1, 1),
     Case(4, 96, 33, 80, 3, 1, 2, 2),
     Case(4, 128, 28, 128, 3, 1, 1, 1, 8),
+    Case(4, 128, 56, 128, 3, 1, 1, 1, 32),
+    Case(4, 256, 56, 256, 3, 2, 1, 1, 32),
+    Case(4, 256, 28, 256, 3, 1, 1, 1, 32),
+    Case(4, 512, 14, 512, 3, 1, 1, 1, 32),
+    Case(4, 1024, 7, 1024, 3, 1, 1, 1, 32),
+    Case(4, 64, 56, 64, 3, 1, 1, 1, 4),
+    Case(4, 168, 28, 168, 3, 1, 1, 1, 7),
+    Case(4, 192, 28, 192, 3, 1, 1, 1, 4),
+    Case(4, 400, 28, 400, 3, 2, 1, 1, 25),
+    Case(4, 448, 28, 448, 3, 1, 1, 1, 8),
+    Case(4, 240, 28, 240, 1, 1, 0, 1, 3),
 )
 
 SPEC = """
@@ -119,12 +131,12 @@ class Layer(nn.Module):
 
 
 def drawn(*shape):
-    return torch.randn(*shape).to(torch.bfloat16)
+    return torch.randn(*shape).to(torch.{dtype})
 
 
 def build_model():
     torch.manual_seed(0)
-    return Layer().to(torch.bfloat16).eval().to(memory_format=torch.channels_last)
+    return Layer().to(torch.{dtype}).eval().to(memory_format=torch.channels_last)
 
 
 example_inputs = (drawn({images}, {size}, {size}, {channels}),)
@@ -185,6 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose names have this")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--dtype", default="bfloat16", help="a name of torch's")
     parser.add_argument("--before", type=Path, help="another checkout, which takes turns")
     parser.add_argument("--peers", nargs="*", default=["eager", "compile"])
     parser.add_argument("--target", default=f"cpu-{best_isa(features())}")
@@ -195,13 +208,13 @@ def main() -> None:
     torch.set_num_threads(1)
     checkouts = {"aotc": ROOT} | ({"before": given.before} if given.before else {})
     names = [*checkouts, *given.peers]
-    print(f"target {given.target}, µs; in brackets the part of products on registers")
+    print(f"target {given.target}, µs; in brackets the part of products of bf16 on registers")
     print("| convolution | " + " | ".join(names) + " |\n|" + "---|" * (len(names) + 1))
     for case in CASES:
         if given.only not in case.name:
             continue
         fields = {name: getattr(case, name) for name in (*Case.__dataclass_fields__, "out")}
-        text = SPEC.format(**fields)
+        text = SPEC.format(**fields, dtype=given.dtype)
         with tempfile.TemporaryDirectory() as place, torch.no_grad():
             folder = Path(place)
             bundles = {k: built(text, folder, v, given.target) for k, v in checkouts.items()}

@@ -274,6 +274,7 @@ PEAKS = {"cpu-x86-64-amx": _of_tiles, "cpu-x86-64-v4-bf16": _of_vectors}
 
 def peak_gflops(target: str) -> float:
     """What independent products of bf16 on registers do a second, in GFLOP/s."""
+    target = target if target in PEAKS else "cpu-x86-64-v4-bf16"
     row, parts = ISAS[target.removeprefix("cpu-")], PEAKS[target]()
     text = _PEAK.format(
         constants=parts.constants,

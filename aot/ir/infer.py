@@ -291,19 +291,31 @@ def matmul_i8(types: Types, attrs: AttrMap) -> TensorType:
 def matmul_packed(types: Types, attrs: AttrMap) -> TensorType:
     """`[M, K] · packed [ceil(n / PACK_N), K, PACK_N] → [M, n]`, the panels of bf16 and i8 also
     `[ceil(n / PACK_N), K / r, PACK_N, r]`: r = WORD_ROWS rows of which elements take turns. Sums of
-    i8 are i32."""
+    i8 are i32. Several products, `[Z, M, K] → [Z, M, n]`, have their columns beside each other in
+    the panels, `packed_columns(n)` each."""
     rows, packed = types
     dtype, columns = _same_dtype(types), attrs["n"]
-    is_legal = rows.rank == 2 and packed.rank in (3, WORDS_RANK)
+    is_legal = rows.rank in (2, 3) and packed.rank in (3, WORDS_RANK)
     require(is_legal, f"ranks are {rows.rank} and {packed.rank}")
-    panels, inner = math.ceil(columns / PACK_N), rows.shape[1]
+    whole, inner = columns, rows.shape[-1]
+    if rows.rank == 3:
+        whole = rows.shape[0] * packed_columns(columns)
+    panels = -(-whole // PACK_N)
     expected: Shape = (panels, inner, PACK_N)
     if packed.rank == WORDS_RANK:
         beside = WORD_ROWS.get(dtype, 1)
         require(inner % beside == 0, f"K is {inner}, expected a multiple of {beside}")
         expected = (panels, inner // beside, PACK_N, beside)
     require(packed.shape == expected, f"panels are {packed.shape}, expected {expected}")
-    return TensorType("i32" if dtype == "i8" else dtype, (rows.shape[0], columns))
+    return TensorType("i32" if dtype == "i8" else dtype, (*rows.shape[:-1], columns))
+
+
+def packed_columns(columns: int) -> int:
+    """Columns that panels hold for one of several products, zeros included: so many that its first
+    one begins a panel, or an equal part of one."""
+    if columns > PACK_N:
+        return math.ceil(columns / PACK_N) * PACK_N
+    return 1 << (columns - 1).bit_length()
 
 
 def convolution(types: Types, attrs: AttrMap) -> TensorType:

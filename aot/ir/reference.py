@@ -19,7 +19,7 @@ import numpy
 
 from aotc.aot.ir import checks
 from aotc.aot.ir.graph import Constant, Graph, Node, walk
-from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.infer import PACK_N, packed_columns
 from aotc.aot.ir.ops import OPS, OpDef
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.storage import Array, narrow, widen
@@ -224,11 +224,17 @@ def matmul_i8(left: Array, right: Array) -> Array:
 
 
 def matmul_packed(rows: Array, packed: Array, n: int) -> Array:
-    """Product with panels `[panels, K, PACK_N]`, or `[panels, K / r, PACK_N, r]`."""
+    """Product with panels `[panels, K, PACK_N]`, or `[panels, K / r, PACK_N, r]`; of several that
+    have their columns there."""
     if packed.ndim == 4:
         packed = packed.transpose(0, 1, 3, 2).reshape(len(packed), -1, PACK_N)
     panels, inner, _ = packed.shape
-    dense = packed.transpose(1, 0, 2).reshape(inner, panels * PACK_N)[:, :n]
+    dense = packed.transpose(1, 0, 2).reshape(inner, panels * PACK_N)
+    if rows.ndim == 2:
+        dense = dense[:, :n]
+    else:
+        starts = range(0, len(rows) * packed_columns(n), packed_columns(n))
+        dense = numpy.stack([dense[:, start : start + n] for start in starts])
     return matmul_i8(rows, dense) if rows.dtype == numpy.int8 else matmul(rows, dense)
 
 

@@ -21,7 +21,7 @@ from aotc.aot.schedule.trace import Access
 from aotc.kernels.templates.registry import Template, called_functions
 
 WAIT = "wait_for_kernels()"
-PROGRAM_SYMBOLS = frozenset({"z", "panel", "kernel_offset"})  # numbers, not blocks
+PROGRAM_SYMBOLS = frozenset({"z", "image", "panel", "kernel_offset"})  # numbers, not blocks
 _WORD, _ASSIGNED = re.compile(r"\w+"), re.compile(r" *(\w+) = ")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.infer import PACK_N, packed_columns
 from aotc.aot.ir.size import Extent, bounds, content, highest, proves_at_most, typical
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.traits import TargetTraits
@@ -234,6 +234,8 @@ def _tiled_candidates(
     batch, rows, columns, depth = shape
     panels = ceil(highest(columns) / PACK_N)
     widths = [width for width in TILED_COLUMNS if panels % (width // PACK_N) == 0]
+    if typical(batch) > 1:  # products beside each other in panels
+        widths = [min(width, packed_columns(highest(columns))) for width in widths]
     least = bounds(rows)[0]
     heights = [size for size in TILED_ROWS if size <= least]
     heights = heights or [min(FEW_TILED_ROWS, power_above(typical(rows)))]

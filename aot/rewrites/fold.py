@@ -284,11 +284,13 @@ def _stored(node: Node, constants: Mapping[str, Constant]) -> Array:
 
 
 def _filters(node: Node, context: Context) -> Iterator[tuple[Node, int]]:
-    """The constant that `node` multiplies windows with, and how many axes a window has."""
+    """The constant that `node` multiplies windows with, and how many axes a window has; by groups
+    of channels one more."""
     if node.op == "mul":
         for windows, factors in (node.inputs, node.inputs[::-1]):
-            if windows.op == "window" and context.is_constant(factors) and factors.inputs:
-                yield factors, len(windows.attr("axes"))
+            behind = windows.inputs[0] if windows.op == "reshape" else windows
+            if behind.op == "window" and context.is_constant(factors) and factors.inputs:
+                yield factors, len(behind.attr("axes")) + (behind is not windows)
 
 
 def _needed(outputs: tuple[Node, ...], folder: _Folder) -> list[Node]:

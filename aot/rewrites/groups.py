@@ -1,4 +1,8 @@
-"""Convolutions by groups of few outputs, for processors: positions side by side, not outputs."""
+"""Convolutions by groups of few outputs, for processors: columns that fill no vector.
+
+Where channels lie together, those of several groups are one vector, and each of a group's channels
+is repeated for its outputs. Where positions of a row do, these are side by side, not outputs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,49 @@ from aotc.aot.ir.rules import Rule, rule_for
 from aotc.aot.ir.size import typical
 
 FEW_OUTPUTS = 16  # of a group: less than a vector of f32
+FEW_CHANNELS = 4  # of a group, which are added up one after the other
+MOST_TERMS = 64  # of such a sum, which is written out
+FEWEST_IN_PANELS = 8  # inputs and outputs of a group that are a product of their own
 FEWEST_POSITIONS = 12  # of a row that are worth a vector
+
+
+def _convolution_of_few(root: Node) -> Node | None:
+    """conv(x, w) → sum over the kernel and the channels of a group of window · w"""
+    data, weight = root.inputs
+    outputs, inputs, *kernel = weight.shape
+    groups, rank = root.attr("groups"), len(kernel)
+    each = outputs // groups
+    is_few = 1 < inputs <= FEW_CHANNELS and each <= FEW_CHANNELS
+    is_few = is_few and inputs * math.prod(map(typical, kernel)) <= MOST_TERMS
+    if groups == 1 or not is_few or not _has_channels_last(data):
+        return None
+    last = (0, *range(2, rank + 2), 1)
+    margins = (0, *root.attr("padding"), 0)
+    padded = build.pad(build.permute(data, last), margins, margins, 0.0)
+    attrs = {
+        "axes": tuple(range(1, 1 + rank)),
+        "sizes": tuple(kernel),
+        "strides": root.attr("stride"),
+        "dilations": root.attr("dilation"),
+    }
+    windows = make("window", (padded,), attrs)
+    places = windows.shape[: rank + 1]
+    split = build.reshape(windows, (*places, groups, 1, inputs, *kernel))
+    factors = build.reshape(weight, (*[1] * (rank + 1), groups, each, inputs, *kernel))
+    product = make("mul", (split, factors))
+    inner = tuple(range(rank + 3, 2 * rank + 4))
+    total = build.drop(build.reduce("sum", product, inner), inner)
+    joined = build.reshape(total, (*places, outputs))
+    return build.permute(joined, (0, rank + 1, *range(1, rank + 1)))
+
+
+def _has_channels_last(data: Node) -> bool:
+    """Whether a convolution's input will lie with its channels together: results of products do,
+    and what is computed of them element by element."""
+    while data.kind == "pointwise" or data.op == "pad":
+        data = max(data.inputs, key=lambda each: typical(each.type.numel))
+    is_permuted = data.op == "permute" and data.attr("dims")[1] == data.type.rank - 1
+    return data.op == "convolution" or is_permuted
 
 
 def _convolution_narrow(root: Node) -> Node | None:
@@ -23,6 +69,8 @@ def _convolution_narrow(root: Node) -> Node | None:
     groups, rank, width = root.attr("groups"), len(kernel), root.shape[-1]
     each = outputs // groups
     is_wide = typical(width) >= FEWEST_POSITIONS and root.attr("stride")[-1] == 1
+    if min(inputs, each) >= FEWEST_IN_PANELS and _has_channels_last(data):
+        return None
     if groups == 1 or max(inputs, each) == 1 or each >= FEW_OUTPUTS or not is_wide:
         return None
     margins = (0, 0, *root.attr("padding"))
@@ -52,5 +100,7 @@ def _convolution_narrow(root: Node) -> Node | None:
 
 
 RULES: tuple[Rule, ...] = (
+    # conv(x, w) by groups → Σ over offsets and a group's channels of window · w
+    rule_for(("convolution",), "convolution-of-few", _convolution_of_few, False),
     rule_for(("convolution",), "convolution-narrow", _convolution_narrow, False),
 )

@@ -14,23 +14,25 @@ from collections.abc import Mapping, Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
-from aotc.aot.ir.infer import PACK_N, WORD_ROWS
+from aotc.aot.ir.infer import PACK_N, WORD_ROWS, packed_columns
 from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.rewrites.panels import is_widened, joined, panels_of, transposed
 
+FEWEST_BESIDE = 8  # columns of each of several products that are packed
 WORDS_DEPTH = 32  # what the depth must be a multiple of: half or all of that of a processor's tiles
 
 
 def _pack(root: Node, context: Context) -> Node | None:
     """x · w → matmul_packed(x as rows, panels of PACK_N columns of w) for a constant w"""
     left, right = root.inputs
-    is_plain = all(extent == 1 for extent in right.shape[:-2])
-    if not is_plain or not context.is_constant(right) or context.is_constant(left):
+    if not context.is_constant(right) or context.is_constant(left):
         return None
     inner, columns = right.shape[-2:]
     if 0 in root.shape or not inner:
         return None
+    if any(extent != 1 for extent in right.shape[:-2]):
+        return _packed_beside(left, right)
     panels = math.ceil(columns / PACK_N)
     dense = build.reshape(right, (inner, columns))
     if is_widened(dense):
@@ -44,11 +46,30 @@ def _pack(root: Node, context: Context) -> Node | None:
     return build.reshape(product, root.shape)
 
 
-def _panels(padded: Node, inner: Extent, panels: int) -> Node:
+def _packed_beside(left: Node, right: Node) -> Node | None:
+    """Several products by constants, the columns of each beside those of the one before; None where
+    they are too few for vectors, or have a matrix of theirs in common."""
+    inner, columns = map(fixed, right.shape[-2:])
+    is_plain = left.type.rank == right.type.rank == 3 and left.shape[0] == right.shape[0]
+    if not is_plain or columns < FEWEST_BESIDE or is_widened(right):
+        return None
+    wide, zero = packed_columns(columns), 0 if right.dtype == "i8" else 0.0
+    padded = build.pad(right, (0, 0, 0), (0, 0, wide - columns), zero)
+    count = fixed(right.shape[0])
+    beside = build.reshape(build.permute(padded, (1, 0, 2)), (inner, count * wide))
+    missing = -(count * wide) % PACK_N
+    whole = build.pad(beside, (0, 0), (0, missing), zero)
+    packed = _panels(
+        whole, inner, (count * wide + missing) // PACK_N, WORD_ROWS.get(right.dtype, 1)
+    )
+    return make("matmul_packed", (left, packed), {"n": columns})
+
+
+def _panels(padded: Node, inner: Extent, panels: int, multiple: int = WORDS_DEPTH) -> Node:
     """A matrix whose columns fill panels as these; rows of bf16 and i8 side by side where tiles of
-    a processor and vectors take whole words of them."""
+    a processor and vectors take whole words of them: where the depth is such a multiple."""
     beside = WORD_ROWS.get(padded.dtype)
-    if beside is None or fixed(inner) % WORDS_DEPTH:
+    if beside is None or fixed(inner) % multiple:
         return build.permute(build.reshape(padded, (inner, panels, PACK_N)), (1, 0, 2))
     words = build.reshape(padded, (inner // beside, beside, panels, PACK_N))
     return build.permute(words, (2, 0, 3, 1))

@@ -78,6 +78,7 @@ TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 # Of products by words of vectors, up to which a copy with margins is better than one of windows for
 # each panel (benchmarks/narrow_convolutions.py): bytes are multiplied faster than they are copied.
 MOST_COLUMNS = {"bf16": 32}
+FEWEST_READS = 4  # windows of a group that hold an element, from which a copy by groups is faster
 WIDE_LANES = 16  # of vectors: shorter ones multiply no faster than they copy
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
 # Multiply-adds of f32, from which on transposing the right operand first is faster (H200: 512³ in
@@ -219,7 +220,10 @@ def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
     path = _to_window(root_op.inputs[0])
     windows, is_packed = path[-1], root_op.kind == "matmul_packed"
     is_packed = is_packed and root_op.inputs[1].type.rank == WORDS_RANK
-    if windows.op != "window" or not is_packed or windows.dtype not in dict(traits.product_rates):
+    is_packed = is_packed and windows.dtype in dict(traits.product_rates)
+    if windows.op == "window" and is_narrow(root_op, traits) and not traits.has_tiles:
+        return _with_groups(root_op, path, copies)
+    if windows.op != "window" or not is_packed:
         return root_op
     most = MOST_COLUMNS.get(windows.dtype, math.inf) if traits.lanes >= WIDE_LANES else 0
     if not traits.has_tiles and typical(root_op.shape[-1]) > most:
@@ -239,6 +243,35 @@ def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
         copies[copy] = copy
         return changed
     return root_op if copy not in copies else changed
+
+
+def _with_groups(root_op: Node, path: Sequence[Node], copies: dict[Node, Node]) -> Node:
+    """The products on windows of a copy of their input with its margins and the channels of each
+    group by themselves, x[N, H, W, C] → x[G, N, H, W, C / G], where each element is in several
+    windows: then a row of a window is one run, and no line of the cache has another group's."""
+    windows, source = path[-1], path[-1].inputs[0]
+    last, groups = source.type.rank - 1, root_op.shape[0]
+    reads = typical(windows.type.numel) / max(1, typical(source.type.numel))
+    if source.kind != "pad" or last in windows.attr("axes") or reads < FEWEST_READS:
+        return root_op
+    split = build.reshape(source, (*source.shape[:last], groups, source.shape[last] // groups))
+    copy = build.permute(split, (last, *range(last), last + 1))
+    moved = build.reshape(build.permute(copy, (*range(1, last + 1), 0, last + 1)), source.shape)
+    for node in reversed(path):
+        moved = node.on((moved,))
+    changed = root_op.on((moved, *root_op.inputs[1:]))
+    if _run(changed, copy) == 0:
+        return root_op
+    copies[copy] = copy
+    return changed
+
+
+def is_narrow(root_op: Node, traits: TargetTraits) -> bool:
+    """Whether a product is one of several packed ones whose columns fill one vector at most, so
+    that a copy of windows, which only these columns read, takes about as long as they do."""
+    is_beside = root_op.kind == "matmul_packed" and root_op.type.rank > MATRIX_RANK
+    is_multiplied = root_op.dtype == "f32" or root_op.dtype in dict(traits.product_rates)
+    return is_beside and is_multiplied and typical(root_op.shape[-1]) <= traits.lanes
 
 
 def _with_rows_together(

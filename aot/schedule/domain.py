@@ -11,8 +11,8 @@ from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Remainder, Symbol
-from aotc.aot.ir.infer import PACK_N
-from aotc.aot.ir.size import Extent, Quotient, Shape, divides, is_static, typical
+from aotc.aot.ir.infer import PACK_N, packed_columns
+from aotc.aot.ir.size import Extent, Quotient, Shape, divides, fixed, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
 from aotc.aot.schedule.lane_steps import has_plain_answers, lane_steps
@@ -29,7 +29,7 @@ from aotc.aot.schedule.trace import (
 )
 from aotc.aot.traits import TargetTraits
 
-SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
+SMALLEST_RUN = 8  # elements of a contiguous run of k worth a loop of its own
 MOST_ORDERED = 4  # axes of rows of which every order is tried
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
@@ -262,13 +262,19 @@ def operand_accesses(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tu
     columns = ix.of(Symbol(domain.lanes.name, node.shape[-1]))
     left, right = node.inputs
     if node.kind == "matmul_packed":
+        columns += first_column(node, batch)
         panels = panel_index(right, columns // PACK_N, inner, columns % PACK_N)
-        return Access(left, (rows, inner)), Access(right, panels)
+        return Access(left, (*batch, rows, inner)), Access(right, panels)
     shape = node.shape[:-2]
     return (
         Access(left, (*access.through_broadcast(batch, shape, left.shape[:-2]), rows, inner)),
         Access(right, (*access.through_broadcast(batch, shape, right.shape[:-2]), inner, columns)),
     )
+
+
+def first_column(packed: Node, batch: tuple[Index, ...]) -> Index:
+    """Where one of several packed products begins among the columns of all panels."""
+    return sum((part * packed_columns(fixed(packed.shape[-1])) for part in batch), ix.ZERO)
 
 
 def panel_index(packed: Node, panel: Index, inner: Index, column: Index) -> tuple[Index, ...]:

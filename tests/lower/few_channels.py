@@ -13,6 +13,7 @@ import json
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -84,10 +85,14 @@ def with_infinities(inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...
     return tuple(found)
 
 
-def errors(results: list[torch.Tensor], inputs: tuple[torch.Tensor, ...]) -> list[float]:
+def errors(
+    results: list[torch.Tensor],
+    inputs: tuple[torch.Tensor, ...],
+    build: Callable[[], nn.Module] = build_model,
+) -> list[float]:
     """The largest error of each case by what it may be; infinite where one is not what it should
     be in f64."""
-    wide, sizes = build_model().double(), build_model().double()
+    wide, sizes = build().double(), build().double()
     for layer in sizes.layers:
         for parameter in layer.parameters():
             parameter.data = parameter.abs()

@@ -74,6 +74,70 @@ def test_convolutions_of_few_channels_have_the_numbers_of_f64(target, tmp_path, 
         assert text.count(WIDE) >= 6
 
 
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.triton
+@pytest.mark.parametrize(
+    ("target", "dtype"),
+    [
+        ("cpu-x86-64-amx", "bfloat16"),
+        ("cpu-x86-64-v4-bf16", "bfloat16"),
+        ("cpu-x86-64-v4", "float32"),
+        pytest.param("cpu-x86-64-v4-vnni", "bfloat16", marks=pytest.mark.nightly),
+        pytest.param("cpu-x86-64-v3", "float32", marks=pytest.mark.nightly),
+    ],
+)
+def test_convolutions_by_groups_have_the_numbers_of_f64(target, dtype, tmp_path, cache):
+    """With infinities and NaN too, which no other group may see."""
+    row = "x86-64-v4-bf16" if target == "cpu-x86-64-amx" else target.removeprefix("cpu-")
+    if not cpu.ISA_FEATURES[row] <= cpu.features():
+        pytest.skip("the processor has not these instructions")
+    environment = os.environ | {"GROUPED_DTYPE": dtype}
+    if target == "cpu-x86-64-amx":
+        path = os.pathsep.join([str(MASKED), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment |= {"AOTC_TESTS_TILES": "emulated", "PYTHONPATH": path}
+    command = [sys.executable, str(HERE / "grouped_convolutions.py"), target, tmp_path, cache]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
+    errors = json.loads(found.stdout)
+    assert {name: error for name, error in errors.items() if not error <= 1} == {}
+    text = (tmp_path / "dump" / "3-lower.txt").read_text()
+    assert text.count("z = tl.program_id(0)") >= 6  # neighbours are groups of the same pixels
+    assert text.count(WIDE) >= (8 if target == "cpu-x86-64-amx" else 2)
+
+
+def by_groups(stride=1, each=16, dtype="f32") -> list[Node]:
+    """A 3 × 3 convolution by 4 groups, channels last, as products with panels."""
+    x = operand("x", 2, 14, 14, 4 * each, dtype=dtype)
+    data = b.pad(x, (0, 1, 1, 0), (0, 1, 1, 0), 0.0)
+    attrs = {"axes": (1, 2), "sizes": (3, 3), "strides": (stride,) * 2, "dilations": (1, 1)}
+    found = make("window", (data,), attrs)
+    split = b.reshape(found, (*found.shape[:3], 4, each, 3, 3))
+    count = 2 * found.shape[1] * found.shape[2]
+    left = b.reshape(b.permute(split, (3, 0, 1, 2, 5, 6, 4)), (4, count, 9 * each))
+    shape = (9 * each // 2, 64, 2) if dtype == "bf16" else (9 * each, 64)
+    panels = weight("w", -(-each // 16), *shape, dtype=dtype)
+    return [op("relu", make("matmul_packed", (left, panels), {"n": each}))]
+
+
+def test_groups_are_copied_by_themselves():
+    """With their margins, so that a row of a window is one run; not where a stride leaves most of
+    the copy unread."""
+    copy, product = texts(by_groups(), CPU)
+    assert "* 16 + y" in copy or "*16 + y" in copy
+    assert "kernel_offset = start // 48" in product
+    assert WIDE in product
+    (strided,) = texts(by_groups(stride=2), CPU)
+    assert "mask=inside" in strided
+
+
+def test_groups_are_read_in_place_by_tiles():
+    copy, product = texts(by_groups(dtype="bf16"))
+    assert "kernel_offset = start // 16" in product
+    assert WIDE in product
+    assert "inside" in copy
+
+
 def windows(shape, size, stride=1, padding=0, dilation=1, channels=64) -> list[Node]:
     """A convolution of N images, channels last, as a product with panels of words."""
     images, high, wide = shape

@@ -397,6 +397,16 @@ def test_a_kernel_that_denies_tiles_is_named(refusal, monkeypatch):
         assert refusal in rows[0]
 
 
+def test_pairs_of_bf16_are_not_chosen_where_they_are_slower_than_f32():
+    """Intel's processors with tiles that are not permitted; others with the same instructions."""
+    found = cpu.ISA_FEATURES[VECTORS] | {"avx512_fp16"}
+    assert cpu.best_isa(found) == VECTORS
+    assert cpu.best_isa(found | {"AuthenticAMD"}) == VECTORS
+    assert cpu.best_isa(found | {"GenuineIntel"}) == VNNI
+    assert cpu.best_isa(found - {"avx512_fp16"} | {"GenuineIntel"}) == VECTORS
+    assert cpu.best_isa(cpu.ISA_FEATURES[ROW] | found | {"GenuineIntel"}) == ROW
+
+
 def test_the_permission_is_asked_once(monkeypatch):
     asked = []
     monkeypatch.setattr(tile_permission, "_refusals", [])

@@ -40,6 +40,7 @@ from aotc.aot.lower.tiles import (
 from aotc.aot.schedule.domain import (
     batch_index,
     contiguous_run,
+    first_column,
     operand_accesses,
     panel_index,
 )
@@ -70,8 +71,12 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         candidates = matmul_candidates(shape, reading, traits, inner_block)
         is_tiled, by_columns = reading in (TILED, TILED_COPY), is_by_columns(shape, reading)
     else:
-        candidates = wide.candidates(*shape[2:], traits, inner_block)
+        candidates = wide.candidates(shape, traits, inner_block)
         is_tiled, by_columns = True, wide.is_by_columns
+    batch_axis = 2
+    if is_packed and domain.outer.extent != 1 and fixed(domain.lanes.extent) <= PACK_N:
+        candidates = tuple(_batch_first(each, by_columns) for each in candidates)
+        batch_axis, by_columns = 0, True
     panels_axis = 0 if by_columns else 1
     writer = _MatmulWriter(
         group, root_op, candidates, walk, wide, is_tiled=is_tiled, panels_axis=panels_axis
@@ -82,6 +87,8 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         "load_b": writer.load_b,
         "store": writer.store,
     }
+    if is_packed and domain.outer.extent != 1:
+        holes["tile_rows"] = [f"z = tl.program_id({batch_axis})", *holes["tile_rows"]]
     if writer.panel.extent == 1:
         holes["panel"] = ["panel = 0"]  # how many of its columns there are is known then
     lines = fill(
@@ -91,6 +98,13 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         writer.before_loop,
     )
     return kernel_file.kernel_of(group, [kernel_file.Draft("", lines)], candidates)
+
+
+def _batch_first(candidate: Candidate, by_columns: bool) -> Candidate:
+    """A candidate whose neighbouring programs have the same rows of products beside each other, all
+    columns of each: groups of a convolution read other channels of the same pixels."""
+    first, second, batch = candidate.grid
+    return replace(candidate, grid=(batch, second if by_columns else first, 1))
 
 
 def depth_of_left(walk: Walk) -> Symbol:
@@ -263,6 +277,7 @@ class _MatmulWriter:
             # The panel is padded with zeros: all of its columns may be read.
             column = Symbol("n", self.columns_block)
             position = ix.of(self.panel) * self.columns_block + ix.of(column)
+            position += first_column(self.root_op, batch_index(self.root_op, self.domain))
             place = walk.position(inner)
             panel = panel_index(operand, position // PACK_N, place, position % PACK_N)
             return _Side(Access(operand, panel), inner, column, "BK, BN")

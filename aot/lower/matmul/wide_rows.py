@@ -23,7 +23,8 @@ from aotc.aot.ir.infer import WORDS_RANK
 from aotc.aot.ir.size import Extent, typical
 from aotc.aot.lower.matmul.operands import Walk, behind_zeros, product_of
 from aotc.aot.lower.spec import Candidate
-from aotc.aot.lower.tiles import TILED_COSTS, WINDOWS, blocks, matmul_candidates
+from aotc.aot.lower.tiles import PACKED, TILED_COSTS, WINDOWS, blocks, matmul_candidates
+from aotc.aot.schedule.contiguous_copies import is_narrow
 from aotc.aot.schedule.domain import batch_index, operand_accesses
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Access, accesses
@@ -31,6 +32,9 @@ from aotc.aot.traits import TargetTraits
 
 TILE_ROWS = 16  # of the processor's tiles
 MOST_COMPUTED = 1.5  # positions for each that is stored: a copy of windows costs about as much
+
+
+MOST_COMPUTED_NARROW = 1.2  # the same where vectors multiply, which take longer for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class WideRows:
 
     @property
     def image(self) -> Symbol:
-        return Symbol("z", self.images)
+        return Symbol("image", self.images)
 
     @property
     def row(self) -> Symbol:
@@ -65,7 +69,7 @@ class WideRows:
         mask = [f"x_mask = {across} < {self.across.extent}"] if self.has_margins else []
         return [
             f"tile = tl.program_id({axis})",
-            f"z = tile // tl.cdiv({count}, {height})",
+            f"image = tile // tl.cdiv({count}, {height})",
             f"first = tl.minimum(tile % tl.cdiv({count}, {height}) * {height}, {count} - {height})",
             f"x = first + tl.arange(0, {height})[:, None]",
             f"{high} = x // {self.pitch}",
@@ -90,17 +94,23 @@ class WideRows:
         return self.data_bytes > TILED_COSTS.half_cache_bytes
 
     def candidates(
-        self, columns: Extent, depth: Extent, traits: TargetTraits, inner: int
+        self,
+        shape: tuple[Extent, Extent, Extent, Extent],
+        traits: TargetTraits,
+        inner: int,
     ) -> tuple[Candidate, ...]:
-        """Configs BM, BN, BK; the grid is (tiles of all images, panels, 1), or panels first."""
-        shape = self.images, self.row.extent, columns, depth
+        """Configs BM, BN, BK of products (batch, rows, columns, depth); the grid is (tiles of all
+        images, panels, batch), or panels first."""
+        batch, _, columns, depth = shape
+        of_images = self.images * batch, self.row.extent, columns, depth
         found = []
-        for candidate in matmul_candidates(shape, WINDOWS, traits, inner):
+        reading = WINDOWS if traits.has_tiles else PACKED
+        for candidate in matmul_candidates(of_images, reading, traits, inner):
             sizes = dict(candidate.config)
             tiles = blocks(self.row.extent, sizes["BM"]) * self.images
             grid = tiles, blocks(columns, sizes["BN"])
             grid = grid[::-1] if self.is_by_columns else grid
-            found.append(replace(candidate, grid=(*grid, 1)))
+            found.append(replace(candidate, grid=(*grid, batch)))
         return tuple(found)
 
 
@@ -121,18 +131,23 @@ def wide_rows_of(group: Group, walk: Walk, inner: Symbol, traits: TargetTraits) 
     """How the group's rows are counted so; None where they are no positions of windows that stand
     in memory, or too many of them would lie in margins."""
     root_op, domain = group.root_op, group.domain
-    if root_op is None or domain.reduced is None or not traits.has_tiles:
-        return None
-    if walk.is_padded and walk.kept == walk.run:
+    if root_op is None or domain.reduced is None:
         return None
     is_packed = root_op.kind == "matmul_packed" and root_op.inputs[1].type.rank == WORDS_RANK
+    most = MOST_COMPUTED
+    if not traits.has_tiles:
+        is_packed, most = is_narrow(root_op, traits), MOST_COMPUTED_NARROW
     dims = _row_dims(root_op.inputs[0])
     if not is_packed or len(dims) < 2 or not all(isinstance(each, int) for each in dims[-2:]):
         return None
     if product_of(group).left.strides is not None:
         return None  # all rows are at a steady distance
     images = math.prod(dims[:-2])
-    image, high, across = Symbol("z", images), Symbol("high", dims[-2]), Symbol("across", dims[-1])
+    image, high, across = (
+        Symbol("image", images),
+        Symbol("high", dims[-2]),
+        Symbol("across", dims[-1]),
+    )
     need, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     values = {domain.rows: _row(image, high, across), domain.reduced: walk.position(inner)}
     reads = frozenset(group.reads)
@@ -148,16 +163,20 @@ def wide_rows_of(group: Group, walk: Walk, inner: Symbol, traits: TargetTraits) 
     offset = ix.linear(left.index, left.node.shape)
     is_steady = isinstance(offset.stride(wide), int) and offset.stride(inner) == 1
     computed, stored = -(-count // TILE_ROWS) * TILE_ROWS, high.extent * across.extent
-    if not is_steady or count < TILE_ROWS or computed > MOST_COMPUTED * typical(stored):
+    if not is_steady or count < TILE_ROWS or computed > most * typical(stored):
         return None
     return WideRows(images, high, across, pitch, left, typical(left.node.type.nbytes))
 
 
 def _row_dims(operand: Node) -> tuple[Extent, ...]:
-    """The dims of what an operand views that its rows are made of; empty where it is no such."""
+    """The dims of what an operand views that its rows are made of; empty where it is no such. Of
+    several products the first dim counts them."""
     if operand.op != "reshape":
         return ()
-    shape, rows = operand.inputs[0].shape, operand.shape[0]
+    shape, (*batch, rows, _) = operand.inputs[0].shape, operand.shape
+    if list(shape[: len(batch)]) != batch:
+        return ()
+    shape = shape[len(batch) :]
     counts = (count for count in range(2, len(shape)) if math.prod(shape[:count]) == rows)
     return shape[: next(counts, 0)]
 

@@ -120,7 +120,7 @@ def side(
         return source.strip(kernel, integer(0), columns)._replace(is_transposed=True)
     if not is_left and _is_paired(kernel, value, found.wide):
         return found._replace(is_direct=True, is_paired=True)
-    if value.type.element == found.wide and _is_direct(
+    if value.type.element == found.wide and is_direct(
         kernel, value, rows, is_left, is_cut=cut is not None
     ):
         return found._replace(is_direct=True)
@@ -195,7 +195,7 @@ def _transposed(kernel: Kernel, value: Value) -> Value | None:
     return None if is_load and source not in kernel.buffers else source
 
 
-def _is_direct(
+def is_direct(
     kernel: Kernel, value: Value, rows: int, is_left: bool, *, is_cut: bool = False
 ) -> bool:
     """Whether the operand is best read where it stands.
@@ -277,8 +277,8 @@ class Turn(NamedTuple):
     """One turn of a loop around a product, with the operands as they are then."""
 
     loop: Loop
-    a: Left
-    b: Right
+    a: Side | Left
+    b: Side | Right
 
 
 Turns: TypeAlias = Callable[[Sequence[Operand]], AbstractContextManager[Turn]]

@@ -13,6 +13,7 @@ LATENCY = 4.5  # a multiply-add; two begin a cycle
 NEAR_LOAD = 0.25  # a load from the nearest cache beside multiply-adds
 FAR_LOAD = 1.0  # that a vector of the right operand takes longer, from the second cache
 TALLEST, WIDEST = 8, 8  # rows and vectors of a tile
+TALLEST_NARROW = 16  # rows of a tile of one vector
 CUT_COLUMNS = 32  # of a strip, where it is not known how many are asked for
 
 
@@ -49,7 +50,7 @@ def choose_tile(
     fitting = [
         (tall, vectors)
         for vectors in [v for v in across if v > 1] or across
-        for tall in range(1, min(rows, TALLEST) + 1)
+        for tall in range(1, min(rows, TALLEST if vectors > 1 else TALLEST_NARROW) + 1)
         if tall * vectors + (2 + vectors if tall > 1 else 3) <= kernel.isa.registers
     ]
 
@@ -60,7 +61,8 @@ def choose_tile(
         return strips * (whole * _step(tall, vectors) + (_step(rest, vectors) if rest else 0))
 
     tall, vectors = min(fitting, key=cycles)
-    return Tile(tall, vectors, width, 2 if depth % 2 == 0 else 1)
+    unroll = 4 if vectors == 1 and depth % 4 == 0 else 2 if depth % 2 == 0 else 1
+    return Tile(tall, vectors, width, unroll)
 
 
 def _step(rows: int, vectors: int) -> float:

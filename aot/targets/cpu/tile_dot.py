@@ -3,8 +3,9 @@
 A tile is a register of 16 rows of 64 bytes. One instruction multiplies a tile of the left operand
 by one of the right, whose bytes hold pairs of rows (fours of 8-bit ones) side by side: element
 (k, n) of B stands in row k / 2, at place 2n + k mod 2. A block of up to 2 × 2 tiles of accumulators
-stays in registers over the inner dimension. Operands that stand in memory so are read there; all
-others are copied into that order first, the left one whole, the right one a strip at a time.
+stays in registers over the inner dimension, of 4 × 1 where there are no more columns. Operands that
+stand in memory so are read there; all others are copied into that order first, the left one whole,
+the right one a strip at a time.
 
 The tiles are configured before a product and released after it, so that nothing of them is left
 to whoever runs next on the thread (Intel 64 and IA-32 Architectures Software Developer's Manual,
@@ -80,6 +81,11 @@ class Shape(NamedTuple):
         return words.Order(self.element, self.depth, self.block_columns)
 
     @property
+    def lefts(self) -> int:
+        """Tiles that hold the left operand, in turns where the block has more below each other."""
+        return min(self.down, TILES - ACCUMULATORS - 1)
+
+    @property
     def block_rows(self) -> int:
         return self.down * self.height
 
@@ -95,8 +101,8 @@ class Shape(NamedTuple):
         """LLVM text of the 64 bytes that `LDTILECFG` reads: palette 1, bytes a row, rows."""
         wide, left = self.width * WORD_BYTES, self.inner * self.item_bytes
         sums = [(wide, self.height)] * ACCUMULATORS
-        of_left = [(left, self.height)] * self.down
-        of_right = [(wide, self.inner // self.pack)] * (TILES - ACCUMULATORS - self.down)
+        of_left = [(left, self.height)] * self.lefts
+        of_right = [(wide, self.inner // self.pack)] * (TILES - ACCUMULATORS - self.lefts)
         found = [*sums, *of_left, *of_right]
         data = bytearray(ROW_BYTES)
         data[0] = 1
@@ -173,7 +179,8 @@ def shape_of(kernel: Kernel, operation: Operation) -> Shape | None:
     if rows < FEWEST_ROWS or columns < FEWEST_COLUMNS or depth * item_bytes < 2 * WORD_BYTES:
         return None
     height, width = min(TILE_ROWS, rows), min(ROW_BYTES // WORD_BYTES, columns)
-    down = min(2, rows // height)
+    is_narrow = columns < 2 * width and rows % (ACCUMULATORS * height) == 0
+    down = ACCUMULATORS if is_narrow else min(2, rows // height)
     across = min(ACCUMULATORS // down, columns // width)
     inner = min(ROW_BYTES // item_bytes, depth)
     element = left.type.element
@@ -348,9 +355,9 @@ def multiply(
     it is multiplied. `following` writes what comes behind each product, by its accumulator."""
     lanes, (row, inner, column) = kernel.lanes, place_of
     instruction = KINDS[shape.element].instruction
-    first_right = ACCUMULATORS + shape.down
+    first_right = ACCUMULATORS + shape.lefts
     for i in range(shape.down):
-        own = ACCUMULATORS + i
+        own = ACCUMULATORS + i % shape.lefts
         for j in range(shape.across):
             tile = first_right + j % (TILES - first_right)
             if i == 0:

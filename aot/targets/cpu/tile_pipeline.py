@@ -10,6 +10,11 @@ A loop around the product runs inside, for each block: its sums stay in tiles ov
 dimension. Tiles and vectors are different units: what follows a product (bias, `erf`, residual,
 conversion) costs little where both have work at the same time. A processor looks a few hundred
 instructions ahead, and fewer where they wait for each other: so the two are written in turns.
+
+Blocks follow each other down the columns, which stay in the nearest cache. Where the depth is short
+the memory of the result takes longer than that of the operands, and they follow each other along
+the rows: whole rows of the result, and of what is added to it, are then read and written in the
+order of memory.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.words import Matrix
 from aotc.aot.targets.cpu.writer import Operand, constant
 
+MOST_ROW_DEPTH_BYTES = 512  # of a row of the left operand, up to which blocks go along the rows
+MOST_NEAR_BYTES = 256 << 10  # of the right operand, which passes by each block of rows then
 FAR_BYTES = 1 << 20  # of a left operand, from which the second cache has no room for what follows
 
 Place: TypeAlias = tuple[Int, Int]
@@ -52,12 +59,22 @@ class _Pipeline(NamedTuple):
     rows: Operand
     blocks: Operand
     """How many there are in all."""
+    columns: int
+    """Blocks beside each other; 0 where a launch decides how many there are."""
     depth: int
     """Of the whole inner dimension; 0 where a launch decides it."""
     width: int
     """Elements of a vector."""
     start: Value | None
     """What is added to the sums when they are stored; None: nothing."""
+
+    @property
+    def goes_along_rows(self) -> bool:
+        """Whether a block is followed by the one beside it, and not by the one below it."""
+        row_bytes = self.depth * self.shape.item_bytes
+        near_bytes = row_bytes * self.columns * self.shape.block_columns
+        is_short = 0 < row_bytes <= MOST_ROW_DEPTH_BYTES
+        return is_short and self.columns > 1 and near_bytes <= MOST_NEAR_BYTES
 
     def shares(self) -> list[int]:
         """How many rows follow each product of a step: as evenly as the depth allows, all of them
@@ -109,6 +126,7 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
             limits[0],
             rows,
             blocks,
+            int(columns.text) if columns.text.isdigit() else 0,
             depth,
             width,
             start if has_start else None,
@@ -202,9 +220,16 @@ def _turn(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> _Turn:
 
 
 def _place(kernel: Kernel, pipeline: _Pipeline, number: Operand) -> Place:
-    """Where a block begins: those below each other follow each other. Where nobody asks for a row
-    there is none, and nothing is divided by zero."""
+    """Where a block begins: those below each other follow each other, or those beside each other.
+    Where nobody asks for a row there is none, and nothing is divided by zero."""
     lanes, shape, found = kernel.lanes, pipeline.shape, []
+    if pipeline.goes_along_rows:
+        columns = constant(pipeline.columns, "i32")
+        for name, step in (("udiv", shape.block_rows), ("urem", shape.block_columns)):
+            which = lanes.binary(name, number, columns)
+            start = lanes.binary("mul", which, constant(step, "i32"))
+            found.append(lanes.atom(start, "i32", step, natural=True))
+        return found[0], found[1]
     rows = pipeline.rows
     if not rows.text.isdigit() or rows.text == "0":
         rows = kernel.writer.call("llvm.smax.i32", "i32", [rows, constant(1, "i32")])
@@ -239,6 +264,8 @@ def _step(kernel: Kernel, pipeline: _Pipeline, turn: _Turn, inner: Int, first: O
 
     tile_dot.multiply(kernel, shape, pipeline.left, pipeline.right, place, following)
     left_bytes = shape.rows * pipeline.depth * shape.item_bytes
+    if pipeline.goes_along_rows:
+        return next_one[0]
     if shape.rows >= tile_dot.FEWEST_STREAMING_ROWS and 0 < left_bytes < FAR_BYTES:
         tile_dot.ask_for_following(kernel, shape, pipeline.right, place, pipeline.depth)
     return next_one[0]

@@ -1,4 +1,4 @@
-"""Products by words that end in stores and whose operands both stand in memory, block by block.
+"""Products by words, or of f32, that end in stores, and whose operands both stand in memory.
 
     for each block of the result:
         for k in …:                    the loop around the product, with the sums in registers
@@ -16,14 +16,18 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from aotc.aot.targets.cpu import control, depths, dot, fused_store, operands, tile_dot, word_sides
+from aotc.aot.targets.cpu.dot import Side
 from aotc.aot.targets.cpu.dot_tiles import choose_tile
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
+from aotc.aot.targets.cpu.linear import Int
 from aotc.aot.targets.cpu.tile_pipeline import start_of
 from aotc.aot.targets.cpu.ttir import Operation
-from aotc.aot.targets.cpu.word_sides import Instruction
+from aotc.aot.targets.cpu.word_sides import Instruction, Left, Right
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 MOST_DEPTH = 128  # of a turn: where it is longer, sums in memory cost little
+MOST_WHOLE_DEPTH = 512  # of a sum of f32
+MOST_LANES = 2  # vectors of columns of f32: more are worth a copy of the windows
 REGISTERS = 32  # that a block of sums needs beside what the loop around carries
 RunBut: TypeAlias = Callable[[Operation, Operation], None]
 """Lowers the block of a loop without one of its operations."""
@@ -47,19 +51,27 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     if kernel.isa.registers < REGISTERS or not operands.is_zero(kernel, start_of(stored)):
         return None
     instruction, kept = _instruction(kernel, stored, run)
-    if instruction is None:
+    if instruction is None and not _is_direct(kernel, stored, run):
         return None
     limits = fused_store.limits(stored, kernel)
     kind = operation.results[0].type.element
-    tile = choose_tile(kernel, *shape, kept // instruction.pack, kind, limits[1])
+    pack = 1 if instruction is None else instruction.pack
+    tile = choose_tile(kernel, *shape, kept // pack, kind, limits[1])
 
     @contextmanager
     def turns(start: Sequence[Operand]) -> Iterator[dot.Turn]:
         with control.turns(kernel, stored.operation, {operation.operands[2]}, start) as loop:
             run(stored.operation, operation)
-            a = word_sides.left_of(kernel, operation.operands[0], instruction, kept)
-            columns = tile.vectors * tile.width
-            b = word_sides.right_of(kernel, operation.operands[1], columns, instruction, kept)
+            left, right = operation.operands[:2]
+            a: Side | Left
+            b: Side | Right
+            if instruction is None:
+                a = dot.side(kernel, operation, shape[0], is_left=True)
+                b = dot.side(kernel, operation, shape[0], is_left=False)
+            else:
+                a = word_sides.left_of(kernel, left, instruction, kept)
+                columns = tile.vectors * tile.width
+                b = word_sides.right_of(kernel, right, columns, instruction, kept)
             yield dot.Turn(loop, a, b)
 
     if shape[0] < tile.rows:
@@ -83,6 +95,37 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
         is_last=None,
         turns=turns,
     )
+
+
+def _is_direct(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
+    """Whether f32 are multiplied where both operands stand, in few columns and a sum no longer than
+    one that is added up at once elsewhere."""
+    operation = stored.dot
+    rows, columns = operation.results[0].type.shape or (0, 0)
+    kinds = {each.type.element for each in operation.operands}
+    if kinds != {"f32"} or columns > MOST_LANES * kernel.isa.lanes:
+        return False
+    if not 0 < _depth(kernel, stored) <= MOST_WHOLE_DEPTH:
+        return False
+    with (
+        kernel.probe(),
+        kernel.width(1),
+        control.turns(kernel, stored.operation, {operation.operands[2]}) as loop,
+    ):
+        run(stored.operation, operation)
+        left, right = operation.operands[:2]
+        found = dot.is_direct(kernel, left, rows, is_left=True)
+        found = found and dot.is_direct(kernel, right, rows, is_left=False)
+        loop.next_values = []
+    return found
+
+
+def _depth(kernel: Kernel, stored: StoredProduct) -> int:
+    """Of all turns of the loop around a product; 0 where that is not known."""
+    depth = (stored.dot.operands[0].type.shape or (0, 0))[1]
+    ends = [kernel.scalars[x] for x in stored.operation.operands[:3]]
+    known = [each.constant for each in ends if isinstance(each, Int) and each.constant is not None]
+    return len(range(*known)) * depth if len(known) == len(ends) else 0
 
 
 def _instruction(

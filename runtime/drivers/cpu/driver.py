@@ -46,6 +46,10 @@ ISA_FEATURES = {
     "x86-64-v4-bf16": _AVX512_BF16,
     "x86-64-amx": _AVX512_BF16 | TILE_FEATURES,
 }
+# Rows that are no better than the one before them on processors of which all of these words are
+# true: Intel's with AVX-512 FP16 multiply pairs of bf16 half as fast as f32, since they have tiles
+# for that; where these are not permitted, pairs are no substitute (docs/tiles.md).
+NO_BETTER = {"x86-64-v4-bf16": {"GenuineIntel", "avx512_fp16"}}
 CHUNKS_PER_THREAD = 16
 TOGETHER = 64  # launches of turns of a repeated block that are one native stretch
 ALIGNMENT_BYTES = 64
@@ -55,7 +59,8 @@ _LAUNCH = struct.Struct(f"{_LAUNCH_FIELDS}{_OWN_BYTES}x")
 
 
 def features() -> frozenset[str]:
-    """The instruction sets that this process may use, in the words of /proc/cpuinfo.
+    """The instruction sets that this process may use, in the words of /proc/cpuinfo, and the name
+    of the processor's vendor.
 
     Empty where that file is absent; raises `LimitReached` where this process may open no more.
     Those of tiles are in it where the kernel permits them.
@@ -66,11 +71,14 @@ def features() -> frozenset[str]:
 
 def processor_features() -> frozenset[str]:
     """The same before the kernel is asked."""
+    vendor: list[str] = []
     try:
         with open(PROCESSOR_FILE, encoding="ascii", errors="replace") as file:
             for line in file:
+                if line.startswith("vendor_id"):
+                    vendor = line.partition(":")[2].split()
                 if line.startswith("flags"):
-                    return frozenset(line.partition(":")[2].split())
+                    return frozenset([*vendor, *line.partition(":")[2].split()])
     except OSError as error:
         fault = environment_fault("read", PROCESSOR_FILE, error)
         if isinstance(fault, LimitReached):  # what the processor has is not known then
@@ -107,7 +115,7 @@ def best_isa(found: frozenset[str]) -> str | None:
     """The best row of `ISA_FEATURES` that these features satisfy."""
     best = None
     for name, needed in ISA_FEATURES.items():
-        if needed <= found:
+        if needed <= found and not NO_BETTER.get(name, {""}) <= found:
             best = name
     return best
 
