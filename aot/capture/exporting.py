@@ -40,6 +40,7 @@ from aotc.aot.capture.libraries import (
     repair_shapes,
     rules_of_devices,
 )
+from aotc.aot.capture.masked_rows import with_all_rows
 from aotc.aot.capture.quantised_ops import quantised_decompositions
 from aotc.aot.capture.sizes import with_open_ends
 from aotc.aot.capture.source_lines import all_user_frames
@@ -166,7 +167,8 @@ def _decomposed(
             defaults_known(), all_user_frames(__file__), numbering(), flex_attention_traced(),
             transforms_undone(), replaced(CORRECTED),
         ):  # fmt: skip
-            return program.run_decompositions(table, decompose_custom_triton_ops=True)
+            found = program.run_decompositions(table, decompose_custom_triton_ops=True)
+            return with_all_rows(found)
     except UnsupportedError:
         raise
     except Exception as error:

@@ -42,7 +42,7 @@ COMPOSITES = (torch.ops.aten.mish_backward, torch.ops.aten.silu_backward)
 def traced_below_autograd(module: torch.nn.Module) -> Iterator[None]:
     """Inside the block exports of `module` see the ops that its gradients and transforms run."""
     own = vars(module).get("forward")
-    module.forward = _traced(module)  # type: ignore[method-assign]
+    module.forward = _traced(module)
     try:
         yield
     finally:

@@ -175,6 +175,8 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
 @functools.cache
 def arithmetic() -> Mapping[Any, Callable[..., Any]]:
     """Op → its arithmetic; a row that does not know it returns `NotImplemented`."""
-    subjects = (pooling.GRADIENTS, activations.GRADIENTS, lookups.GRADIENTS)
-    tables = (*subjects, foreach.decompositions(), _ROWS)
-    return {op: row for table in tables for op, row in table.items()}
+    table: dict[Any, Callable[..., Any]] = {}
+    for rows in (pooling.GRADIENTS, activations.GRADIENTS, lookups.GRADIENTS, _ROWS):
+        table.update(rows)
+    table.update(foreach.decompositions())
+    return table
