@@ -51,3 +51,16 @@ def test_torchs_own_functions_come_back():
     with replaced(CORRECTED):
         assert all(op.py_kernels[key] is function for op, (key, function) in CORRECTED.items())
     assert {op: dict(op.py_kernels) for op in CORRECTED} == before
+
+
+@pytest.mark.parametrize("sizes", [(3,), (256,), (257,), (300,), (5, 300), (300, 5), (2, 66000)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.bool])
+def test_identities_of_every_size(sizes, dtype):
+    """torch compares their places in u8, u16, i32 or i64, by the size."""
+
+    def identity(x):
+        return torch.eye(*sizes, dtype=dtype), x
+
+    captured = capture(spec_of(identity, (torch.ones(2),)))
+    found = interpret(captured.graph, captured.golden_inputs)[0]
+    numpy.testing.assert_array_equal(found, torch.eye(*sizes, dtype=dtype).numpy())

@@ -47,6 +47,14 @@ def _products_of_three(
     return torch.einsum(f"{','.join(letters)}->{result}", first, second, third)
 
 
+def _identity(rows: int, columns: int | None = None, **how: Any) -> Tensor:
+    """Ones on the diagonal. torch's own compares places in the smallest type that holds them, which
+    from 257 on is u16."""
+    dtype, device = how.get("dtype") or torch.get_default_dtype(), how.get("device")
+    across = torch.arange(rows if columns is None else columns, device=device)
+    return (torch.arange(rows, device=device).unsqueeze(1) == across).to(dtype)
+
+
 def _distance(left: Tensor, right: Tensor, p: float = 2) -> Tensor:
     return torch.linalg.vector_norm(left - right, p)
 
@@ -167,6 +175,8 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
     aten._weight_norm_interface_backward.default: _weight_norm_backward,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.dist.default: _distance,
+    aten.eye.default: _identity,
+    aten.eye.m: _identity,
     aten.masked_scatter_backward.default: _masked_scatter_backward,
     aten.put.default: _put,
 }
