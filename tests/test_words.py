@@ -60,7 +60,7 @@ WORDS = (
         r"(?<!embedding_)bags?",
         "embedding_bag",
         CODE,
-        ("aot/capture/imports/", "aot/dynamo/lookups.py"),
+        ("aot/capture/imports/", "aot/capture/decompositions/lookups.py"),
     ),
     Word(r"call decides", "dynamic"),
     Word(r"calls? (keeps?|leaves?) (to|behind)", "state"),

@@ -2,13 +2,14 @@
 
 torch.export has two modes. One runs the model on fake tensors (`strict=False`), one has Dynamo read
 its Python (`strict=True`). The first takes more models and comes first; the second takes some that
-it does not, such as those that change attributes while they run.
+it does not, such as those that change attributes while they run. Models that compute gradients are
+traced below autograd in the end (`gradient_tracing.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,19 @@ from torch.export import ExportedProgram, _trace
 from torch.utils._pytree import tree_leaves
 
 from aotc.aot.capture.aliases import without_aliases
-from aotc.aot.capture.custom_ops import MEANINGS, Decompositions
+from aotc.aot.capture.custom_ops import MEANINGS, Decompositions, base_name
+from aotc.aot.capture.decompositions.lookups import GRADIENTS
+from aotc.aot.capture.decompositions.replacing import CORRECTED, replaced
+from aotc.aot.capture.decompositions.table import arithmetic
 from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
 from aotc.aot.capture.flex_attention import flex_attention_traced
+from aotc.aot.capture.gradient_tracing import (
+    check_no_wrappers,
+    traced_below_autograd,
+    transforms_undone,
+)
 from aotc.aot.capture.imports.rng import DRAWS, numbering
+from aotc.aot.capture.imports.table import ROWS
 from aotc.aot.capture.indexing import check_indices, tensor_indices
 from aotc.aot.capture.libraries import (
     ops_listed_once,
@@ -30,6 +40,7 @@ from aotc.aot.capture.libraries import (
     repair_shapes,
     rules_of_devices,
 )
+from aotc.aot.capture.masked_rows import with_all_rows
 from aotc.aot.capture.quantised_ops import quantised_decompositions
 from aotc.aot.capture.sizes import with_open_ends
 from aotc.aot.capture.source_lines import all_user_frames
@@ -49,7 +60,7 @@ class Exported:
 
 
 def exported(spec: Spec, whole: Collection[str]) -> Exported:
-    """The spec's model by the first mode of torch.export that takes it to core ATen ops.
+    """The spec's model by the first way of torch.export that takes it to core ATen ops.
 
     Ops named in `whole`, with or without an overload, stay. Raises `ExportFailed` with what the
     first mode met, and `ModelRaised` where the model does not run at all.
@@ -61,12 +72,14 @@ def exported(spec: Spec, whole: Collection[str]) -> Exported:
         if spec.module is None or is_of_data(refused) or spec.state_shapes:
             raise
         first = refused
-    try:
-        program = export(spec, is_strict=True)
-        decomposed = decompose(program, spec.decompositions, whole, spec.path)
-    except Exception:  # the first mode's words are of the model, the second's of its code's reading
-        raise first from first.__cause__
-    return Exported(program, decomposed, is_strict=True)
+    assert spec.module is not None
+    for is_strict, traced in ((True, nullcontext()), (False, traced_below_autograd(spec.module))):
+        # The first mode's words are of the model, those of the others of how it is read.
+        with suppress(Exception), traced:
+            program = export(spec, is_strict)
+            decomposed = decompose(program, spec.decompositions, whole, spec.path)
+            return Exported(program, decomposed, is_strict)
+    raise first from first.__cause__
 
 
 def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
@@ -80,7 +93,10 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
         register_types(module)
     indices = nullcontext() if is_strict else tensor_indices()
     try:
-        with all_user_frames(__file__), _no_graphs_printed(), indices:
+        with (
+            all_user_frames(__file__), _no_graphs_printed(), indices, transforms_undone(),
+            replaced(CORRECTED),
+        ):  # fmt: skip
             program = torch.export.export(
                 spec.module,
                 spec.arguments,
@@ -101,6 +117,9 @@ def _check_constants(program: ExportedProgram) -> None:
     """Strict export lets pass what the other mode refuses, and torch then reads memory of none."""
     if any(isinstance(each, FakeTensor) for each in program.constants.values()):
         raise RuntimeError("there is a fake tensor in the exported program's constants")
+    if any(getattr(each, "is_meta", False) for each in program.constants.values()):
+        raise RuntimeError("there is a tensor without data in the exported program's constants")
+    check_no_wrappers(program)
 
 
 def decompose(
@@ -128,6 +147,8 @@ def _table(own: Decompositions, whole: Collection[str]) -> dict[OperatorBase, Ca
     table = torch.export.default_decompositions()
     table.update(DRAWS)
     table[torch.ops.aten.copy.default] = _copied
+    ours = arithmetic().items()
+    table.update({op: row for op, row in ours if base_name(op) not in ROWS or op in GRADIENTS})
     table.update(quantised_decompositions())
     table.update(MEANINGS)
     table.update(own)
@@ -142,8 +163,12 @@ def _decomposed(
     program: ExportedProgram, table: dict[OperatorBase, Callable[..., Any]], path: str
 ) -> ExportedProgram:
     try:
-        with defaults_known(), all_user_frames(__file__), numbering(), flex_attention_traced():
-            return program.run_decompositions(table, decompose_custom_triton_ops=True)
+        with (
+            defaults_known(), all_user_frames(__file__), numbering(), flex_attention_traced(),
+            transforms_undone(), replaced(CORRECTED),
+        ):  # fmt: skip
+            found = program.run_decompositions(table, decompose_custom_triton_ops=True)
+            return with_all_rows(found)
     except UnsupportedError:
         raise
     except Exception as error:

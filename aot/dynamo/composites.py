@@ -5,7 +5,7 @@ Apart from `decompositions.py`, which a process that finds its programs in the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,8 @@ import torch
 import torch._decomp.decompositions as torch_decompositions
 from torch import Tensor
 from torch._C import DispatchKey
+
+from aotc.aot.capture.decompositions.replacing import CORRECTED, Replaced, replaced
 
 aten = torch.ops.aten
 _torchs_linear = torch_decompositions._upsample_linear
@@ -82,11 +84,12 @@ def _resized_linearly(
 
 
 # Op → dispatch key, and what stands there while a graph is traced in place of torch's own function.
-TRACED_OTHERWISE: Mapping[Any, tuple[DispatchKey, Callable[..., Any] | None]] = {
+TRACED_OTHERWISE: Replaced = {
     # Whole: torch's Python functions differentiate them by parts, by products with 0.
     aten.hardshrink.default: (DispatchKey.Autograd, None),
     aten.softshrink.default: (DispatchKey.Autograd, None),
     aten.cumprod_backward.default: (DispatchKey.CompositeImplicitAutograd, _cumprod_backward),
+    **CORRECTED,
 }
 
 
@@ -94,20 +97,9 @@ TRACED_OTHERWISE: Mapping[Any, tuple[DispatchKey, Callable[..., Any] | None]] = 
 def traced_otherwise() -> Iterator[None]:
     """Inside, ops of `TRACED_OTHERWISE` are traced as their rows say, linear resizes as eager
     computes them."""
-    before = {op: op.py_kernels.get(key) for op, (key, _) in TRACED_OTHERWISE.items()}
-    _put_kernels({op: kernel for op, (_, kernel) in TRACED_OTHERWISE.items()})
     torch_decompositions._upsample_linear = _resized_linearly
     try:
-        yield
+        with replaced(TRACED_OTHERWISE):
+            yield
     finally:
         torch_decompositions._upsample_linear = _torchs_linear
-        _put_kernels(before)
-
-
-def _put_kernels(kernels: Mapping[Any, Callable[..., Any] | None]) -> None:
-    for op, kernel in kernels.items():
-        key, _ = TRACED_OTHERWISE[op]
-        op.py_kernels.pop(key, None)
-        if kernel is not None:
-            op.py_kernels[key] = kernel
-        op._dispatch_cache.clear()

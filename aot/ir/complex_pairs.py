@@ -123,6 +123,46 @@ def cosine(re: Node, im: Node) -> tuple[Node, Node]:
     return build.unary("cos", re) * build.unary("cosh", im), -product
 
 
+def hyperbolic_sine(re: Node, im: Node) -> tuple[Node, Node]:
+    """sinh(a)cos(b) + cosh(a)sin(b)i."""
+    return (
+        build.unary("sinh", re) * build.unary("cos", im),
+        build.unary("cosh", re) * build.unary("sin", im),
+    )
+
+
+def hyperbolic_cosine(re: Node, im: Node) -> tuple[Node, Node]:
+    """cosh(a)cos(b) + sinh(a)sin(b)i."""
+    return cosine(-im, re)
+
+
+def hyperbolic_tangent(re: Node, im: Node) -> tuple[Node, Node]:
+    """(t + q sin(b)cos(b)i) / (t² + q cos²(b)) with t = tanh(a) and q = 1 / cosh²(a), which no sum
+    of squares passes the largest number for."""
+    power = build.unary("exp", abs(re) * -2.0)
+    share = power * 4.0 / ((power + 1.0) * (power + 1.0))
+    tangent, sine_, cosine_ = (
+        build.unary("tanh", re),
+        build.unary("sin", im),
+        build.unary("cos", im),
+    )
+    divisor = tangent * tangent + share * cosine_ * cosine_
+    return tangent / divisor, share * sine_ * cosine_ / divisor
+
+
+def tangent(re: Node, im: Node) -> tuple[Node, Node]:
+    """tan(z) = -i tanh(iz)."""
+    first, second = hyperbolic_tangent(-im, re)
+    return second, -first
+
+
+def less_one(re: Node, im: Node) -> tuple[Node, Node]:
+    """e^z - 1, of which the real part is e^a cos(b) - 1 = (e^a - 1)cos(b) - 2 sin²(b / 2)."""
+    half = build.unary("sin", im * 0.5)
+    first = build.unary("expm1", re) * build.unary("cos", im) - half * half * 2.0
+    return first, build.unary("exp", re) * build.unary("sin", im)
+
+
 def roots(sign: int, exponents: Array, order: int) -> tuple[Array, Array]:
     """Cosine and sine of sign · 2 π e / order, exactly 0, 1 and -1 at quarters of a turn.
 

@@ -89,6 +89,61 @@ def movement(x):
     )
 
 
+def more_functions(x):
+    z = torch.view_as_complex(x)
+    near = z * 1e-3
+    return real(
+        z.sinh(),
+        z.cosh(),
+        z.tanh(),
+        (z * 60).tanh(),
+        z.tan(),
+        (z * 60j).tan(),
+        z.expm1(),
+        near.expm1(),
+        z.exp2(),
+        z.log2(),
+        z.log10(),
+        z.rsqrt(),
+        (z / 0).isnan(),
+        (z / 0).isinf(),
+        z.isfinite(),
+        torch.logical_not(z * (x[..., 0] > 0)),
+        torch.logical_and(z, z - z[0, 0]),
+        torch.logical_xor(z - z[0, 0], x[..., 1]),
+        z.norm(dim=1),
+        torch.linalg.vector_norm(z, 1),
+    )
+
+
+def writes(x):
+    z = torch.view_as_complex(x)
+    rows, places = torch.tensor([0, 3, 3]), torch.tensor([[0, 1, 1, 2]])
+    pad = torch.nn.functional.pad
+    written = z.clone()
+    written[rows[:2]] = z[1:3] * 2
+    written[:, 1] = x[..., 0][:, 2]
+    written.diagonal().mul_(1j)
+    masked = z.clone()
+    masked[x[..., 1] > 0] = 2.5
+    return real(
+        pad(z, (1, 2)),
+        pad(z, (1, 2), value=1.5),
+        pad(z, (2, 0, 1, 1), value=-2),
+        z.index_add(0, rows, z[:3]),
+        z.index_copy(0, rows[:2], z[4:]),
+        z.index_put((rows,), z[:3], accumulate=True),
+        z.index_put((rows[:1],), torch.tensor(2.0 - 1j)),
+        z.scatter(1, places, 3.0),
+        z.scatter(1, places[:, :2], z[:1, :2]),
+        z.scatter_add(1, places, z[:1]),
+        z.take(rows),
+        written,
+        masked,
+        z.masked_fill(x[..., 0] > 0, 1.0),
+    )
+
+
 def transforms(x):
     found = []
     for length in LENGTHS:
@@ -131,6 +186,8 @@ def planes(x):
     [
         (arithmetic, PAIRS, 1e-5),
         (functions, PAIRS, 1e-5),
+        (more_functions, PAIRS, 1e-5),
+        (writes, PAIRS, 1e-5),
         (movement, PAIRS, 1e-5),
         (transforms, SIGNAL, 1e-12),
         (transforms, SIGNAL.float(), 2e-6),

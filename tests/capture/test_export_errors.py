@@ -154,10 +154,6 @@ def leaves(x):
     raise SystemExit(4)
 
 
-def gradient(x):
-    return torch.func.grad(lambda y: (y**2).sum())(x)
-
-
 NOT_OURS = {
     "sparse": (Sparse(), (X,), "layout `torch.sparse_coo`"),
     "behind torch's back": (Behind(), (X,), r"by `\.data`"),
@@ -167,7 +163,6 @@ NOT_OURS = {
     "an argument without memory": (torch.relu, (X.to("meta"),), "`argument 0` lie"),
     "an exit": (leaves, (X,), "SystemExit: 4"),
     "an object": (lambda x, y: x, (X, object()), "neither a tensor nor plain data"),
-    "a nested gradient": (gradient, (X,), "torch.export cannot make one graph"),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from aotc.aot.dynamo.lookups import GRADIENTS
+from aotc.aot.capture.decompositions.lookups import GRADIENTS
 
 aten = torch.ops.aten
 MODES = ("bilinear", "nearest")

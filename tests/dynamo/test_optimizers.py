@@ -8,7 +8,8 @@ import pytest
 import torch
 from dynamo_models import Perceptron
 
-from aotc.aot.dynamo import aotc, foreach
+from aotc.aot.capture.decompositions import foreach
+from aotc.aot.dynamo import aotc
 from aotc.aot.dynamo.programs import counters
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]

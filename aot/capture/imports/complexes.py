@@ -7,6 +7,7 @@ program are real: a model takes `view_as_complex(x)` and gives `view_as_real(y)`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from aotc.aot.capture.imports.call import COMPONENTS, Call, Operand, Row, Rows
 from aotc.aot.capture.imports.fourier import fourier, hermitian, real_ends
-from aotc.aot.capture.imports.table import COMPLEX, refusing
+from aotc.aot.capture.imports.table import COMPLEX, COPIED_VIEWS, refusing
 from aotc.aot.capture.imports.table import ROWS as REAL_ROWS
 from aotc.aot.ir import build
 from aotc.aot.ir import complex_pairs as pairs
@@ -241,6 +242,25 @@ def _by_parts(name: str) -> Row:
     return by_parts
 
 
+def _with_fill(name: str, at: int) -> Row:
+    """An op by parts, one argument of which may be a number of the result: its own part each."""
+    row = REAL_ROWS[name]
+
+    def filled(call: Call, *arguments: Any) -> Complex:
+        first, fill, rest = arguments[:at], [*arguments[at:], 0.0][0], arguments[at + 1 :]
+        is_number = isinstance(fill, int | float | complex)
+        fill = complex(fill) if is_number else fill
+        parts = []
+        for place in ("re", "im"):
+            given = [_part(each, place) for each in (*first, fill, *rest)]
+            if isinstance(fill, Node):  # of a real tensor: its imaginary part is 0
+                given[at] = _part_of_list(fill, place, call.dtype)
+            parts.append(row(call, *given))
+        return Complex(*parts)  # type: ignore[arg-type]
+
+    return filled
+
+
 def _part(value: Any, place: str) -> Any:
     """One part of an argument; a list that holds complex tensors has zeros for the others'."""
     if isinstance(value, Complex):
@@ -259,6 +279,54 @@ def _part_of_list(value: Any, place: str, dtype: str) -> Node:
     if place == "re":
         return build.cast(value, dtype)
     return build.expand(build.scalar(0.0, dtype), value.shape)
+
+
+def _scaled_logarithm(base: float) -> Row:
+    """The logarithm to a base."""
+
+    def row(call: Call, value: Complex) -> Complex:
+        found = pairs.logarithm(value.re, value.im)
+        return _whole(call, *(part * (1 / math.log(base)) for part in found))
+
+    return row
+
+
+def _power_of_two(call: Call, value: Complex) -> Complex:
+    scaled = (value.re * math.log(2), value.im * math.log(2))
+    return _whole(call, *pairs.exponential(*scaled))
+
+
+def _inverse_root(call: Call, value: Complex) -> Complex:
+    return _whole(call, *pairs.reciprocal(*pairs.square_root(value.re, value.im)))
+
+
+def _of_either(name: str, joined: str) -> Row:
+    """A question of both parts, `isnan` of one or of the other."""
+
+    def row(call: Call, value: Complex) -> Node:
+        return make(joined, (build.unary(name, value.re), build.unary(name, value.im)))
+
+    return row
+
+
+def _is_other_than_zero(value: Any) -> Node:
+    if not isinstance(value, Complex):
+        return ~build.equal(value, 0)
+    parts = (~build.equal(value.re, 0.0), ~build.equal(value.im, 0.0))
+    return make("logical_or", parts)
+
+
+def _logical(name: str) -> Row:
+    """A logical op on whether numbers are 0."""
+
+    def row(call: Call, *values: Value) -> Node:
+        return call.fill(call.pointwise(name, *map(_is_other_than_zero, values), dtype="bool"))
+
+    return row
+
+
+def _norm(call: Call, value: Complex, *how: Any) -> Any:
+    return REAL_ROWS["linalg_vector_norm"](call, pairs.absolute(value.re, value.im), *how)
 
 
 def _pair(value: Value) -> pairs.Pair:
@@ -306,16 +374,25 @@ def _normalized(data: Node, normalization: int, count: Any) -> Node:
 
 
 _BY_PARTS = (
-    "alias", "as_strided", "cat", "clone", "constant_pad_nd", "cumsum", "detach", "diagonal",
-    "expand", "flip", "gather", "index", "index_select", "lift_fresh_copy", "mean", "neg",
-    "permute", "repeat", "reshape", "roll", "select", "select_scatter", "slice", "slice_scatter",
-    "split", "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unfold",
+    "alias", "as_strided", "cat", "clone", "copy", "cumsum", "detach", "diagonal", "expand",
+    "flip", "gather", "index", "index_select", "lift_fresh_copy", "mean", "neg", "permute",
+    "repeat", "reshape", "roll", "select", "select_scatter", "slice", "slice_scatter", "split",
+    "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unfold",
     "unsqueeze", "view", "_unsafe_index", "_unsafe_view", "_neg_view", "unflatten", "flatten",
-    "embedding", "tril", "triu",
+    "embedding", "narrow_copy", "take", "tril", "triu",
 )  # fmt: skip
+# Ops by parts → the place of what they write or fill, a number or a tensor that may be real.
+_FILLED = {
+    "constant_pad_nd": 2, "index_add": 3, "index_copy": 3, "index_put": 2, "scatter": 3,
+    "scatter_add": 3,
+}  # fmt: skip
 
 COMPLEX_ROWS: Rows = {
     **{name: _by_parts(name) for name in _BY_PARTS if name in REAL_ROWS},
+    **{name: _with_fill(name, at) for name, at in _FILLED.items()},
+    **{
+        name: _logical(name) for name in ("logical_and", "logical_not", "logical_or", "logical_xor")
+    },
     **{name: _matrix(name) for name in ("matmul", "mm", "bmm", "mv", "dot")},
     "_conj": _conjugate,
     "_conj_physical": _conjugate,
@@ -334,16 +411,25 @@ COMPLEX_ROWS: Rows = {
     "baddbmm": _addmm,
     "complex": lambda call, re, im: Complex(*map(call.fill, call.operands(re, im))),
     "cos": _of_pair(pairs.cosine),
+    "cosh": _of_pair(pairs.hyperbolic_cosine),
     "div": _div,
     "empty": _filled(0),
     "empty_like": _filled(0),
     "eq": _equal,
     "exp": _of_pair(pairs.exponential),
+    "exp2": _power_of_two,
+    "expm1": _of_pair(pairs.less_one),
     "full": _full,
     "full_like": _full,
+    "isfinite": _of_either("isfinite", "logical_and"),
+    "isinf": _of_either("isinf", "logical_or"),
+    "isnan": _of_either("isnan", "logical_or"),
     "lerp": _lerp,
+    "linalg_vector_norm": _norm,
     "linear": _linear,
     "log": _of_pair(pairs.logarithm),
+    "log10": _scaled_logarithm(10),
+    "log2": _scaled_logarithm(2),
     "mul": _mul,
     "ne": lambda call, left, right: ~_equal(call, left, right),
     "ones": _filled(1),
@@ -351,15 +437,23 @@ COMPLEX_ROWS: Rows = {
     "polar": _polar,
     "pow": _pow,
     "reciprocal": lambda call, value: _whole(call, *pairs.reciprocal(*_parts(call, value))),
+    "rsqrt": _inverse_root,
     "rsub": lambda call, left, right, alpha=1: _sub(call, right, left, alpha),
     "scalar_tensor": lambda call, value, *rest: _full(call, (), value),
     "sgn": _sgn,
     "sin": _of_pair(pairs.sine),
+    "sinh": _of_pair(pairs.hyperbolic_sine),
     "sqrt": _of_pair(pairs.square_root),
     "sub": _sub,
+    "tan": _of_pair(pairs.tangent),
+    "tanh": _of_pair(pairs.hyperbolic_tangent),
     "view_as_complex": _as_complex,
     "view_as_real": _as_real,
     "where": _where,
     "zeros": _filled(0),
     "zeros_like": _filled(0),
+    **dict.fromkeys(("empty_permuted", "empty_strided", "new_empty_strided"), _filled(0)),
 }  # type: ignore[dict-item]
+COMPLEX_ROWS |= {
+    f"{name}_copy": COMPLEX_ROWS[name] for name in COPIED_VIEWS if name in COMPLEX_ROWS
+}
