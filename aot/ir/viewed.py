@@ -62,7 +62,7 @@ def placed(node: Node, may_vary: bool = False) -> Placed:
     """Where a tensor lies; in a copy where its dims have no fixed steps, where its last one is not
     contiguous, or where it is a small part of what would have to be computed.
 
-    may_vary: its shape and steps may be sizes that a call decides.
+    may_vary: its shape and steps may be dynamic sizes.
     """
     found = in_place(node, may_vary=may_vary)
     if found is not None and (node.shape[-1] == 1 or found.strides[-1] == 1):

@@ -1,4 +1,4 @@
-"""Attention of lengths that a call decides, on the processor: one kernel, right at every length."""
+"""Attention of dynamic lengths on the processor: one kernel, right at every length."""
 
 from __future__ import annotations
 

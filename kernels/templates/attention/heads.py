@@ -177,6 +177,17 @@ def weighed(
 
 
 @triton.jit
+def add_product(at, inner, k, is_there, is_later, IS_ALL: tl.constexpr):
+    """The product, added to what earlier blocks of keys left at `at`; IS_ALL: there are none."""
+    if IS_ALL:
+        found = tl.dot(inner, k, input_precision="ieee")
+    else:
+        before = tl.load(at, mask=is_there & is_later, other=0.0)
+        found = tl.dot(inner, k, before, input_precision="ieee")
+    tl.store(at, found, mask=is_there)
+
+
+@triton.jit
 def attention_backward(
     dq_ptr, dk_ptr, dv_ptr, g_ptr, q_ptr, k_ptr, v_ptr, out_ptr, sums_ptr, mask_ptr,
     G: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
@@ -218,35 +229,15 @@ def attention_backward(
                 sums = tl.load(of_head(sums_ptr, batch, head, SUMS) + last * SUMS[2])
                 mask = of_head(mask_ptr, batch, head, MASK)
                 weights, inner = weighed(
-                    q,
-                    k,
-                    v,
-                    g,
-                    out,
-                    sums,
-                    mask,
-                    rows,
-                    keys,
-                    T,
-                    S,
-                    T_UNIT,
-                    S_UNIT,
-                    MASK,
-                    SCALE,
-                    CAUSAL,
-                    WINDOW,
-                )
+                    q, k, v, g, out, sums, mask, rows, keys, T, S, T_UNIT, S_UNIT, MASK, SCALE,
+                    CAUSAL, WINDOW,
+                )  # fmt: skip
                 dv = tl.dot(tl.trans(weights), g, dv, input_precision="ieee")
                 dk = tl.dot(tl.trans(inner), q, dk, input_precision="ieee")
-                at = rows[:, None] * DQ[0] + head * D + d[None, :]
+                at = dq_ptr + rows[:, None] * DQ[0] + head * D + d[None, :]
                 is_there = (rows < T)[:, None] & (d < D)[None, :]
-                if S_MOST <= BN:
-                    dq = tl.dot(inner, k, input_precision="ieee")
-                else:
-                    is_later = start > first_block(first, CAUSAL, WINDOW, BN)
-                    before = tl.load(dq_ptr + at, mask=is_there & is_later, other=0.0)
-                    dq = tl.dot(inner, k, before, input_precision="ieee")
-                tl.store(dq_ptr + at, dq, mask=is_there)
+                is_later = start > first_block(first, CAUSAL, WINDOW, BN)
+                add_product(at, inner, k, is_there, is_later, S_MOST <= BN)
         row, seen = keys[:, None], (keys < S)[:, None]
         tl.store(dk_ptr + row * DK[0] + d[None, :], dk, mask=seen & (d < D)[None, :])
         tl.store(dv_ptr + row * DV[0] + y[None, :], dv, mask=seen & (y < E)[None, :])

@@ -18,7 +18,7 @@ import triton.language as tl
 
 
 # As in the template: LOWEST, of_head, block, masks, shows_any, scored, first_block,
-# attention_forward, weighed, attention_backward.
+# attention_forward, weighed, add_product, attention_backward.
 
 
 @triton.jit
