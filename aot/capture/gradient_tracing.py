@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import overrides
-from torch._C import _functorch
+from torch._C import _autograd, _functorch
 from torch._decomp import get_decompositions
 from torch.autograd import forward_ad
 from torch.export import ExportedProgram
@@ -53,21 +53,25 @@ def traced_below_autograd(module: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def transforms_undone() -> Iterator[None]:
-    """A block that raises inside of a transform of `torch.func` leaves none behind.
+    """A block leaves no transform of `torch.func` behind, whether it raises inside of one or not.
 
-    An export that fails may have entered one and not left it, and all that follows would run in it.
+    An export may have entered one and not left it, and all that follows would run in it.
     """
     depth, level = _functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level
+    has_hooks = _autograd._saved_tensors_hooks_is_enabled()
     try:
         yield
     except BaseException:
-        _functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
         if level == NO_LEVEL:
             forward_ad._current_level = NO_LEVEL
             with suppress(RuntimeError):  # there is one at most, which nothing asks for
                 torch._C._enter_dual_level()
             torch._C._exit_dual_level(level=0)
         raise
+    finally:
+        _functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if has_hooks:  # of saved tensors, which transforms turn off
+            _autograd._saved_tensors_hooks_enable()
 
 
 def check_no_wrappers(program: ExportedProgram) -> None:

@@ -190,6 +190,12 @@ def test_zeros_that_torch_makes_without_data_are_refused():
         capture(spec_of(vmap(second), (DATA,)))
 
 
+def test_an_export_leaves_hooks_of_saved_tensors_on():
+    check(grad(lambda x: x.sin().sum()), DATA)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        DATA.clone().requires_grad_().sin().sum().backward()
+
+
 def test_a_refusal_names_the_users_line():
     with pytest.raises(errors.OpsUnsupported, match=r"test_gradient_tracing\.py:\d+ in <lambda>"):
         capture(spec_of(grad(lambda x: torch.linalg.matrix_exp(x).sum()), (DATA,)))
