@@ -30,10 +30,10 @@ def attention(query, key, value, offset, window, blocks):
     steps = [(each.stride(0), each.stride(2), each.stride(1)) for each in (query, key, value)]
     out = torch.empty(batch, rows, count, width, dtype=query.dtype)
     sums = torch.empty(batch, rows, count)
-    size = 1 << (width - 1).bit_length()
+    size, keys = 1 << (width - 1).bit_length(), key.shape[1]
     heads.attention_forward[(-(-rows // blocks[0]), count, batch)](
-        out, sums, query, key, value, query, count, count // key.shape[2], rows, key.shape[1],
-        width, width, size, size, *steps, None, width**-0.5, offset, window, True, True,
+        out, sums, query, key, value, query, count, count // key.shape[2], rows, keys, rows, keys,
+        keys, width, width, size, size, *steps, None, width**-0.5, offset, window, True, True,
         *blocks,
     )  # fmt: skip
     return out, sums
