@@ -22,6 +22,7 @@ from aotc.aot.lower.matmul.choice import precision_of
 from aotc.aot.lower.matmul.gpu_cost import machine_of
 from aotc.aot.pack import BackendContents, Golden, TensorData
 from aotc.aot.printable import printable
+from aotc.aot.schedule.attention import ends_of
 from aotc.aot.schedule.group import UNLAUNCHED, Group, Schedule
 from aotc.aot.schedule.trace import LEAVES
 from aotc.aot.sources import Lowered, Sources, print_sources
@@ -198,6 +199,17 @@ def product_rate(group: Group, traits: TargetTraits) -> float:
     return 1.0
 
 
+def _work(group: Group) -> dict[str, int | bool]:
+    """Bytes and operations of a call; the most, where data says how many keys attention reads."""
+    root = group.root_op
+    are_most = root is not None and root.kind == "attention" and ends_of(root) is not None
+    return {
+        "bytes": group.bytes,
+        "arithmetic": group.operations,
+        **({"are_most": True} if are_most else {}),
+    }
+
+
 def _target_facts(part: Part) -> dict[str, Any]:
     return {
         "dot_precision": part.target.traits.dot_precision,
@@ -207,8 +219,7 @@ def _target_facts(part: Part) -> dict[str, Any]:
                 "name": spec.name,
                 "kind": group.kind,
                 "operations": " ".join(_operations(group)),
-                "bytes": group.bytes,
-                "arithmetic": group.operations,
+                **_work(group),
                 "product_rate": product_rate(group, part.target.traits),
             }
             for spec, group in zip(part.sources.specs, part.groups, strict=True)

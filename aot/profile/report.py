@@ -150,6 +150,13 @@ class Profile:
         }
 
 
+def work_of(group: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Bytes and operations of a launch; unknown where data says how many there are."""
+    if group.get("are_most"):
+        return None, None
+    return group.get("bytes"), group.get("arithmetic")
+
+
 def rows_of(
     plan: LaunchPlan,
     times_us: Sequence[float],
@@ -174,9 +181,8 @@ def rows_of(
             continue
         if isinstance(launch, NativeLaunch):
             name, group = f"{launch.backend}.{launch.function}", next(groups)
-            facts_of_it = (group.get("bytes"), group.get("arithmetic"))
             grid = (launch.tiles, 1, 1)
-            rows.append(LaunchRow(index, name, launch.function, grid, time_us, *facts_of_it))
+            rows.append(LaunchRow(index, name, launch.function, grid, time_us, *work_of(group)))
             continue
         kernel, group = plan.kernels[launch.kernel], next(groups)
         code = kernels.get(kernel.symbol, {})
@@ -188,8 +194,7 @@ def rows_of(
                 kernel.symbol,
                 launch.grid,
                 time_us,
-                group.get("bytes"),
-                group.get("arithmetic"),
+                *work_of(group),
                 _rate(group.get("product_rate", rates.get(kernel.name))),
                 image.threads if image is not None else None,
                 code.get("registers") if image is not None else None,

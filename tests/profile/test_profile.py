@@ -212,3 +212,10 @@ def test_facts_of_any_form_name_no_rates(groups):
 def test_rates_are_by_the_names_of_kernels():
     rows = [{"name": "k", "product_rate": 2.0}, {"name": ["k"]}, 7]
     assert report.product_rates({"groups": rows})["k"] == 2.0
+
+
+def test_work_that_data_decides_is_not_known():
+    facts = {"bytes": 5, "arithmetic": 6}
+    assert report.work_of(facts) == (5, 6)
+    assert report.work_of(facts | {"are_most": True}) == (None, None)
+    assert report.work_of({}) == (None, None)
