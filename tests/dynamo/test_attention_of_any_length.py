@@ -16,6 +16,7 @@ from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
 from aotc.aot.targets.cpu.target import CPU  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
+NIGHTLY = pytest.mark.nightly
 LENGTHS = (3, 16, 37, 64, 130, 257)
 
 
@@ -60,7 +61,7 @@ def test_one_kernel(form):
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=NIGHTLY)])
 @pytest.mark.parametrize("form", FORMS)
 def test_results(form, dtype):
     torch.manual_seed(0)

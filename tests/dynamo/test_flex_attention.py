@@ -72,7 +72,9 @@ LONG_MASKS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("mask", LONG_MASKS)
 def test_blocks_that_are_hidden_whole(mask, dtype):
     def function(query, key, value, blocks):

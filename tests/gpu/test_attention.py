@@ -22,7 +22,7 @@ from aotc.runtime.drivers.cuda.handles import Arguments
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 
-from attention_cases import CASES, Case, arrays_of, graph_of
+from attention_cases import CASES, MORE, Case, arrays_of, graph_of
 
 TOLERANCES = {"f32": 2e-5, "bf16": 2e-2, "f16": 3e-3}
 WORKERS = 14
@@ -62,7 +62,7 @@ LONG = {
     "long-pieces-causal": Case(1, 2, 2, 700, 700, 160, 160, causal=True),
     "long-pieces-bias": Case(1, 2, 2, 300, 333, 128, 100, mask=("f32", (1, 2, 300, 333))),
 }
-ALL = {**CASES, **LARGE, **LONG, **SIZES}
+ALL = {**CASES, **MORE, **LARGE, **LONG, **SIZES}
 
 
 def spec_of(name, capability):

@@ -19,7 +19,7 @@ from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from attention_cases import CASES, Case, arrays_of, graph_of
+from attention_cases import CASES, MORE, Case, arrays_of, graph_of
 from schedule_runner import Job
 
 pytestmark = pytest.mark.triton
@@ -79,30 +79,44 @@ def chosen(spec: KernelSpec) -> list[int]:
     return sorted(found)
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def ran(cases, folder):
+    """(case, candidate) → what one of each form stores, or why it does not run."""
     job, places = Job(), {}
-    for name, case in CASES.items():
+    for name, case in cases.items():
         graph = graph_of(case)
         spec = spec_of(graph)
         for number in chosen(spec):
             places[name, number] = launched(job, name, graph, spec, number)
-    buffers = job.run(tmp_path_factory.mktemp("attention"))
+    buffers = job.run(folder)
     return {
         key: job.errors.get(launch) or buffers[output] for key, (output, launch) in places.items()
     }
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return ran(CASES, tmp_path_factory.mktemp("attention"))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_form_agrees_with_the_reference(name, results):
-    graph = graph_of(CASES[name])
+    check(CASES[name], {number: found for (case, number), found in results.items() if case == name})
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", MORE)
+def test_more_cases(name, tmp_path):
+    found = ran({name: MORE[name]}, tmp_path)
+    check(MORE[name], {number: each for (_, number), each in found.items()})
+
+
+def check(case, found_by_number):
+    graph = graph_of(case)
     (expected,) = interpret(graph, arrays_of(graph))
     wanted = widen(expected, graph.outputs[0].dtype)
-    for (case, number), found in results.items():
-        if case != name:
-            continue
+    for number, found in found_by_number.items():
         assert not isinstance(found, str), found
-        tolerance = TOLERANCES[CASES[name].dtype]
+        tolerance = TOLERANCES[case.dtype]
         shown = f"candidate {spec_of(graph).candidates[number]}"
         array = widen(found.reshape(expected.shape), graph.outputs[0].dtype)
         numpy.testing.assert_allclose(array, wanted, rtol=0, atol=tolerance, err_msg=shown)
