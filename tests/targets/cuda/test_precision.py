@@ -29,7 +29,7 @@ def product(dtype):
 
 
 def attention(dtype):
-    q, k, v = (operand(name, 1, 2, 128, 64, dtype=dtype) for name in "qkv")
+    q, k, v = (operand(name, 1, 32, 512, 64, dtype=dtype) for name in "qkv")
     return op("attention", q, k, v, scale=0.125, causal=False, offset=0, window=0, is_safe=True)
 
 
