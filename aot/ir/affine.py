@@ -82,13 +82,14 @@ class Counts:
         return self._known[node]
 
     def _form(self, node: Node) -> Affine | bool | None:
-        if node.op == "constant" and node.dtype in COUNTED_DTYPES:
-            return _stored(self._constants.get(node.attr("name")))
-        row = _ROWS.get(node.op)
         is_seen = node.dtype == "bool" or node.dtype in COUNTED_DTYPES
-        if row is None or not is_seen or 0 in node.shape:
+        if not is_seen or 0 in node.shape:
             return None
-        found = row(node, [self._known.get(each) for each in node.inputs])
+        found: Form = None
+        if node.op == "constant" and node.dtype != "bool":
+            found = _stored(self._constants.get(node.attr("name")))
+        elif node.op in _ROWS:
+            found = _ROWS[node.op](node, [self._known.get(each) for each in node.inputs])
         return found if isinstance(found, bool) or _fits(found, node) else None
 
 
@@ -98,17 +99,18 @@ Row = Callable[[Node, Sequence[Form]], Form]
 
 def _stored(constant: Constant | None) -> Affine | None:
     """The form of known integers."""
-    if constant is None or not 0 < constant.type.numel <= MOST_ELEMENTS:
+    if constant is None or constant.type.numel > MOST_ELEMENTS:
         return None
     values = constant.array
     first = values.reshape(-1)[0]
     seconds = [tuple(int(at == axis) for at in range(values.ndim)) for axis in range(values.ndim)]
-    steps = tuple(
-        int(values[second] - first) if extent > 1 else 0
-        for second, extent in zip(seconds, values.shape, strict=True)
-    )
-    places = numpy.indices(values.shape, sparse=True)
-    counted = first + sum(step * place for step, place in zip(steps, places, strict=True))
+    with numpy.errstate(over="ignore"):  # a form whose elements fit is right all the same
+        steps = tuple(
+            int(values[second] - first) if extent > 1 else 0
+            for second, extent in zip(seconds, values.shape, strict=True)
+        )
+        places = numpy.indices(values.shape, sparse=True)
+        counted = first + sum(step * place for step, place in zip(steps, places, strict=True))
     return Affine(int(first), steps) if numpy.array_equal(values, counted) else None
 
 

@@ -12,7 +12,12 @@ from functools import reduce
 from aotc.aot.ir import build
 from aotc.aot.ir.affine import Counts
 from aotc.aot.ir.graph import Graph, Node, fixed_constants, make
-from aotc.aot.rewrites.attention_masks import COMPARISONS, joined, parts
+from aotc.aot.rewrites.attention_masks import (
+    COMPARISONS,
+    joined,
+    keeps_rows_and_keys,
+    parts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +80,7 @@ def _bounds(part: Node, counts: Counts) -> list[_Bound] | None:
     if part.op == "logical_and":
         both = [_bounds(operand, counts) for operand in part.inputs]
         return None if None in both else [bound for each in both for bound in each or ()]
-    if part.op == "expand" or (
-        part.op == "reshape" and part.shape[-2:] == part.inputs[0].shape[-2:]
-    ):
+    if keeps_rows_and_keys(part):
         inner = _bounds(part.inputs[0], counts)
         return None if inner is None else [_viewed(bound, part) for bound in inner]
     bound = _compared(part, counts) if part.op in COMPARISONS else None
@@ -85,10 +88,14 @@ def _bounds(part: Node, counts: Counts) -> list[_Bound] | None:
 
 
 def _viewed(bound: _Bound, view: Node) -> _Bound:
-    """The bound as a view of its mask sees it, which leaves keys, and rows, as they are."""
-    tail = (*bound.place.shape[-2:-1], 1)
-    make_view = build.reshape if view.op == "reshape" else build.expand
-    return _Bound(make_view(bound.place, (*view.shape[:-2], *tail)), bound.shift, bound.is_last)
+    """The bound as a view of its mask sees it, which leaves rows and keys as they are."""
+    tail, place = (bound.place.shape[-2], 1), bound.place
+    if view.op == "reshape":
+        place = build.expand(place, (*view.inputs[0].shape[:-2], *tail))
+        place = build.reshape(place, (*view.shape[:-2], *tail))
+    else:
+        place = build.expand(place, (*view.shape[:-2], *tail))
+    return _Bound(place, bound.shift, bound.is_last)
 
 
 def _compared(test: Node, counts: Counts) -> _Bound | None:

@@ -23,6 +23,7 @@ from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most
 from aotc.aot.ir.storage import Array, widen
 from aotc.aot.rewrites.attention import HIDDEN
+from aotc.aot.schedule.attention import ends_of
 
 LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build time
 MASK_PLACES = {"attention": 3, "attention_log_sum_exp": 3, "attention_backward": 6}
@@ -51,7 +52,9 @@ def known_masks(graph: Graph) -> tuple[Graph, int]:
 
     def without_known(_: Node, node: Node) -> Node:
         place = MASK_PLACES.get(node.op, len(node.inputs))
-        return reader.without_known(node, place) if place < len(node.inputs) else node
+        if place >= len(node.inputs) or ends_of(node) is not None:  # those are no causal rows
+            return node
+        return reader.without_known(node, place)
 
     return graph.rebuilt(without_known), reader.count
 
@@ -223,12 +226,17 @@ def _bound(small: Affine | None, large: Affine | None, less: int) -> _Band | Non
 
 
 def _unaligned(node: Node) -> Node:
-    """Without views that repeat elements, or only change axes before rows and keys."""
-    while node.op == "expand" or (
-        node.op == "reshape" and node.shape[-2:] == node.inputs[0].shape[-2:]
-    ):
+    """Without views that leave rows and keys where they are."""
+    while keeps_rows_and_keys(node):
         (node,) = node.inputs
     return node
+
+
+def keeps_rows_and_keys(node: Node) -> bool:
+    """Whether a view repeats elements, or only changes axes before the last two."""
+    if node.op == "reshape":
+        return node.shape[-2:] == node.inputs[0].shape[-2:]
+    return node.op == "expand"
 
 
 def _only_aligns(node: Node) -> bool:

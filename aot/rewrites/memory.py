@@ -27,7 +27,7 @@ from aotc.aot.ir.viewed import (
     strides_of,
 )
 from aotc.aot.rewrites.fourier import only_clears_ends, rows_of, vectors_of, whole_or_half
-from aotc.aot.schedule.attention import is_cheaper_on_memory
+from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory
 from aotc.aot.schedule.written_rows import is_in_any_order
 
 _ORDERS = ("order_rows", "select_rows", "nth_places")
@@ -148,6 +148,7 @@ def serves(attention: Node, context: Context) -> bool:
 
 def _attention(node: Node) -> Node:
     """Both results, of which the node is one."""
+    assert ends_of(node) is None, "ends are for kernels of GPUs"
     both = [make(op, node.inputs, node.attrs) for op in ("attention", "attention_log_sum_exp")]
     places = [*(placed(each, may_vary=True) for each in node.inputs[:3]), *_mask(node, 3)]
     return on_memory(both, places, HEADS_INSIDE)[both.index(node)]
@@ -451,6 +452,7 @@ def _order_rows(node: Node) -> Node:
 
 def _exchange(node: Node) -> Node:
     """Both results, of which the node is one."""
+    assert ends_of(node) is None, "ends are for kernels of GPUs"
     both = [node.result(number) for number in range(2)]
     return on_memory(both, [dense(each) for each in node.inputs])[node.attr("result")]
 

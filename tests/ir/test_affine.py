@@ -156,3 +156,10 @@ def test_constants_are_known_by_their_values(shape):
         spoilt = values.copy()
         spoilt.reshape(-1)[-1] += 1
         assert Counts({"c": Constant("c", kind, spoilt)}).affine(node) is None
+
+
+def test_constants_at_both_ends_of_their_type_have_no_form():
+    ends = numpy.iinfo(numpy.int64)
+    kind = TensorType("i64", (2,))
+    constant = Constant("c", kind, numpy.array([ends.min, ends.max]))
+    assert Counts({"c": constant}).affine(build.constant("c", kind)) is None

@@ -6,6 +6,9 @@ import numpy
 import pytest
 
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.text import parse_graph
+from aotc.aot.rewrites.attention_ends import bounded_masks
+from aotc.aot.rewrites.attention_masks import known_masks
 from aotc.aot.rewrites.rewrite import rewrite
 
 torch = pytest.importorskip("torch")
@@ -86,3 +89,32 @@ def test_processors_keep_the_mask():
     last = torch.zeros(1, 1, 40, 1, dtype=torch.int64)
     result, _ = rewrite(capture(spec_of(model, (*given, last))).graph, traits=CPU)
     assert not [node for node in result.nodes() if node.op == "attention"]
+
+
+COUNTED_BY_BATCH = """
+%q = input(name='q') : f32[6, 1, 4, 8]
+%k = input(name='k') : f32[6, 1, 7, 8]
+%last = input(name='last') : i64[1, 1, 4, 1]
+%key = iota(axis=3, shape=(2, 3, 1, 7)) : i64[2, 3, 1, 7]
+%seen = le(%key, %last) : bool[2, 3, 4, 7]
+%mask = reshape(%seen, shape=(6, 1, 4, 7)) : bool[6, 1, 4, 7]
+%out = attention(%q, %k, %k, %mask, causal=False, is_safe=True, offset=0, scale=0.5, window=0) \
+: f32[6, 1, 4, 8]
+return out=%out
+"""
+
+
+def test_a_place_that_is_one_for_all_batches_follows_their_views(random_inputs):
+    graph = parse_graph(COUNTED_BY_BATCH)
+    result, count = bounded_masks(graph)
+    assert count == 1
+    assert [each.type.kind for each in attention_of(result).inputs[3:]] == ["int"]
+    inputs = random_inputs(graph, 3, has_specials=False)
+    (before,), (after,) = interpret(graph, inputs), interpret(result, inputs)
+    numpy.testing.assert_allclose(after, before, atol=1e-6)
+
+
+def test_attention_with_ends_is_no_causal_one():
+    result, _ = bounded_masks(parse_graph(COUNTED_BY_BATCH))
+    again, count = known_masks(result)
+    assert (again.outputs, count) == (result.outputs, 0)

@@ -229,10 +229,8 @@ class Lines:
         low = high = "last"
         if self.domain.rows in self.masks:
             mask = self.masks[self.domain.rows]
-            low, high = (
-                f"tl.where({mask}, last, {kernel_text(keys)})",
-                f"tl.where({mask}, last, -1)",
-            )
+            low = f"tl.where({mask}, last, {kernel_text(keys)})"
+            high = f"tl.where({mask}, last, -1)"
         self.body.write(f"low, high = tl.min({low}), tl.max({high})")
 
     def _hide(self) -> list[str]:

@@ -97,6 +97,20 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     )
 
 
+@contextmanager
+def _turn(kernel: Kernel, stored: StoredProduct, run: RunBut) -> Iterator[None]:
+    """Inside, a turn of the loop around a product has come to it; nothing of it is written."""
+    operation = stored.dot
+    with (
+        kernel.probe(),
+        kernel.width(1),
+        control.turns(kernel, stored.operation, {operation.operands[2]}) as loop,
+    ):
+        run(stored.operation, operation)
+        yield
+        loop.next_values = []
+
+
 def _is_direct(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     """Whether f32 are multiplied where both operands stand, in few columns and a sum no longer than
     one that is added up at once elsewhere."""
@@ -107,17 +121,11 @@ def _is_direct(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
         return False
     if not 0 < _depth(kernel, stored) <= MOST_WHOLE_DEPTH:
         return False
-    with (
-        kernel.probe(),
-        kernel.width(1),
-        control.turns(kernel, stored.operation, {operation.operands[2]}) as loop,
-    ):
-        run(stored.operation, operation)
+    with _turn(kernel, stored, run):
         left, right = operation.operands[:2]
-        found = dot.is_direct(kernel, left, rows, is_left=True)
-        found = found and dot.is_direct(kernel, right, rows, is_left=False)
-        loop.next_values = []
-    return found
+        return dot.is_direct(kernel, left, rows, is_left=True) and dot.is_direct(
+            kernel, right, rows, is_left=False
+        )
 
 
 def _depth(kernel: Kernel, stored: StoredProduct) -> int:
@@ -135,12 +143,7 @@ def _instruction(
     None; and elements of the depth without those that both masks leave out. Where they stand may
     depend on the turn."""
     operation = stored.dot
-    with (
-        kernel.probe(),
-        kernel.width(1),
-        control.turns(kernel, stored.operation, {operation.operands[2]}) as loop,
-    ):
-        run(stored.operation, operation)
+    with _turn(kernel, stored, run):
         left, right = operation.operands[:2]
         whole, kept = (left.type.shape or (0, 0))[1], depths.kept(kernel, operation)
         load = operands.plain_load(kernel, left, is_cut=kept < whole)
@@ -156,5 +159,4 @@ def _instruction(
             and word_sides.is_in_place(kernel, right, found, kept)
         ):
             found = None
-        loop.next_values = []
     return found, kept
