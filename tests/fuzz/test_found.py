@@ -31,8 +31,7 @@ def test_a_bundle_gives_eager_numbers(path, workers, cache, tmp_path):
     build(str(path), tmp_path / "bundle", ["cpu"], BuildOptions(cache), executor=workers)
     with closing(load(tmp_path / "bundle")) as program:
         found = program(*inputs)
-    for own, expected in zip(found, model(*inputs), strict=True):
-        torch.testing.assert_close(own, expected, equal_nan=True)
+    assert_right(found, model, inputs)
 
 
 @pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.stem)
@@ -41,8 +40,23 @@ def test_torch_compile_gives_eager_numbers(path, cache, monkeypatch):
     model, inputs, is_dynamic = _spec(path)
     torch._dynamo.reset()
     call = torch.compile(model, backend="aotc", dynamic=is_dynamic, options={"fallback": "error"})
-    for own, expected in zip(call(*inputs), model(*inputs), strict=True):
-        torch.testing.assert_close(own, expected, equal_nan=True)
+    assert_right(call(*inputs), model, inputs)
+
+
+def assert_right(found, model, inputs):
+    """Eager's numbers; or, of f32, as near to f64's as eager's own, whose sums have another order
+    on each processor."""
+    for place, (own, expected) in enumerate(zip(found, model(*inputs), strict=True)):
+        try:
+            torch.testing.assert_close(own, expected, equal_nan=True)
+        except AssertionError:
+            if expected.dtype is not torch.float32:
+                raise
+            wide = model(*(x.double() if x.is_floating_point() else x for x in inputs))[place]
+            eager = float((expected - wide).abs().max())
+            torch.testing.assert_close(
+                own.double(), wide.double(), rtol=1.3e-6, atol=max(1e-5, eager), equal_nan=True
+            )
 
 
 def _spec(path):
