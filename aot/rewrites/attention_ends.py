@@ -44,6 +44,12 @@ def bounded_masks(graph: Graph) -> tuple[Graph, int]:
     return graph.rebuilt(with_ends), found
 
 
+def has_ends(attention: Node) -> bool:
+    """Whether the mask of an attention says in numbers of data how many keys a row sees."""
+    bounds = [_bounds(part, Counts()) for mask in attention.inputs[3:] for part in parts(mask)]
+    return any(bound.is_last for each in bounds for bound in each or ())
+
+
 def _with_ends(node: Node, counts: Counts) -> Node:
     lasts, firsts, kept = list[_Bound](), dict[Node, list[_Bound]](), list[Node]()
     for part in parts(node.inputs[3]):
@@ -102,7 +108,7 @@ def _compared(test: Node, counts: Counts) -> _Bound | None:
     """The bound of a comparison of a count of keys with integers that are the same for all keys."""
     is_reversed, less = COMPARISONS[test.op]
     small, large = test.inputs[::-1] if is_reversed else test.inputs
-    rank = test.type.rank
+    rank = max(2, test.type.rank)
     for side, other, is_last in ((small, large, True), (large, small, False)):
         count, place = counts.affine(side), _for_all_keys(other, rank)
         if count is None or place is None or not isinstance(count.constant, int):
@@ -110,7 +116,7 @@ def _compared(test: Node, counts: Counts) -> _Bound | None:
         if count.among(rank).steps == (*[0] * (rank - 1), 1):
             shift = -count.constant - less if is_last else less - count.constant
             base, added = _without_added(place, counts)
-            return _Bound(base, shift + added, is_last)
+            return _Bound(build.align(base, rank), shift + added, is_last)
     return None
 
 
@@ -120,7 +126,7 @@ def _for_all_keys(node: Node, rank: int) -> Node | None:
         (node,) = node.inputs
     if node.type.kind != "int" or not 0 < node.type.rank <= rank or node.shape[-1] != 1:
         return None
-    return build.align(node, rank)
+    return node
 
 
 def _without_added(place: Node, counts: Counts) -> tuple[Node, int]:

@@ -233,9 +233,13 @@ def _unaligned(node: Node) -> Node:
 
 
 def keeps_rows_and_keys(node: Node) -> bool:
-    """Whether a view repeats elements, or only changes axes before the last two."""
+    """Whether a view repeats elements, or only changes axes before the last two.
+
+    A vector is the keys of one row.
+    """
     if node.op == "reshape":
-        return node.shape[-2:] == node.inputs[0].shape[-2:]
+        before, after = ((1, 1, *shape)[-2:] for shape in (node.inputs[0].shape, node.shape))
+        return before == after
     return node.op == "expand"
 
 

@@ -26,8 +26,9 @@ from aotc.aot.ir.viewed import (
     spread,
     strides_of,
 )
+from aotc.aot.rewrites.attention_ends import has_ends
 from aotc.aot.rewrites.fourier import only_clears_ends, rows_of, vectors_of, whole_or_half
-from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory
+from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory, mask_of
 from aotc.aot.schedule.written_rows import is_in_any_order
 
 _ORDERS = ("order_rows", "select_rows", "nth_places")
@@ -137,40 +138,46 @@ def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
 
 
 def serves(attention: Node, context: Context) -> bool:
-    """Whether the kernel on memory takes an attention, and costs less than its arithmetic."""
+    """Whether the kernel on memory takes an attention, and costs less than its arithmetic, which
+    reads all keys also where data says how many of them are seen."""
     query, key, value = attention.inputs[:3]
     if context.is_constant(key) or context.is_constant(value):
         return False
     if not is_static((query.shape[1], query.shape[3], key.shape[1], value.shape[3])):
         return False
-    return is_cheaper_on_memory(query.shape, key.shape, value.shape)
+    return has_ends(attention) or is_cheaper_on_memory(query.shape, key.shape, value.shape)
 
 
 def _attention(node: Node) -> Node:
     """Both results, of which the node is one."""
-    assert ends_of(node) is None, "ends are for kernels of GPUs"
     both = [make(op, node.inputs, node.attrs) for op in ("attention", "attention_log_sum_exp")]
-    places = [*(placed(each, may_vary=True) for each in node.inputs[:3]), *_mask(node, 3)]
+    places = [placed(each, may_vary=True) for each in node.inputs[:3]]
+    places += _of_scores(node, mask_of(node), node.inputs[1].shape[2])
+    places += _of_scores(node, ends_of(node), 1)
     return on_memory(both, places, HEADS_INSIDE)[both.index(node)]
 
 
 def _attention_backward(node: Node) -> Node:
     """All three gradients, of which the node is one."""
     each_of = [node.result(at) for at in range(3)]
-    places = [*map(placed, node.inputs[:5]), spread(node.inputs[5]), *_mask(node, 6)]
+    mask = next(iter(node.inputs[6:]), None)
+    places = [*map(placed, node.inputs[:5]), spread(node.inputs[5])]
+    places += _of_scores(node, mask, node.inputs[1].shape[2])
     # Several blocks of keys add to the gradient of q, in memory.
     dtypes = ("f32", *(operand.dtype for operand in node.inputs[1:3]))
     found = on_memory(each_of, places, HEADS_INSIDE, dtypes)
     return build.cast(found[node.attr("result")], node.dtype)
 
 
-def _mask(node: Node, at: int) -> list[Placed]:
-    """The mask, if there is one, as booleans or numbers that scores [B, H, T, S] take."""
-    if len(node.inputs) == at:
+def _of_scores(node: Node, operand: Node | None, columns: Extent) -> list[Placed]:
+    """A mask as booleans or numbers that scores [B, H, T, S] take, or ends; nothing if it is not
+    there."""
+    if operand is None:
         return []
-    query, key, mask = node.inputs[0], node.inputs[1], node.inputs[at]
-    mask = mask if mask.dtype in ("bool", *FLOATS_TO_F32) else build.cast(mask, "f32")
-    return [spread(build.expand(mask, (*query.shape[:3], key.shape[2])), may_vary=True)]
+    if operand.type.kind == "float" and operand.dtype not in FLOATS_TO_F32:
+        operand = build.cast(operand, "f32")
+    whole = build.expand(operand, (*node.inputs[0].shape[:3], columns))
+    return [spread(whole, may_vary=True)]
 
 
 def _scatter_rows(node: Node, stored: Container[Node] = ()) -> Node:

@@ -161,7 +161,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(MEMORY, function=order.rank_rows, wants=_gpus),
     Stage(MEMORY, function=order.rank_short_rows, wants=_cpus),
     Stage("attention-masks", function=attention_masks.known_masks),
-    Stage("attention-ends", function=attention_ends.bounded_masks, wants=_gpus),
+    Stage("attention-ends", function=attention_ends.bounded_masks),
     Stage(MEMORY, function=memory.place_blocks, wants=_gpus),
     Stage(MEMORY, function=memory.place_all, wants=_cpus),
     Stage("rows-in-place", function=memory.rows_in_place),

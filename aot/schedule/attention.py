@@ -12,12 +12,14 @@ from aotc.aot.ir import access, types
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import AttrValue, Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import Extent, Shape, fixed, proves_at_most, typical
+from aotc.aot.ir.size import Extent, Shape, fixed, is_static, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.trace import Access
 
 LARGEST_ELEMENT = 256  # numbers of one row of a head
 FEW_ROWS = 64  # query rows of one key head up to which one tile takes them all
+PROGRAMS = 8  # of a CPU: heads are not taken together where fewer would be left
+MOST_OF_ONE_CORE = 1 << 21  # operations that are not worth a second core
 SMALLEST_BLOCK, LARGEST_BLOCK = 16, 64  # rows, or keys, of a block of scores on the CPU
 BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest caches with others
 BLOCK_COST = 8  # rows or keys that take as long as a block takes for itself
@@ -29,16 +31,22 @@ Position = tuple[Index, ...]
 def is_cheaper_on_memory(query: Shape, key: Shape, value: Shape) -> bool:
     """Whether a CPU's kernel does attention of these shapes typically for less than arithmetic.
 
-    That moves its scores through memory; the kernel fills up blocks of rows and keys.
+    That moves its scores through memory; the kernel fills up blocks of rows and keys, and where few
+    rows have many keys some of the cores are idle.
     """
-    rows, keys = typical(query[2]), typical(key[2])
+    members = heads_together(query, key)
+    rows, keys = typical(query[2] * members), typical(key[2])
+    heads = typical(query[0] * query[1]) // members
     elements = fixed(query[3]), fixed(value[3])
     if min(rows, keys, *elements) == 0 or max(elements) > LARGEST_ELEMENT:
         return False
-    down, across = (block_of(extent, max(elements)) for extent in (rows, keys))
+    down, across = rows_of_block(rows, max(elements)), block_of(keys, max(elements))
     filled = -(-rows // down) * down * -(-keys // across) * across
     moved = SCORE_PASSES * types.DTYPES["f32"].itemsize_bytes * rows * keys
-    return 2 * sum(elements) * (filled - rows * keys) <= OPERATIONS_PER_BYTE * moved
+    operations, useful = (2 * sum(elements) * scores for scores in (filled, rows * keys))
+    if rows < SMALLEST_BLOCK and heads < PROGRAMS and heads * operations > MOST_OF_ONE_CORE:
+        operations *= PROGRAMS // heads
+    return operations - useful <= OPERATIONS_PER_BYTE * moved
 
 
 def block_of(extent: int, widest: int) -> int:
@@ -50,6 +58,25 @@ def block_of(extent: int, widest: int) -> int:
         best = min(best, block, key=lambda each: -(-extent // each) * (each + BLOCK_COST))
         block //= 2
     return best
+
+
+def heads_together(query: Shape, key: Shape) -> int:
+    """How many heads beside each other, which share their keys, a program of a CPU takes where
+    these have few rows: as many as leave programs for its cores."""
+    batch, heads, rows, _ = query
+    shared = fixed(heads) // max(1, fixed(key[1]))
+    for members in range(shared, 1, -1):
+        is_short = is_static((rows,)) and members * fixed(rows) <= FEW_ROWS
+        programs = typical(batch) * fixed(heads) // members
+        if is_short and shared % members == 0 and programs >= PROGRAMS:
+            return members
+    return 1
+
+
+def rows_of_block(rows: Extent, widest: int) -> int:
+    """Rows of a CPU's block: no more than there are."""
+    most = typical(rows)
+    return min(block_of(most, widest), 1 << (max(1, most) - 1).bit_length())
 
 
 def mask_of(root_op: Node) -> Node | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from aotc.aot.lower.placed.attention import _sides
-from aotc.aot.lower.placed.template import Strided
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 # Rows, keys, elements of q and k, of v: what is cheaper, and the kernel's blocks, the first choice
 # first. What changes a line changes the speed of models: measure it.
 CHOICES = """
-1 64 64 64: arithmetic 16x64
-3 48 16 16: arithmetic 16x64
-8 8 32 32: arithmetic 16x16
+1 64 64 64: kernel 1x64
+1 9000 64 64: arithmetic 1x64
+3 48 16 16: kernel 4x64
+8 8 32 32: kernel 8x16
 16 16 16 16: kernel 16x16
 17 300 64 64: arithmetic 32x64
 37 48 16 16: kernel 64x64 32x64 64x32
@@ -33,7 +33,7 @@ def test_choices(line):
     shape, _, expected = line.partition(": ")
     rows, keys, element, width = map(int, shape.split())
     shapes = (1, 2, rows, element), (1, 2, keys, element), (1, 2, keys, width)
-    blocks = _sides(*(Strided(0, 0, each, ()) for each in shapes))
+    blocks = _sides((rows, keys), (element, width))
     found = ["kernel" if is_cheaper_on_memory(*shapes) else "arithmetic"]
     found += [f"{row['BM']}x{row['BN']}" for row in blocks]
     assert " ".join(found) == expected

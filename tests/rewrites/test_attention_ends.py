@@ -17,7 +17,6 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E4
 
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
-from aotc.aot.targets.cpu.target import CPU  # noqa: E402
 from aotc.aot.targets.cuda.machines import GPUS  # noqa: E402
 
 BATCH, HEADS, ROWS, KEYS, SIZE = 3, 4, 5, 24, 16
@@ -81,14 +80,19 @@ def test_masks_with_ends(name):
     numpy.testing.assert_allclose(after, before, atol=1e-5)
 
 
-def test_processors_keep_the_mask():
-    def model(q, k, v, last):
-        return sdpa(q, k, v, attn_mask=places <= last)
+def test_a_vector_of_keys_is_a_row():
+    """One row's mask may have lost the axis of rows."""
 
-    given = [torch.randn(1, 1, 40, 64), *(torch.randn(1, 1, KEYS, 64) for _ in range(2))]
-    last = torch.zeros(1, 1, 40, 1, dtype=torch.int64)
-    result, _ = rewrite(capture(spec_of(model, (*given, last))).graph, traits=CPU)
-    assert not [node for node in result.nodes() if node.op == "attention"]
+    def model(q, k, v, last):
+        seen = places <= last
+        return sdpa(q, k, v, attn_mask=(seen & (places > last - 6))[None])
+
+    given = [torch.randn(1, 2, 1, SIZE), *(torch.randn(1, 2, KEYS, SIZE) for _ in range(2))]
+    last = torch.tensor([9])
+    result, _ = rewrite(capture(spec_of(model, (*given, last))).graph, traits=GPUS[90])
+    node = attention_of(result)
+    assert [each.type.kind for each in node.inputs[3:]] == ["int"]
+    assert node.attr("window") == 6
 
 
 COUNTED_BY_BATCH = """

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.size import content, highest, typical
+from aotc.aot.ir.size import Extent, content, highest, typical
 from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.lower.call import Called
 from aotc.aot.lower.placed.template import (
@@ -18,7 +18,7 @@ from aotc.aot.lower.placed.template import (
     steps_text,
 )
 from aotc.aot.lower.tiles import power_above
-from aotc.aot.schedule.attention import block_of
+from aotc.aot.schedule.attention import block_of, heads_together, rows_of_block
 from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import (
     ATTENTION,
@@ -32,17 +32,29 @@ _attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
 
 def attention(node: Node, traits: TargetTraits) -> Called:
     """One program for each block of rows of a head; by the processor's tiles where it has them."""
-    (query, key, value, *masks), _, how = operands_of(node)
+    (query, key, value, *more), _, how = operands_of(node)
+    kinds = [node.inputs[place.memory].type.kind for place in more]
+    ends = more[kinds.index("int")] if "int" in kinds else None
+    masks = [place for place in more if place is not ends]
     batch, heads, rows, _ = query.shape
-    ends = {"HEADS": size_text(heads), "SAFE": how["is_safe"], "KEEPS_BF16": traits.multiplies_bf16}
-    numbers = {**_attention_numbers(how, query, key, value, *masks), **ends}
-    sides = _sides(query, key, value)
+    members = heads_together(query.shape, key.shape)
+    numbers = {
+        **_attention_numbers(how, query, key, value, *masks),
+        "HEADS": size_text(heads),
+        "MEMBERS": members,
+        "ENDS": steps_text(ends.strides[:3]) if ends else None,
+        "SAFE": how["is_safe"],
+        "KEEPS_BF16": traits.multiplies_bf16,
+    }
+    heads, rows = heads // members, rows * members
+    sides = _sides((rows, key.shape[2]), (query.shape[3], value.shape[3]))
     if traits.has_tiles:
         tallest = _tiled_side(typical(rows), ROWS_TILED)
         longest = _tiled_side(typical(key.shape[2]), KEYS_TILED)
         sides = [{"BM": tallest, "BN": longest}, *sides]
     blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in sides]
-    reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None}
+    mask = masks[0] if masks else None
+    reads = {"q": query, "k": key, "v": value, "mask": mask, "ends": ends}
     return _attention("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
 
 
@@ -66,7 +78,8 @@ def attention_backward(node: Node, traits: TargetTraits) -> Called:
             for name, place in gradients.items()
         },
     }
-    blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in _sides(query, key, value)]
+    sides = _sides((query.shape[2], key.shape[2]), (query.shape[3], value.shape[3]))
+    blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in sides]
     memories = {name: place.memory for name, place in gradients.items()}
     reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None, **ends}
     return _attention("attention_backward", memories, reads, numbers, blocks)
@@ -101,11 +114,12 @@ def _attention_numbers(
     }
 
 
-def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
-    """Rows and keys of a block, the first as a rule the fastest."""
-    rows, keys = typical(query.shape[2]), typical(key.shape[2])
-    widest = max(query.shape[3], value.shape[3])
+def _sides(extents: tuple[Extent, Extent], elements: tuple[int, int]) -> list[Block]:
+    """Rows and keys of a block of so many of both, the first as a rule the fastest."""
+    rows, keys = map(typical, extents)
+    widest = max(elements)
     tallest, longest = power_above(rows), power_above(keys)
     fitting = [row for row in MORE_BLOCKS if row[0] <= tallest and row[1] <= longest]
-    sides = dict.fromkeys(((block_of(rows, widest), block_of(keys, widest)), *fitting))
+    first = rows_of_block(extents[0], widest), block_of(keys, widest)
+    sides = dict.fromkeys((first, *fitting))
     return [{"BM": down, "BN": across} for down, across in sides]

@@ -3,9 +3,11 @@
 Both kernels read heads where they lie: an operand's steps are those from batch to batch, head to
 head and row to row, and a row's elements lie side by side. Rows past the end read the last one
 again and are not stored. Scores are `q·kᵀ · SCALE + mask`; where MASK is None there is none. Row x
-sees the keys up to x + CAUSAL, or all where that is None; where WINDOW is not 0, so many of them,
-the last ones. A row that sees nothing weighs nothing. T rows and S keys may be known at the call
-only: T_UNIT and S_UNIT divide them, and S_MOST is the most keys.
+sees the keys up to x + CAUSAL, or as many as its end says where ENDS is not None, or all where both
+are; where WINDOW is not 0, so many of them, the last ones. A row that sees nothing weighs nothing.
+T rows and S keys may be known at the call only: T_UNIT and S_UNIT divide them, and S_MOST is the
+most keys. Rows of MEMBERS heads beside each other, which share their keys, may be one after the
+other, those of the first head first.
 """
 
 from __future__ import annotations
@@ -25,13 +27,26 @@ def of_head(pointer, batch, head, STEPS: tl.constexpr):
 
 
 @triton.jit
+def places(rows, ROWS: tl.constexpr, MEMBERS: tl.constexpr, STEPS: tl.constexpr):
+    """Where rows of MEMBERS heads lie, from the first one on."""
+    row = tl.minimum(rows, ROWS * MEMBERS - 1)
+    if MEMBERS == 1:
+        found = row * STEPS[2]
+    elif ROWS == 1:
+        found = row * STEPS[1]
+    else:
+        found = row // ROWS * STEPS[1] + row % ROWS * STEPS[2]
+    return found
+
+
+@triton.jit
 def block(
     pointer, rows, elements, ROWS: tl.constexpr, STEPS: tl.constexpr, WIDTH: tl.constexpr,
-    KEEPS_BF16: tl.constexpr = False,
+    KEEPS_BF16: tl.constexpr = False, MEMBERS: tl.constexpr = 1,
 ):  # fmt: skip
-    """[rows, elements] of one head; elements past WIDTH are zeros. As f32, but for bf16 where the
-    processor multiplies that."""
-    at = pointer + tl.minimum(rows, ROWS - 1)[:, None] * STEPS[2] + elements[None, :]
+    """[rows, elements] of MEMBERS heads; elements past WIDTH are zeros. As f32, but for bf16 where
+    the processor multiplies that."""
+    at = pointer + places(rows, ROWS, MEMBERS, STEPS)[:, None] + elements[None, :]
     if elements.shape[0] == WIDTH:
         found = tl.load(at)
     else:
@@ -44,11 +59,11 @@ def block(
 @triton.jit
 def masks(
     mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
-    MASK: tl.constexpr,
+    MASK: tl.constexpr, MEMBERS: tl.constexpr = 1,
 ):  # fmt: skip
     """What a block of the mask adds to scores, as f32; a mask of booleans shows where it is true.
     Zeros past the last key."""
-    at = mask_ptr + tl.minimum(rows, T - 1)[:, None] * MASK[2] + keys[None, :] * MASK[3]
+    at = mask_ptr + places(rows, T, MEMBERS, MASK)[:, None] + keys[None, :] * MASK[3]
     is_bool: tl.constexpr = mask_ptr.dtype.element_ty == tl.int1
     if S_UNIT % keys.shape[0] == 0:
         found = tl.load(at)
@@ -62,56 +77,82 @@ def masks(
 @triton.jit
 def shows_any(
     mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
-    MASK: tl.constexpr,
+    MASK: tl.constexpr, MEMBERS: tl.constexpr = 1,
 ):  # fmt: skip
     """Whether the mask hides not all of a block."""
     shows = True
     if MASK is not None:
-        shows = tl.max(masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK)) != float("-inf")
+        shown = masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK, MEMBERS)
+        shows = tl.max(shown) != float("-inf")
     return shows
 
 
 @triton.jit
+def last_of(
+    ends_ptr, rows, first, T: tl.constexpr, S: tl.constexpr, ENDS: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, MEMBERS: tl.constexpr = 1,
+):  # fmt: skip
+    """The last key that each row sees, the least of these, and the greatest; `first` is the first
+    of the rows."""
+    if ENDS is not None:
+        ends = tl.load(ends_ptr + places(rows, T, MEMBERS, ENDS))
+        last = tl.minimum(tl.maximum(ends, 0), S + WINDOW).to(tl.int32) - 1
+        found = last, tl.min(last), tl.max(last)
+    elif CAUSAL is None:
+        found = tl.full(rows.shape, S - 1, tl.int32), 0, S - 1
+    elif MEMBERS == 1:
+        found = rows + CAUSAL, first + CAUSAL, first + rows.shape[0] - 1 + CAUSAL
+    else:
+        found = rows % T + CAUSAL, CAUSAL, T - 1 + CAUSAL
+    return found
+
+
+@triton.jit
 def scored(
-    q, k, mask_ptr, rows, keys, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
-    MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    q, k, mask_ptr, rows, keys, last, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
+    MASK: tl.constexpr, SCALE: tl.constexpr, SEES_ALL: tl.constexpr, WINDOW: tl.constexpr,
+    MEMBERS: tl.constexpr = 1,
 ):  # fmt: skip
     """Scores of a block; keys past the end and those that a row may not see are -inf."""
-    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
+    if q.shape[0] == 1:
+        scores = tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[None, :] * SCALE
+    else:
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
     if MASK is not None:
-        scores += masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK)
+        scores += masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK, MEMBERS)
     if S_UNIT % keys.shape[0] != 0:
         scores = tl.where(keys[None, :] < S, scores, float("-inf"))
-    if CAUSAL is not None:
-        scores = tl.where(keys[None, :] <= rows[:, None] + CAUSAL, scores, float("-inf"))
+    if not SEES_ALL:
+        scores = tl.where(keys[None, :] <= last[:, None], scores, float("-inf"))
         if WINDOW:
-            first = rows[:, None] + (CAUSAL - WINDOW + 1)
-            scores = tl.where(keys[None, :] >= first, scores, float("-inf"))
+            scores = tl.where(keys[None, :] > (last - WINDOW)[:, None], scores, float("-inf"))
     return scores
 
 
 @triton.jit
-def first_block(first, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, BN: tl.constexpr):
-    """The first key of the blocks that rows from `first` on see."""
+def first_block(low, WINDOW: tl.constexpr, BN: tl.constexpr):
+    """The first key of the blocks that rows see, of which one sees keys up to `low`, and none
+    fewer."""
     begin = 0
     if WINDOW:
-        begin = tl.maximum(first + CAUSAL - WINDOW + 1, 0) // BN * BN
+        begin = tl.maximum(low - WINDOW + 1, 0) // BN * BN
     return begin
 
 
 @triton.jit
 def attention_forward(
-    out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr,
-    HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
-    T_UNIT: tl.constexpr, S_UNIT: tl.constexpr, S_MOST: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr, K: tl.constexpr,
-    V: tl.constexpr, MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr, SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr,
+    out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr, ends_ptr,
+    HEADS: tl.constexpr, MEMBERS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr,
+    S: tl.constexpr, T_UNIT: tl.constexpr, S_UNIT: tl.constexpr, S_MOST: tl.constexpr,
+    D: tl.constexpr, E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr,
+    K: tl.constexpr, V: tl.constexpr, MASK: tl.constexpr, ENDS: tl.constexpr,
+    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SAFE: tl.constexpr,
+    KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """One tile of rows of a head: out [B, T, HEADS, E], and sums [B, T, HEADS], the logarithms
-    of the rows' sums of powers. A row that sees nothing is zeros if SAFE, else no number."""
-    head = tl.program_id(1)
+    """One tile of rows of MEMBERS heads: out [B, T, HEADS, E], and sums [B, T, HEADS], the
+    logarithms of the rows' sums of powers. A row that sees nothing is zeros if SAFE, else no
+    number."""
+    head = tl.program_id(1) * MEMBERS
     batch = tl.program_id(2).to(tl.int64)
     first = tl.program_id(0) * BM
     rows = first + tl.arange(0, BM)
@@ -120,11 +161,16 @@ def attention_forward(
     k_ptr = of_head(k_ptr, batch, head // RATIO, K)
     v_ptr = of_head(v_ptr, batch, head // RATIO, V)
     mask_ptr = of_head(mask_ptr, batch, head, MASK)
-    q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, KEEPS_BF16)
+    ends_ptr = of_head(ends_ptr, batch, head, ENDS)
+    SEES_ALL: tl.constexpr = CAUSAL is None and ENDS is None
+    last, low, high = last_of(ends_ptr, rows, first, T, S, ENDS, CAUSAL, WINDOW, MEMBERS)
+    q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, KEEPS_BF16, MEMBERS)
     if S_MOST <= BN:
         keys = tl.arange(0, BN)
         k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
-        scores = scored(q, k, mask_ptr, rows, keys, T, S, S_UNIT, MASK, SCALE, CAUSAL, WINDOW)
+        scores = scored(
+            q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS
+        )
         peak = tl.maximum(tl.max(scores, 1), LOWEST)
         powers = tl.exp(scores - peak[:, None])
         total = tl.sum(powers, 1)
@@ -134,14 +180,14 @@ def attention_forward(
         peak = tl.full((BM,), LOWEST, tl.float32)
         total = tl.zeros((BM,), tl.float32)
         found = tl.zeros((BM, BE), tl.float32)
-        end = S if CAUSAL is None else tl.minimum(S, first + BM + CAUSAL)
-        for start in range(first_block(first, CAUSAL, WINDOW, BN), end, BN):
+        for start in range(first_block(low, WINDOW, BN), tl.minimum(S, high + 1), BN):
             keys = start + tl.arange(0, BN)
-            if shows_any(mask_ptr, rows, keys, T, S, S_UNIT, MASK):
+            if shows_any(mask_ptr, rows, keys, T, S, S_UNIT, MASK, MEMBERS):
                 k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
                 scores = scored(
-                    q, k, mask_ptr, rows, keys, T, S, S_UNIT, MASK, SCALE, CAUSAL, WINDOW
-                )
+                    q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW,
+                    MEMBERS,
+                )  # fmt: skip
                 higher = tl.maximum(peak, tl.max(scores, 1))
                 powers = tl.exp(scores - higher[:, None])
                 shrink = tl.exp(peak - higher)
@@ -154,11 +200,17 @@ def attention_forward(
     if SAFE:
         total = tl.where(total == 0.0, 1.0, total)
     found = found * (1.0 / total)[:, None]
-    at = rows[:, None] * (HEADS * E) + head * E + y[None, :]
+    row, member = rows, head
+    if MEMBERS > 1:
+        row, member = rows % T, head + rows // T
+    at = row * HEADS + member
     out_ptr += batch * (T * HEADS * E)
     sums_ptr += batch * (T * HEADS)
-    tl.store(out_ptr + at, found, mask=(rows < T)[:, None] & (y < E)[None, :])
-    tl.store(sums_ptr + rows * HEADS + head, peak + tl.log(total), mask=rows < T)
+    is_there = rows < T * MEMBERS
+    tl.store(
+        out_ptr + at[:, None] * E + y[None, :], found, mask=is_there[:, None] & (y < E)[None, :]
+    )
+    tl.store(sums_ptr + at, peak + tl.log(total), mask=is_there)
 
 
 @triton.jit
@@ -168,7 +220,9 @@ def weighed(
     MASK: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """The weights of a block, and the gradient of its products q·kᵀ."""
-    scores = scored(q, k, mask_ptr, rows, keys, T, S, S_UNIT, MASK, SCALE, CAUSAL, WINDOW)
+    SEES_ALL: tl.constexpr = CAUSAL is None
+    last = rows if SEES_ALL else rows + CAUSAL
+    scores = scored(q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW)
     if T_UNIT % rows.shape[0] != 0:
         scores = tl.where((rows < T)[:, None], scores, float("-inf"))
     weights = tl.exp(scores - sums[:, None])
@@ -236,7 +290,8 @@ def attention_backward(
                 dk = tl.dot(tl.trans(inner), q, dk, input_precision="ieee")
                 at = dq_ptr + rows[:, None] * DQ[0] + head * D + d[None, :]
                 is_there = (rows < T)[:, None] & (d < D)[None, :]
-                is_later = start > first_block(first, CAUSAL, WINDOW, BN)
+                low = first if CAUSAL is None else first + CAUSAL
+                is_later = start > first_block(low, WINDOW, BN)
                 add_product(at, inner, k, is_there, is_later, S_MOST <= BN)
         row, seen = keys[:, None], (keys < S)[:, None]
         tl.store(dk_ptr + row * DK[0] + d[None, :], dk, mask=seen & (d < D)[None, :])
