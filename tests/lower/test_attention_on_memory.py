@@ -6,6 +6,7 @@ import pytest
 
 from aotc.aot.lower.placed.attention import _sides
 from aotc.aot.schedule.attention import is_cheaper_on_memory
+from aotc.aot.targets.cpu.target import CPU
 
 # Rows, keys, elements of q and k, of v: what is cheaper, and the kernel's blocks, the first choice
 # first. What changes a line changes the speed of models: measure it.
@@ -33,7 +34,7 @@ def test_choices(line):
     shape, _, expected = line.partition(": ")
     rows, keys, element, width = map(int, shape.split())
     shapes = (1, 2, rows, element), (1, 2, keys, element), (1, 2, keys, width)
-    blocks = _sides((rows, keys), (element, width))
+    blocks = _sides((rows, keys), (element, width), CPU)
     found = ["kernel" if is_cheaper_on_memory(*shapes) else "arithmetic"]
     found += [f"{row['BM']}x{row['BN']}" for row in blocks]
     assert " ".join(found) == expected

@@ -26,6 +26,7 @@ from aotc.kernels.templates.registry import (
 
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 ROWS_TILED, KEYS_TILED = 64, 256  # of a block that a processor's tiles multiply, at most
+SUMMED = 4  # rows up to which scores are sums, and no product for tiles
 TILED_BLOCK_COST = 8  # of one more such block, in rows or keys
 _attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
 
@@ -37,7 +38,7 @@ def attention(node: Node, traits: TargetTraits) -> Called:
     ends = more[kinds.index("int")] if "int" in kinds else None
     masks = [place for place in more if place is not ends]
     batch, heads, rows, _ = query.shape
-    members = heads_together(query.shape, key.shape)
+    members = 1 if traits.is_gpu else heads_together(query.shape, key.shape)
     numbers = {
         **_attention_numbers(how, query, key, value, *masks),
         "HEADS": size_text(heads),
@@ -47,8 +48,8 @@ def attention(node: Node, traits: TargetTraits) -> Called:
         "KEEPS_BF16": traits.multiplies_bf16,
     }
     heads, rows = heads // members, rows * members
-    sides = _sides((rows, key.shape[2]), (query.shape[3], value.shape[3]))
-    if traits.has_tiles:
+    sides = _sides((rows, key.shape[2]), (query.shape[3], value.shape[3]), traits)
+    if traits.has_tiles and sides[0]["BM"] > SUMMED:
         tallest = _tiled_side(typical(rows), ROWS_TILED)
         longest = _tiled_side(typical(key.shape[2]), KEYS_TILED)
         sides = [{"BM": tallest, "BN": longest}, *sides]
@@ -78,7 +79,8 @@ def attention_backward(node: Node, traits: TargetTraits) -> Called:
             for name, place in gradients.items()
         },
     }
-    sides = _sides((query.shape[2], key.shape[2]), (query.shape[3], value.shape[3]))
+    extents = query.shape[2], key.shape[2]
+    sides = _sides(extents, (query.shape[3], value.shape[3]), traits)
     blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in sides]
     memories = {name: place.memory for name, place in gradients.items()}
     reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None, **ends}
@@ -114,12 +116,15 @@ def _attention_numbers(
     }
 
 
-def _sides(extents: tuple[Extent, Extent], elements: tuple[int, int]) -> list[Block]:
+def _sides(
+    extents: tuple[Extent, Extent], elements: tuple[int, int], traits: TargetTraits
+) -> list[Block]:
     """Rows and keys of a block of so many of both, the first as a rule the fastest."""
     rows, keys = map(typical, extents)
     widest = max(elements)
     tallest, longest = power_above(rows), power_above(keys)
     fitting = [row for row in MORE_BLOCKS if row[0] <= tallest and row[1] <= longest]
-    first = rows_of_block(extents[0], widest), block_of(keys, widest)
+    down = block_of(rows, widest) if traits.is_gpu else rows_of_block(rows, widest)
+    first = down, block_of(keys, widest)
     sides = dict.fromkeys((first, *fitting))
     return [{"BM": down, "BN": across} for down, across in sides]

@@ -16,6 +16,9 @@ import triton
 import triton.language as tl
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # the least finite f32, under which no peak falls
+# Rows up to which each score is a sum of its own: keys are read as they lie, where a product would
+# have them transposed first.
+SUMMED = tl.constexpr(4)
 
 
 @triton.jit
@@ -116,6 +119,8 @@ def scored(
     """Scores of a block; keys past the end and those that a row may not see are -inf."""
     if q.shape[0] == 1:
         scores = tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[None, :] * SCALE
+    elif q.shape[0] <= SUMMED:
+        scores = tl.sum(q.to(tl.float32)[:, None, :] * k.to(tl.float32)[None, :, :], 2) * SCALE
     else:
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
     if MASK is not None:
@@ -140,6 +145,24 @@ def first_block(low, WINDOW: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
+def store_rows(
+    out_ptr, sums_ptr, found, sums, rows, y, batch, head, HEADS: tl.constexpr,
+    MEMBERS: tl.constexpr, T: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
+    """Results in out [B, T, HEADS, E], the rows' sums in sums [B, T, HEADS]."""
+    row, member = rows, head
+    if MEMBERS > 1:
+        row, member = rows % T, head + rows // T
+    at = row * HEADS + member
+    out_ptr += batch * (T * HEADS * E)
+    sums_ptr += batch * (T * HEADS)
+    is_there = rows < T * MEMBERS
+    is_element = is_there[:, None] & (y < E)[None, :]
+    tl.store(out_ptr + at[:, None] * E + y[None, :], found, mask=is_element)
+    tl.store(sums_ptr + at, sums, mask=is_there)
+
+
+@triton.jit
 def attention_forward(
     out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr, ends_ptr,
     HEADS: tl.constexpr, MEMBERS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr,
@@ -149,15 +172,13 @@ def attention_forward(
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SAFE: tl.constexpr,
     KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """One tile of rows of MEMBERS heads: out [B, T, HEADS, E], and sums [B, T, HEADS], the
-    logarithms of the rows' sums of powers. A row that sees nothing is zeros if SAFE, else no
-    number."""
+    """One tile of rows of MEMBERS heads: results, and the logarithms of the rows' sums of powers. A
+    row that sees nothing is zeros if SAFE, else no number."""
     head = tl.program_id(1) * MEMBERS
     batch = tl.program_id(2).to(tl.int64)
     first = tl.program_id(0) * BM
     rows = first + tl.arange(0, BM)
-    d = tl.arange(0, BD)
-    y = tl.arange(0, BE)
+    d, y = tl.arange(0, BD), tl.arange(0, BE)
     k_ptr = of_head(k_ptr, batch, head // RATIO, K)
     v_ptr = of_head(v_ptr, batch, head // RATIO, V)
     mask_ptr = of_head(mask_ptr, batch, head, MASK)
@@ -200,17 +221,8 @@ def attention_forward(
     if SAFE:
         total = tl.where(total == 0.0, 1.0, total)
     found = found * (1.0 / total)[:, None]
-    row, member = rows, head
-    if MEMBERS > 1:
-        row, member = rows % T, head + rows // T
-    at = row * HEADS + member
-    out_ptr += batch * (T * HEADS * E)
-    sums_ptr += batch * (T * HEADS)
-    is_there = rows < T * MEMBERS
-    tl.store(
-        out_ptr + at[:, None] * E + y[None, :], found, mask=is_there[:, None] & (y < E)[None, :]
-    )
-    tl.store(sums_ptr + at, peak + tl.log(total), mask=is_there)
+    peak += tl.log(total)
+    store_rows(out_ptr, sums_ptr, found, peak, rows, y, batch, head, HEADS, MEMBERS, T, E)
 
 
 @triton.jit

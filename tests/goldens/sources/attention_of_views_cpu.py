@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: LOWEST, of_head, block, masks, shows_any, scored, first_block,
-# attention_forward, weighed, add_product, attention_backward.
+# As in the template: LOWEST, SUMMED, of_head, places, block, masks, shows_any, last_of, scored,
+# first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
 
 
 @triton.jit
@@ -26,6 +26,7 @@ def kernel(
         k_ptr=in0 + 64,
         v_ptr=in0 + 128,
         mask_ptr=in0,
+        ends_ptr=in0,
         RATIO=1,
         T=65,
         S=65,
@@ -44,6 +45,8 @@ def kernel(
         V=(12480, 32, 192,),
         MASK=None,
         HEADS=2,
+        MEMBERS=1,
+        ENDS=None,
         SAFE=False,
         KEEPS_BF16=False,
         BM=BM,

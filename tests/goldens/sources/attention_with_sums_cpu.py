@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: LOWEST, of_head, block, masks, shows_any, scored, first_block,
-# attention_forward, weighed, add_product, attention_backward.
+# As in the template: LOWEST, SUMMED, of_head, places, block, masks, shows_any, last_of, scored,
+# first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
 
 
 @triton.jit
@@ -29,6 +29,7 @@ def kernel(
         k_ptr=in1,
         v_ptr=in2,
         mask_ptr=in3,
+        ends_ptr=in0,
         RATIO=2,
         T=70,
         S=70,
@@ -47,6 +48,8 @@ def kernel(
         V=(4480, 2240, 32,),
         MASK=(4900, 0, 70, 1,),
         HEADS=4,
+        MEMBERS=1,
+        ENDS=None,
         SAFE=True,
         KEEPS_BF16=False,
         BM=BM,
