@@ -145,7 +145,8 @@ def serves(attention: Node, context: Context) -> bool:
         return False
     if not is_static((query.shape[1], query.shape[3], key.shape[1], value.shape[3])):
         return False
-    return has_ends(attention) or is_cheaper_on_memory(query.shape, key.shape, value.shape)
+    shapes = query.shape, key.shape, value.shape
+    return has_ends(attention) or is_cheaper_on_memory(*shapes, attention.dtype)
 
 
 def _attention(node: Node) -> Node:

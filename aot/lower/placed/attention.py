@@ -26,7 +26,7 @@ from aotc.kernels.templates.registry import (
 
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 ROWS_TILED, KEYS_TILED = 64, 256  # of a block that a processor's tiles multiply, at most
-SUMMED = 4  # rows up to which scores are sums, and no product for tiles
+FEW_TILED = 8  # rows that tiles multiply, at least
 TILED_BLOCK_COST = 8  # of one more such block, in rows or keys
 _attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
 
@@ -49,7 +49,7 @@ def attention(node: Node, traits: TargetTraits) -> Called:
     }
     heads, rows = heads // members, rows * members
     sides = _sides((rows, key.shape[2]), (query.shape[3], value.shape[3]), traits)
-    if traits.has_tiles and sides[0]["BM"] > SUMMED:
+    if traits.has_tiles and sides[0]["BM"] >= FEW_TILED:
         tallest = _tiled_side(typical(rows), ROWS_TILED)
         longest = _tiled_side(typical(key.shape[2]), KEYS_TILED)
         sides = [{"BM": tallest, "BN": longest}, *sides]

@@ -16,9 +16,6 @@ import triton
 import triton.language as tl
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # the least finite f32, under which no peak falls
-# Rows up to which each score is a sum of its own: keys are read as they lie, where a product would
-# have them transposed first.
-SUMMED = tl.constexpr(4)
 
 
 @triton.jit
@@ -117,10 +114,8 @@ def scored(
     MEMBERS: tl.constexpr = 1,
 ):  # fmt: skip
     """Scores of a block; keys past the end and those that a row may not see are -inf."""
-    if q.shape[0] == 1:
+    if q.shape[0] == 1:  # keys are read as they lie, where a product would transpose them first
         scores = tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[None, :] * SCALE
-    elif q.shape[0] <= SUMMED:
-        scores = tl.sum(q.to(tl.float32)[:, None, :] * k.to(tl.float32)[None, :, :], 2) * SCALE
     else:
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
     if MASK is not None:

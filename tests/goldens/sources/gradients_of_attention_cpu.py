@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 
-# As in the template: LOWEST, SUMMED, of_head, places, block, masks, shows_any, last_of, scored,
+# As in the template: LOWEST, of_head, places, block, masks, shows_any, last_of, scored,
 # first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
 
 
