@@ -8,4 +8,4 @@ from pathlib import Path
 from aotc.aot.huggingface import causal_lm
 
 FOLDER = Path(__file__).with_name("model")
-model, entry_points = causal_lm(FOLDER, max_length=512, batch=16, decode_lengths=(64, 128, 256))
+model, entry_points = causal_lm(FOLDER, max_length=512, batch=16)
