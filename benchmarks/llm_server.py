@@ -8,12 +8,14 @@ calls go to the model of transformers, whose next token is its plain argmax. Eac
 count of threads, in turns, and the best is stated. Clients are threads of this process, each with a
 connection that stays, that ask for the next text when they have one. CPU seconds are those of the
 server's process, which other work on the machine changes less than the time on the clock. With
-`--direct` the same requests go through the loop alone, all at once, without HTTP.
+`--direct` the same requests go through the loop alone, all at once, without HTTP. `--steps` prints
+how long a decode step of all slots takes by the length of their sequences, on one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import array
 import concurrent.futures
 import http.client
 import json
@@ -27,6 +29,7 @@ from types import SimpleNamespace
 from typing import Any
 
 MAX_TOKENS = 48
+LENGTHS, STEPS = (32, 64, 128, 256, 512), 200  # of `--steps`
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llm"
 KINDS = ("aotc", "eager")
 
@@ -127,6 +130,25 @@ def direct(given: argparse.Namespace) -> None:
     print(json.dumps(figures(decoded, total, seconds, cpu_s, list(ends.values()))), flush=True)
 
 
+def steps(given: argparse.Namespace) -> None:
+    """Print the least time of a decode step, by how many positions each sequence has."""
+    sys.path.insert(0, str(EXAMPLE))
+    from batches import Batches
+
+    from aotc import runtime
+
+    with runtime.load(given.bundle, threads=1) as program:
+        batches = Batches(program)
+        for length in LENGTHS:
+            batches.positions[:] = array.array("q", [length - 1] * batches.slots)
+            took_s = []
+            for _ in range(STEPS):
+                began_s = time.perf_counter()
+                batches.session["decode"](batches.ids, batches.positions, *batches.sampling)
+                took_s.append(time.perf_counter() - began_s)
+            print(f"{length:4} positions: {1e6 * min(took_s):6.0f} us", flush=True)
+
+
 def figures(
     texts: list[str], tokens: int, seconds: float, cpu_s: float, latencies_s: list[float]
 ) -> dict[str, Any]:
@@ -221,10 +243,14 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--direct", action="store_true", help="the loop alone, without HTTP")
+    parser.add_argument("--steps", action="store_true", help="the time of a decode step alone")
     parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
         (direct if given.direct else serve)(given)
+        return
+    if given.steps:
+        steps(given)
         return
     best: dict[str, dict[str, Any]] = {}
     for turn in range(given.rounds):
