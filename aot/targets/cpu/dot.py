@@ -5,10 +5,10 @@ read element by element and broadcast, the right one a row of vectors at a time.
 plain contiguous f32 loads are read where they stand (a packed weight never moves) if their rows
 follow each other closely, or are read for few columns. Rows far apart would share the few lines
 that the nearest cache has for addresses alike, and take an entry of the table of pages each; they
-are copied next to each other first, as is all that is computed, as f32. Where the instruction set multiplies neighbours along the
-inner dimension, both operands are read by words of them instead (`word_sides.py`). Where the masks
-of both operands say that nothing follows in the inner dimension, the loop ends there, and so do
-copies; a mask that says nothing else is left out.
+are copied next to each other first, as is all that is computed, as f32. Where the instruction set
+multiplies neighbours along the inner dimension, both operands are read by words of them instead
+(`word_sides.py`). Where the masks of both operands say that nothing follows in the inner dimension,
+the loop ends there, and so do copies; a mask that says nothing else is left out.
 """
 
 from __future__ import annotations
