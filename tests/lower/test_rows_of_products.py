@@ -131,3 +131,41 @@ def test_tiles_are_no_taller_than_the_rows():
     graph = graph_of(of_planes(1, 64, 49, 64))
     (spec,) = lower(schedule(graph, CPU), CPU)
     assert {dict(each.config)["BM"] for each in spec.candidates} <= {1, 2, 4, 8, 16, 32}
+
+
+def padded(stride: int, columns: int, depth: int = 32) -> list[Node]:
+    """A 3 × 3 convolution with margins of what is computed, channels last."""
+    x = operand("x", 2, 17, 17, depth)
+    data = b.pad(b.unary("relu", x), (0, 1, 1, 0), (0, 1, 1, 0), 0.0)
+    attrs = {"axes": (1, 2), "sizes": (3, 3), "strides": (stride,) * 2, "dilations": (1, 1)}
+    windows = make("window", (data,), attrs)
+    count = 2 * windows.shape[1] * windows.shape[2]
+    ordered = b.permute(windows, (0, 1, 2, 4, 5, 3))
+    return [packed(b.reshape(ordered, (count, 9 * depth)), columns)]
+
+
+@pytest.mark.parametrize(
+    ("stride", "columns", "is_copied"), [(1, 64, True), (2, 130, True), (2, 64, False)]
+)
+def test_margins_are_copied_once_where_elements_are_read_often(stride, columns, is_copied):
+    groups = schedule(graph_of(padded(stride, columns)), CPU).groups
+    assert [group.kind for group in groups] == ["pointwise"] * is_copied + ["matmul"]
+    assert any(node.op == "pad" for node in groups[-1].nodes) != is_copied
+
+
+@pytest.mark.slow
+def test_convolutions_with_margins_have_the_numbers_of_f64(tmp_path):
+    generator, job, found = numpy.random.default_rng(3), Job(), []
+    for stride, columns in ((1, 64), (2, 130), (2, 64), (1, 200)):
+        graph = graph_of(padded(stride, columns))
+        given = [generator.standard_normal(each.shape).astype("float32") for each in graph.inputs]
+        x, w = (each.astype("float64") for each in given)
+        data = numpy.pad(x.clip(0), ((0, 0), (1, 1), (1, 1), (0, 0)))
+        views = numpy.lib.stride_tricks.sliding_window_view(data, (3, 3), (1, 2))
+        rows = views[:, ::stride, ::stride].transpose(0, 1, 2, 4, 5, 3).reshape(-1, 9 * 32)
+        right, most = (rows @ columns_of(each, columns) for each in (w, abs(w)))
+        found.append((right, most, job.add(graph, given, 0, CPU)))
+    buffers = job.run(tmp_path, "native", 2)
+    assert not job.errors
+    for right, most, ((name, shape),) in found:
+        assert (abs(buffers[name].reshape(shape) - right) <= ROUNDINGS * most).all()
