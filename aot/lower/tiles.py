@@ -309,15 +309,16 @@ def _is_near(width: int, depth: int) -> bool:
     return 2 * width * depth <= TILED_COSTS.half_cache_bytes
 
 
-def is_shifted(rows: Extent, candidates: Sequence[Candidate], *, is_tiled: bool = False) -> bool:
+def is_shifted(rows: Extent, candidates: Sequence[Candidate], *, reads_rows: bool = False) -> bool:
     """Whether the last tile of rows moves back to end with them: where their number is dynamic, and
-    where the processor's tiles read them as they stand.
+    where rows are read side by side (`reads_rows`), by the processor's tiles as they stand or as
+    vectors along them.
 
     It computes some rows again, to the same numbers, and no tile has rows to mask or to clamp.
     """
     least = bounds(rows)[0]
     heights = [dict(candidate.config)["BM"] for candidate in candidates]
-    if isinstance(rows, int) and not (is_tiled and any(rows % height for height in heights)):
+    if isinstance(rows, int) and not (reads_rows and any(rows % height for height in heights)):
         return False
     return all(height <= least for height in heights) and least >= FEWEST_ROWS
 

@@ -39,7 +39,7 @@ pointers: it is joined from concats of a few parts each, which are stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from math import isqrt
 
@@ -47,7 +47,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
-from aotc.aot.ir.infer import WORDS_RANK
+from aotc.aot.ir.infer import PACK_N, WORDS_RANK
 from aotc.aot.ir.size import Extent, fixed, is_static, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.domain import (
@@ -78,7 +78,7 @@ TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 # Of products by words of vectors, up to which a copy with margins is better than one of windows for
 # each panel (benchmarks/narrow_convolutions.py): bytes are multiplied faster than they are copied.
 MOST_COLUMNS = {"bf16": 32}
-FEWEST_READS = 4  # windows of a group that hold an element, from which a copy by groups is faster
+FEWEST_READS = 4  # reads of each element by windows, from which a copy with margins is faster
 WIDE_LANES = 16  # of vectors: shorter ones multiply no faster than they copy
 LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
 # Multiply-adds of f32, from which on transposing the right operand first is faster (H200: 512³ in
@@ -118,7 +118,18 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
     products = (node for node in found.nodes() if node.op == "matmul_tf32")
     rounded = (each for node in products for each in _rounded(node, made))
     asked = (node for node in found.nodes() if build.is_stored(node))
-    return found, frozenset([*made, *rounded, *asked])
+    shared = _read_beside(found, copies.values())
+    return found, frozenset([*made, *rounded, *asked, *shared])
+
+
+def _read_beside(graph: Graph, copies: Iterable[Node]) -> Iterator[Node]:
+    """What copies with margins are copies of, where something else reads it too: it is computed
+    once."""
+    users = graph.users()
+    for copy in copies:
+        path = _on_the_way(copy.inputs[0]) if copy.kind == "pad" else []
+        if path and path[-1].op not in STORED and any(len(users[each]) > 1 for each in path):
+            yield path[-1]
 
 
 def _without_copies(root_op: Node, behind: set[Node]) -> Node:
@@ -223,6 +234,8 @@ def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
     is_packed = is_packed and windows.dtype in dict(traits.product_rates)
     if windows.op == "window" and is_narrow(root_op, traits) and not traits.has_tiles:
         return _with_groups(root_op, path, copies)
+    if windows.op == "window" and root_op.kind == "matmul_packed" and root_op.dtype == "f32":
+        return _with_margins_once(root_op, windows, copies)
     if windows.op != "window" or not is_packed:
         return root_op
     most = MOST_COLUMNS.get(windows.dtype, math.inf) if traits.lanes >= WIDE_LANES else 0
@@ -243,6 +256,18 @@ def _with_margins(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
         copies[copy] = copy
         return changed
     return root_op if copy not in copies else changed
+
+
+def _with_margins_once(root_op: Node, windows: Node, copies: dict[Node, Node]) -> Node:
+    """The product on windows of a copy of their input with its margins, where panels and windows
+    read each element several times: what is inside is then asked once, and windows that have no
+    mask are read where they stand."""
+    source = windows.inputs[0]
+    reads = typical(windows.type.numel) / max(1, typical(source.type.numel))
+    panels = -(-typical(root_op.shape[-1]) // PACK_N)
+    if source.kind == "pad" and reads * panels >= FEWEST_READS and _run(root_op, source) > 0:
+        copies.setdefault(source, source)
+    return root_op
 
 
 def _with_groups(root_op: Node, path: Sequence[Node], copies: dict[Node, Node]) -> Node:

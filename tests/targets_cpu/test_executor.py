@@ -87,6 +87,11 @@ def test_a_plan_without_launches_runs() -> None:
 STRIDED = [
     ((5,), lambda x: x[::-1]),
     ((8, 9), lambda x: x.T),
+    ((50, 37), lambda x: x.T),
+    ((2, 33, 48), lambda x: x.transpose(0, 2, 1)),
+    ((33, 48), lambda x: x[::-1, ::-1].T),
+    ((70, 20), lambda x: x[1::2, 3:].T),
+    ((40, 1), lambda x: np.broadcast_to(x, (40, 5)).T),
     ((4, 6, 5), lambda x: x[:, ::2, 1:4]),
     ((4, 6, 5), lambda x: x[1:, :, ::-1].transpose(2, 0, 1)),
     ((3, 1), lambda x: np.broadcast_to(x, (3, 7))),

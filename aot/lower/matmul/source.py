@@ -9,7 +9,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.infer import PACK_N, WORDS_RANK
-from aotc.aot.ir.size import fixed, highest, kernel_text, typical
+from aotc.aot.ir.size import Extent, bounds, fixed, highest, kernel_text, typical
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.convolution.source import lower_convolution
 from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
@@ -69,17 +69,19 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     if wide is None:
         reading = _reading(group, is_packed, traits)
         candidates = matmul_candidates(shape, reading, traits, inner_block)
-        is_tiled, by_columns = reading in (TILED, TILED_COPY), is_by_columns(shape, reading)
+        reads_rows, by_columns = reading in (TILED, TILED_COPY), is_by_columns(shape, reading)
+        if not reads_rows and not product_of(group).left.is_along_depth:
+            reads_rows, candidates = True, _within(domain.rows.extent, candidates)
     else:
         candidates = wide.candidates(shape, traits, inner_block)
-        is_tiled, by_columns = True, wide.is_by_columns
+        reads_rows, by_columns = True, wide.is_by_columns
     batch_axis = 2
     if is_packed and domain.outer.extent != 1 and fixed(domain.lanes.extent) <= PACK_N:
         candidates = tuple(_batch_first(each, by_columns) for each in candidates)
         batch_axis, by_columns = 0, True
     panels_axis = 0 if by_columns else 1
     writer = _MatmulWriter(
-        group, root_op, candidates, walk, wide, is_tiled=is_tiled, panels_axis=panels_axis
+        group, root_op, candidates, walk, wide, reads_rows=reads_rows, panels_axis=panels_axis
     )
     holes = {
         "tile_rows": writer.tile_rows(),
@@ -98,6 +100,12 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         writer.before_loop,
     )
     return kernel_file.kernel_of(group, [kernel_file.Draft("", lines)], candidates)
+
+
+def _within(rows: Extent, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Those whose tiles are no taller than all rows, if there are any."""
+    least = bounds(rows)[0]
+    return tuple(each for each in candidates if dict(each.config)["BM"] <= least) or candidates
 
 
 def _batch_first(candidate: Candidate, by_columns: bool) -> Candidate:
@@ -158,7 +166,7 @@ class _MatmulWriter:
         walk: Walk,
         wide: WideRows | None,
         *,
-        is_tiled: bool,
+        reads_rows: bool,
         panels_axis: int,
     ) -> None:
         self.group, self.root_op, self.domain, self.walk = group, root_op, group.domain, walk
@@ -171,7 +179,7 @@ class _MatmulWriter:
             symbol.name: kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block))
             for symbol, block in self._blocks()
         }
-        self.is_shifted = is_shifted(self.domain.rows.extent, candidates, is_tiled=is_tiled)
+        self.is_shifted = is_shifted(self.domain.rows.extent, candidates, reads_rows=reads_rows)
         if self.is_shifted or wide is not None:
             self.has_tail[self.domain.rows.name] = False
         self.columns_block = kernel_file.blocks_of(candidates, "BN")[0]

@@ -3,12 +3,12 @@
 A tile of accumulators stays in vector registers over the whole inner dimension; the left operand is
 read element by element and broadcast, the right one a row of vectors at a time. Operands that are
 plain contiguous f32 loads are read where they stand (a packed weight never moves) if their rows
-follow each other closely. Rows far apart would share the few lines that the nearest cache has for
-addresses alike, and take an entry of the table of pages each; they are copied next to each other
-first, as is all that is computed, as f32. Where the instruction set multiplies neighbours along the
-inner dimension, both operands are read by words of them instead (`word_sides.py`). Where the masks
-of both operands say that nothing follows in the inner dimension, the loop ends there, and so do
-copies; a mask that says nothing else is left out.
+follow each other closely, or are read for few columns. Rows far apart would share the few lines
+that the nearest cache has for addresses alike, and take an entry of the table of pages each; they
+are copied next to each other first, as is all that is computed, as f32. Where the instruction set
+multiplies neighbours along the inner dimension, both operands are read by words of them instead
+(`word_sides.py`). Where the masks of both operands say that nothing follows in the inner dimension,
+the loop ends there, and so do copies; a mask that says nothing else is left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from aotc.aot.targets.cpu.writer import Loop, Operand, constant
 ACCUMULATE = {"f32": "fma", "f64": "fma", "i32": "mul"}
 """Accumulator type → how a product is added; operands are widened to it."""
 FEWEST_ROWS = 16  # of a product, from which a copy of B costs little beside its multiplications
+MANY_COLUMNS = 256  # of a product, from which the same is true of a copy of A
 LINE_BYTES = 64  # of the cache
+PAGE_BYTES = 4096
 NEAR_BYTES = 16 * 1024  # what the rows of an operand may span to stay in the nearest cache
 
 
@@ -120,9 +122,10 @@ def side(
         return source.strip(kernel, integer(0), columns)._replace(is_transposed=True)
     if not is_left and _is_paired(kernel, value, found.wide):
         return found._replace(is_direct=True, is_paired=True)
-    if value.type.element == found.wide and is_direct(
+    stands_well = value.type.element == found.wide and is_direct(
         kernel, value, rows, is_left, is_cut=cut is not None
-    ):
+    )
+    if stands_well and not (is_left and _is_spread(kernel, dot, rows)):
         return found._replace(is_direct=True)
     shape = value.type.shape or ()
     if not is_left and _is_read_once(kernel, value, rows, shape, found.wide):
@@ -208,7 +211,7 @@ def is_direct(
         return False
     if len(load.operands) > 1 and not is_cut:
         return False
-    stride = operands.step(kernel, load.operands[0], 1 if is_left else 0)
+    stride = operands.step(kernel, load.operands[0], 1 if is_left else 0, may_be_kept=is_left)
     if stride is None:
         return False
     shape = value.type.shape or ()
@@ -225,6 +228,17 @@ def is_direct(
         column = Int("i32", mark.base, Linear((), 1) if width > 1 else Linear())
         pointer = kernel.at(load.operands[0], (integer(0), column))
         return width == 1 or memory.is_contiguous(pointer)
+
+
+def _is_spread(kernel: Kernel, dot: Operation, rows: int) -> bool:
+    """Whether each row of the left operand has pages of its own and many columns read it: rows that
+    far apart share a few places of the nearest cache, once for each strip of columns."""
+    value, columns = dot.operands[0], (dot.results[0].type.shape or ())[1]
+    if rows < FEWEST_ROWS or columns < MANY_COLUMNS or value.owner is None:
+        return False
+    row_step = operands.step(kernel, value.owner.operands[0], 0)
+    item_bytes = ITEMSIZE_BYTES[value.type.element]
+    return row_step is not None and abs(row_step) * item_bytes >= PAGE_BYTES
 
 
 def _widened(kernel: Kernel, operand: Side, columns: int, start: Int | None) -> Buffer:

@@ -454,8 +454,49 @@ def _copy_items(item_bytes: int) -> str:
 
 
 # The copy of a strided array to contiguous memory: items of 1, 2, 4, 8 and 16 bytes; strides may be
-# zero or negative.
+# zero or negative. Rows that lie nearer to each other than their items are copied a few columns at
+# a time, or each item would come from a line of the cache that is gone when the next row reads it.
+COPY_COLUMNS = 16
 COPY_STRIDED = f"""\
+define internal ptr @copy_rows(ptr %to, ptr %from, i64 %item, i64 %rows, i64 %stride, ptr %shape, \
+ptr %strides) nounwind {{
+entry:
+  %columns = load i64, ptr %shape
+  %step = load i64, ptr %strides
+  %width.at = alloca i64
+  %row.bytes = mul i64 %columns, %item
+  %empty = icmp eq i64 %columns, 0
+  br i1 %empty, label %end, label %part
+part:
+  %column = phi i64 [ 0, %entry ], [ %column.next, %part.done ]
+  %left = sub i64 %columns, %column
+  %width = call i64 @llvm.umin.i64(i64 %left, i64 {COPY_COLUMNS})
+  store i64 %width, ptr %width.at
+  %to.skip = mul i64 %column, %item
+  %from.skip = mul i64 %column, %step
+  %to.part = getelementptr i8, ptr %to, i64 %to.skip
+  %from.part = getelementptr i8, ptr %from, i64 %from.skip
+  br label %row
+row:
+  %n = phi i64 [ 0, %part ], [ %n.next, %row ]
+  %to.n = phi ptr [ %to.part, %part ], [ %to.next, %row ]
+  %from.n = phi ptr [ %from.part, %part ], [ %from.next, %row ]
+  call ptr @copy_dim(ptr %to.n, ptr %from.n, i64 %item, i64 1, ptr %width.at, ptr %strides)
+  %to.next = getelementptr i8, ptr %to.n, i64 %row.bytes
+  %from.next = getelementptr i8, ptr %from.n, i64 %stride
+  %n.next = add i64 %n, 1
+  %more = icmp ult i64 %n.next, %rows
+  br i1 %more, label %row, label %part.done
+part.done:
+  %column.next = add i64 %column, {COPY_COLUMNS}
+  %is.more = icmp ult i64 %column.next, %columns
+  br i1 %is.more, label %part, label %end
+end:
+  %bytes = mul i64 %row.bytes, %rows
+  %to.end = getelementptr i8, ptr %to, i64 %bytes
+  ret ptr %to.end
+}}
+
 define internal ptr @copy_dim(ptr %to, ptr %from, i64 %item, i64 %rank, ptr %shape, ptr %strides) \
 nounwind {{
 entry:
@@ -493,7 +534,17 @@ outer:
   %rank.inner = sub i64 %rank, 1
   %shape.inner = getelementptr i64, ptr %shape, i64 1
   %strides.inner = getelementptr i64, ptr %strides, i64 1
-  br label %dims
+  %is.plane = icmp eq i64 %rank, 2
+  %step = load i64, ptr %strides.inner
+  %step.size = call i64 @llvm.abs.i64(i64 %step, i1 false)
+  %stride.size = call i64 @llvm.abs.i64(i64 %stride, i1 false)
+  %is.near = icmp ult i64 %stride.size, %step.size
+  %by.rows = and i1 %is.plane, %is.near
+  br i1 %by.rows, label %rows, label %dims
+rows:
+  %to.rows = call ptr @copy_rows(ptr %to, ptr %from, i64 %item, i64 %count, i64 %stride, \
+ptr %shape.inner, ptr %strides.inner)
+  ret ptr %to.rows
 dims:
   %n = phi i64 [ 0, %outer ], [ %n.next, %dims ]
   %to.n = phi ptr [ %to, %outer ], [ %to.next, %dims ]

@@ -35,6 +35,7 @@ from aotc.aot.targets.cpu.ttir import Dense, Operation
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 
 CONTIGUOUS, REVERSED = Linear((), 1), Linear((), -1)
+FEWEST_PLAIN = 64  # places of a buffer of indices that are read as any memory is
 MOST_PARTS = 4  # vectors that elements at known distances are read as: more cost as much as lookups
 Index: TypeAlias = tuple[Int, ...]
 
@@ -513,7 +514,7 @@ def buffer_pointer(kernel: Code, buffer: Buffer, index: Index) -> Pointer:
 
 def read_buffer(kernel: Code, buffer: Buffer, index: Index) -> Lane:
     pointer, element = buffer_pointer(kernel, buffer, index), stored_element(buffer.element)
-    if pointer.offset.is_uniform and element == "i32" and prod(buffer.shape) == 2:
+    if pointer.offset.is_uniform and element == "i32" and prod(buffer.shape) < FEWEST_PLAIN:
         found = _read_apart(kernel, pointer, element, buffer.min_depth)
     else:
         found = read(kernel, pointer, element, None, None, buffer.min_depth)
@@ -524,7 +525,7 @@ def read_buffer(kernel: Code, buffer: Buffer, index: Index) -> Lane:
 
 
 def _read_apart(kernel: Code, pointer: Pointer, element: str, min_depth: int) -> Operand:
-    """One of two places of i32, by a load that LLVM's code generator does not take out of the
+    """One of few places of i32, by a load that LLVM's code generator does not take out of the
     register of the vector that was stored there: of <2 x i32> it took both elements as an i64."""
     address, kind = kernel.lanes.operand(pointer), LLVM_TYPES[element]
     text = f"load atomic {kind}, {address} unordered, align {ITEMSIZE_BYTES[element]}"

@@ -11,7 +11,6 @@ from aotc.aot.targets.cpu.memory import CONTIGUOUS
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand
 
-FEWEST_KEPT = 64  # places whose offsets are stored and read in loops
 MOST_APART = "maxNumImpreciseAcc"
 """Attribute of a dot: how many products may be added up before they go to the accumulator. It is 0,
 which sets no limit, unless a kernel says otherwise (`max_num_imprecise_acc` in Triton)."""
@@ -49,10 +48,8 @@ def is_zero(kernel: Kernel, value: Value) -> bool:
 
 def step(kernel: Kernel, pointer: Value, dim: int, *, may_be_kept: bool = False) -> int | None:
     """Elements from one place of a dimension to the next; None where that varies, and where what
-    the other dimension adds is kept in memory, unless that `may_be_kept`, for many places: of few
-    LLVM finds the store of all in the read of one, and takes its neighbour for its upper half."""
-    may_skip = not may_be_kept or (pointer.type.shape or (0, 0))[1 - dim] < FEWEST_KEPT
-    with kernel.width(1), kernel.probe(), kernel.probe(may_skip=may_skip) as depth:
+    the other dimension adds is kept in memory, unless that `may_be_kept`."""
+    with kernel.width(1), kernel.probe(), kernel.probe(may_skip=not may_be_kept) as depth:
         place = Operand("%place", "i32", depth)
         index = [integer(0), integer(0)]
         index[dim] = kernel.lanes.atom(place, "i32", natural=True)

@@ -172,17 +172,18 @@ class _Blocks:
         self.read_in_runs = _read_in_runs(kernel, self.value, read_dim)
 
     def write(self, limits: Sequence[Operand], shape: Sequence[int]) -> None:
-        """All blocks below the limits of both dimensions: each line of what is read to its end."""
+        """All blocks below the limits of both dimensions, along what is stored: a line that a block
+        stores in part is stored to its end by the next one, while it is near."""
         writer, dims = self.kernel.writer, (1 - self.read_dim, self.read_dim)
         stored, read = (limits[dim] for dim in dims)
         whole = [_is_whole(self.kernel, self.cuts, dim, shape) for dim in dims]
         size = self.block
-        with self.kernel.width(size), writer.loop(stored, size, may_skip=False) as across:
-            column = self._start(across.counter, stored, is_whole=whole[0])
-            tests = [self._is_run(self.pointer, 1 - self.read_dim, column)]
-            with writer.loop(read, size, may_skip=False) as along:
-                row = self._start(along.counter, read, is_whole=whole[1])
-                tests += [self._is_run(each, self.read_dim, row) for each in self.read_in_runs]
+        with self.kernel.width(size), writer.loop(read, size, may_skip=False) as along:
+            row = self._start(along.counter, read, is_whole=whole[1])
+            tests = [self._is_run(each, self.read_dim, row) for each in self.read_in_runs]
+            with writer.loop(stored, size, may_skip=False) as across:
+                column = self._start(across.counter, stored, is_whole=whole[0])
+                tests.append(self._is_run(self.pointer, 1 - self.read_dim, column))
                 self._write_block(row, column, [test for test in tests if test is not None])
 
     def _start(self, counter: Operand, limit: Operand, *, is_whole: bool) -> Int:
