@@ -21,6 +21,7 @@ from torch._decomp import get_decompositions
 from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.fx import traceback
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import (
     PreDispatchTorchFunctionMode,
     disable_proxy_modes_tracing,
@@ -150,6 +151,10 @@ def _push(modes: list[Any]) -> None:
 
 
 def _alike(tensor: torch.Tensor) -> torch.Tensor:
-    """One of the same sizes and strides that no trace has seen."""
+    """One of the same sizes and strides that no trace has seen, of zeros: places that kernels take
+    unchecked are within what they are places in."""
     how = {"dtype": tensor.dtype, "device": tensor.device, "requires_grad": tensor.requires_grad}
-    return torch.empty_strided(tensor.size(), tensor.stride(), **how)
+    made = torch.empty_strided(tensor.size(), tensor.stride(), **how)
+    if not isinstance(made, FakeTensor):
+        made.untyped_storage().fill_(0)
+    return made

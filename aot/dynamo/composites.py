@@ -14,6 +14,7 @@ import torch._decomp.decompositions as torch_decompositions
 from torch import Tensor
 from torch._C import DispatchKey
 
+from aotc.aot.capture.decompositions.composites import COMPOSITES
 from aotc.aot.capture.decompositions.replacing import CORRECTED, Replaced, replaced
 
 aten = torch.ops.aten
@@ -90,6 +91,7 @@ TRACED_OTHERWISE: Replaced = {
     aten.softshrink.default: (DispatchKey.Autograd, None),
     aten.cumprod_backward.default: (DispatchKey.CompositeImplicitAutograd, _cumprod_backward),
     **CORRECTED,
+    **COMPOSITES,
 }
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aotc.aot.capture.decompositions import activations, foreach, lookups, pooling
+from aotc.aot.capture.decompositions import activations, elements, foreach, lookups, pooling
 from aotc.aot.capture.decompositions.replacing import CORRECTED
 
 aten = torch.ops.aten
@@ -186,7 +186,7 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
 def arithmetic() -> Mapping[Any, Callable[..., Any]]:
     """Op → its arithmetic; a row that does not know it returns `NotImplemented`."""
     table: dict[Any, Callable[..., Any]] = {}
-    for rows in (pooling.GRADIENTS, activations.GRADIENTS, lookups.GRADIENTS, _ROWS):
+    for rows in (pooling.GRADIENTS, activations.GRADIENTS, lookups.GRADIENTS, elements.ELEMENTS, _ROWS):
         table.update(rows)
     table.update(foreach.decompositions())
     return table

@@ -2,7 +2,7 @@
 
 No type of ours is complex. Inside an import a complex tensor is a `Complex`, two nodes of its
 component type; a row here makes real arithmetic of an op on such pairs. Inputs and outputs of a
-program are real: a model takes `view_as_complex(x)` and gives `view_as_real(y)` at its ends.
+program are real: the parts lie side by side along a last dim, as torch has them in memory.
 """
 
 from __future__ import annotations
@@ -132,13 +132,15 @@ def _equal(call: Call, left: Value, right: Value) -> Node:
     return make("logical_and", tuple(parts))
 
 
-def _as_complex(call: Call, data: Node) -> Complex:
+def joined_parts(data: Node) -> Complex:
+    """A complex tensor whose parts lie side by side, along the last dim of `data`."""
     axis = data.type.rank - 1
     parts = (build.slice_axis(data, axis, place, place + 1) for place in (0, 1))
     return Complex(*(build.drop(part, (axis,)) for part in parts))
 
 
-def _as_real(call: Call, data: Complex) -> Node:
+def parts_beside(data: Complex) -> Node:
+    """A real tensor with one more dim, of the two parts."""
     parts = [build.reshape(part, (*part.shape, 1)) for part in (data.re, data.im)]
     return build.concat(parts, data.re.type.rank)
 
@@ -383,8 +385,8 @@ _BY_PARTS = (
 )  # fmt: skip
 # Ops by parts → the place of what they write or fill, a number or a tensor that may be real.
 _FILLED = {
-    "constant_pad_nd": 2, "index_add": 3, "index_copy": 3, "index_put": 2, "scatter": 3,
-    "scatter_add": 3,
+    "constant_pad_nd": 2, "fill": 1, "index_add": 3, "index_copy": 3, "index_fill": 3,
+    "index_put": 2, "masked_fill": 2, "masked_scatter": 2, "scatter": 3, "scatter_add": 3,
 }  # fmt: skip
 
 COMPLEX_ROWS: Rows = {
@@ -447,8 +449,8 @@ COMPLEX_ROWS: Rows = {
     "sub": _sub,
     "tan": _of_pair(pairs.tangent),
     "tanh": _of_pair(pairs.hyperbolic_tangent),
-    "view_as_complex": _as_complex,
-    "view_as_real": _as_real,
+    "view_as_complex": lambda call, data: joined_parts(data),
+    "view_as_real": lambda call, data: parts_beside(data),
     "where": _where,
     "zeros": _filled(0),
     "zeros_like": _filled(0),
