@@ -101,7 +101,7 @@ def test_a_dtype_that_we_lack_is_named(fresh, caplog):
     x, y = torch.randn(3).to(torch.complex32), torch.randn(3)
     with caplog.at_level(logging.WARNING, "aotc"):
         doubled, plain = compiled(x, y)
-    assert torch.equal(doubled, x * 2)
+    assert torch.equal(torch.view_as_real(doubled), torch.view_as_real(x * 2))
     assert torch.equal(plain, y * 2)
     assert "torch.complex32" in caplog.text
 

@@ -94,7 +94,7 @@ def _of_segments(
     whole[axis] = count + 1
     start = data.new_full(whole, empty if initial is None else initial)
     at = of_place.reshape(*of_place.shape, *rest).expand(data.shape)
-    found = start.scatter_reduce(axis, at, data, kind).narrow(axis, 0, count)
+    found = start.scatter_reduce(axis, at, data, kind).narrow(axis, 0, count).contiguous()
     if reduce != "mean":
         return found
     sizes = sizes.reshape(*sizes.shape, *rest)

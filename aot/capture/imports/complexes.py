@@ -376,22 +376,23 @@ def _normalized(data: Node, normalization: int, count: Any) -> Node:
 
 
 _BY_PARTS = (
-    "alias", "as_strided", "cat", "clone", "copy", "cumsum", "detach", "diagonal", "expand",
+    "alias", "as_strided", "cat", "clone", "cumsum", "detach", "diagonal", "expand",
     "flip", "gather", "index", "index_select", "lift_fresh_copy", "mean", "neg", "permute",
-    "repeat", "reshape", "roll", "select", "select_scatter", "slice", "slice_scatter", "split",
+    "repeat", "reshape", "roll", "select", "slice", "split",
     "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unfold",
     "unsqueeze", "view", "_unsafe_index", "_unsafe_view", "_neg_view", "unflatten", "flatten",
     "embedding", "narrow_copy", "take", "tril", "triu",
 )  # fmt: skip
 # Ops by parts → the place of what they write or fill, a number or a tensor that may be real.
 _FILLED = {
-    "constant_pad_nd": 2, "fill": 1, "index_add": 3, "index_copy": 3, "index_fill": 3,
+    "as_strided_scatter": 1, "constant_pad_nd": 2, "copy": 1, "fill": 1, "index_add": 3, "index_copy": 3, "index_fill": 3,
     "index_put": 2, "masked_fill": 2, "masked_scatter": 2, "scatter": 3, "scatter_add": 3,
+    "select_scatter": 1, "slice_scatter": 1,
 }  # fmt: skip
 
 COMPLEX_ROWS: Rows = {
     **{name: _by_parts(name) for name in _BY_PARTS if name in REAL_ROWS},
-    **{name: _with_fill(name, at) for name, at in _FILLED.items()},
+    **{name: _with_fill(name, at) for name, at in _FILLED.items() if name in REAL_ROWS},
     **{
         name: _logical(name) for name in ("logical_and", "logical_not", "logical_or", "logical_xor")
     },
