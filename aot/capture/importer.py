@@ -228,7 +228,7 @@ class Importer:
             kinds = float8_types(node) if is_of_bytes else _result_types(node)
             call = Call(kinds, seen, self._table, _gives_complex(node), check, self._require_equal)
             with made_for(place):
-                empty = None if is_of_parts or is_of_bytes else _nothing(call)
+                empty = None if is_of_bytes else _nothing(node, call)
                 result = empty or row(call, *arguments)
                 result = _rounded(result) if self.rounds else result
         except (NotSupported, TypeRuleError) as refused:
@@ -499,11 +499,15 @@ def _rounded(result: Any) -> Any:
     return rounded(result) if isinstance(result, Node) else result
 
 
-def _nothing(call: Call) -> Any:
+def _nothing(node: torch.fx.Node, call: Call) -> Any:
     """The results of a call that computes no element at all, else nothing."""
     if any(kind.numel for kind in call.results) or not call.results:
         return None
-    made = tuple(build.empty(kind) for kind in call.results)
+    tensors = [each for each in _flatten(node.meta["val"]) if isinstance(each, torch.Tensor)]
+    made = tuple(
+        Complex(build.empty(kind), build.empty(kind)) if each.is_complex() else build.empty(kind)
+        for kind, each in zip(call.results, tensors, strict=True)
+    )
     return made if len(made) > 1 else made[0]
 
 
