@@ -25,7 +25,13 @@ from aotc.aot.capture.imports.call import (
     part_type_of,
     type_of,
 )
-from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of, is_complex
+from aotc.aot.capture.imports.complexes import (
+    Complex,
+    complex_row,
+    constant_of,
+    is_complex,
+    joined_parts,
+)
 from aotc.aot.capture.imports.float8 import (
     FORMATS,
     Float8,
@@ -66,8 +72,12 @@ OF_TORCH = "Runtime assertion failed for expression"  # names that torch.export 
 
 
 def to_array(tensor: torch.Tensor) -> Array:
-    """A contiguous copy-free numpy array of `tensor`; bf16 as its uint16 bits."""
-    plain = tensor.detach().cpu().contiguous()
+    """A contiguous copy-free numpy array of `tensor`; bf16 as its uint16 bits, complex numbers as
+    their parts along a last dim."""
+    plain = tensor.detach().cpu().resolve_neg()
+    if plain.is_complex():
+        plain = tensor = torch.view_as_real(plain.resolve_conj())
+    plain = plain.contiguous()
     if plain.dtype == torch.bfloat16:
         plain = plain.view(torch.uint16)
     return numpy.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
@@ -140,15 +150,18 @@ class Importer:
     def _output(self, node: torch.fx.Node) -> None:
         raise NotImplementedError
 
-    def _input(self, node: torch.fx.Node) -> Node | None:
+    def _input(self, node: torch.fx.Node) -> Node | Complex | None:
         try:
-            kind = type_of(node.meta["val"])
+            kind = part_type_of(node.meta["val"])
         except NotSupported as refused:
             self.unsupported.append(f"input `{node.name}`: {refused}")
             return None
-        attrs = {"name": node.name, "dtype": kind.dtype, "shape": kind.shape}
-        self.inputs.append(make("input", (), attrs))
-        return self.inputs[-1]
+        has_parts = node.meta["val"].is_complex()
+        shape = (*kind.shape, 2) if has_parts else kind.shape
+        self.inputs.append(
+            make("input", (), {"name": node.name, "dtype": kind.dtype, "shape": shape})
+        )
+        return joined_parts(self.inputs[-1]) if has_parts else self.inputs[-1]
 
     def _constant(self, name: str, tensor: torch.Tensor) -> Any:
         if tensor.is_complex() and self.has_parts:
