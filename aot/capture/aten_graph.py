@@ -37,7 +37,7 @@ from aotc.aot.capture.aten_signature import (
     Viewed,
     reach,
 )
-from aotc.aot.capture.importer import Importer, data_dependence
+from aotc.aot.capture.importer import Importer, data_dependence, refusal_of
 from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, part_type_of, type_of
 from aotc.aot.capture.imports.complexes import Complex, joined_parts, parts_beside
 from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, ends_of, extent_of, reading
@@ -415,12 +415,10 @@ class _AtenImporter(Importer):
         return list(self.made).index(node)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
-        before = len(self.unsupported)
-        if node.op == "call_function":
-            super()._refuse(node, reason)
-        else:
-            self.unsupported.append(f"{node.op} `{node.name}`: {reason}")
-        self.refused += [Refusal(node, text) for text in self.unsupported[before:]]
+        is_call = node.op == "call_function"
+        line = refusal_of(node, reason) if is_call else f"{node.op} `{node.name}`: {reason}"
+        self.unsupported.append(line)
+        self.refused.append(Refusal(node, line))
         if node.op == "call_function":
             self._stand_in(node)
 

@@ -21,8 +21,8 @@ from torch.utils._pytree import tree_leaves
 
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import MEANINGS, Decompositions, base_name
-from aotc.aot.capture.decompositions.lookups import GRADIENTS
 from aotc.aot.capture.decompositions.composites import OF_EXPORT
+from aotc.aot.capture.decompositions.lookups import GRADIENTS
 from aotc.aot.capture.decompositions.replacing import replaced
 from aotc.aot.capture.decompositions.table import arithmetic
 from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data

@@ -421,10 +421,7 @@ class Importer:
         return any(self.values.get(each) is None for each in operands)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
-        source = source_line(node)
-        place = f" at {source}" if source else ""
-        because = f": {reason}" if reason else ""
-        line = f"`{called_op(node)}`{place}{because}"
+        line = refusal_of(node, reason)
         if line not in self.unsupported:
             self.unsupported.append(line)
 
@@ -494,6 +491,14 @@ class _BodyImporter(Importer):
 
     def _require_equal(self, found: Extent, expected: Extent) -> None:
         self.outer._require_equal(found, expected)
+
+
+def refusal_of(node: torch.fx.Node, reason: str) -> str:
+    """The op of a call with its line, and why it has no import."""
+    source = source_line(node)
+    place = f" at {source}" if source else ""
+    because = f": {reason}" if reason else ""
+    return f"`{called_op(node)}`{place}{because}"
 
 
 def _check_class(tensor: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Complex arrays at the ends of a call: a program has the two parts of each number along a last dim.
+"""Complex arrays at the ends of a call: a program has both parts of a number along a last dim.
 
 They are views of the same memory, of torch's tensors and of numpy's arrays, neither of which is
 imported for it; what is conjugated by a mark of torch's is copied.

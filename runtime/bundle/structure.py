@@ -47,9 +47,10 @@ class Part(Record):
     """One node of a structure.
 
     kind: `array`, `seed` (the array i64[2] of a seed and an offset, drawn anew where a call gives
-    none), `complex` (an array whose last dim has the two parts of each number), a fixed value (a key of READERS), or a container; value: the place of an array,
-    a fixed value itself, the name of a record's type, else None; keys: names of the parts of a
-    keyed container; parts: what is in a container.
+    none), `complex` (an array whose last dim has the two parts of each number), a fixed value (a
+    key of READERS), or a container; value: the place of an array, a fixed value itself, the name of
+    a record's type, else None; keys: names of the parts of a keyed container; parts: what is in a
+    container.
     """
 
     kind: str

@@ -84,7 +84,9 @@ def test_tensors_are_taken_as_they_lie(built, change):
     with load(built / "nested") as program:
         found = program(change(z), rest)
     z = z.conj() if change is torch.conj else z
-    for one, other in zip((found["w"], found["size"], found["mean"][0]), expected(z, rest)):
+    for one, other in zip(
+        (found["w"], found["size"], found["mean"][0]), expected(z, rest), strict=True
+    ):
         torch.testing.assert_close(one, other)
 
 

@@ -258,7 +258,10 @@ def test_a_complex_state_is_refused_with_what_to_write_instead():
 
 EDGES = {
     "copies": lambda z, x: (z.clone().copy_(x), z.clone().fill_(2j)),
-    "rows": lambda z, x: (torch.slice_scatter(z, z[:1] * 2, 0, 1, 2), torch.select_scatter(z, z[0], 0, 1)),
+    "rows": lambda z, x: (
+        torch.slice_scatter(z, z[:1] * 2, 0, 1, 2),
+        torch.select_scatter(z, z[0], 0, 1),
+    ),
     "masks": lambda z, x: (z.masked_fill(x > 0, 1j), z.index_fill(0, torch.tensor([0]), 3 - 1j)),
     "steps": lambda z, x: torch.as_strided_scatter(z, z[0, :2].clone(), (2,), (3,), 1),
     "marks": lambda z, x: (z.conj().imag, z.mH.imag * 2, torch.stack([z, z]).conj()),

@@ -16,7 +16,10 @@ WHOLE = {"fallback": "error"}
 
 def of_spectrum(z, x):
     spectrum = torch.fft.rfft(x, dim=1)
-    return torch.fft.irfft(spectrum * 2, n=x.shape[1], dim=1), torch.fft.ifft(z).abs()
+    odd = torch.fft.rfft2(x[:, 1:], norm="ortho")
+    whole = torch.fft.fft(x, dim=0)  # of reals, without half of it left out
+    back = torch.fft.irfft(spectrum * 2, n=x.shape[1], dim=1)
+    return back, torch.fft.ifft(z).abs(), odd, whole
 
 
 FUNCTIONS = {
@@ -25,7 +28,10 @@ FUNCTIONS = {
     "conjugates": lambda z, x: (z.conj(), z.mH, (z * x).conj(), z.conj().imag * 2),
     "products": lambda z, x: (z @ z.mH, torch.einsum("ab,cb->ac", z, z.conj()), z.sum(0), z.mean()),
     "functions": lambda z, x: (z.exp(), z.sqrt(), torch.polar(x.abs(), x), z.log().real),
-    "writes": lambda z, x: (z.clone().index_fill_(0, torch.tensor([1]), 2.0), torch.cat([z, z * x])),
+    "writes": lambda z, x: (
+        z.clone().index_fill_(0, torch.tensor([1]), 2.0),
+        torch.cat([z, z * x]),
+    ),
     "spectra": of_spectrum,
     "choices": lambda z, x: (torch.where(x > 0, z, 0), torch.stack([z, z + 1], -1).flatten(1)),
 }

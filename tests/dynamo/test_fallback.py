@@ -106,6 +106,23 @@ def test_a_dtype_that_we_lack_is_named(fresh, caplog):
     assert "torch.complex32" in caplog.text
 
 
+def test_calls_on_one_line_are_left_one_by_one(fresh, caplog):
+    """Each turn of a loop refuses an op with the same words; the rest of each turn is ours."""
+
+    def function(a, b):
+        for turn in range(3):
+            b = torch.linalg.solve_triangular(a, b * 2, upper=False).sin() + turn
+        return b
+
+    a, b = torch.randn(4, 4).tril() + 3 * torch.eye(4), torch.randn(4, 2)
+    compiled = torch.compile(function, backend=aotc, options={"fallback": "eager"})
+    with caplog.at_level(logging.WARNING, "aotc"):
+        torch.testing.assert_close(compiled(a, b), function(a, b))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3
+    assert all("aotc: 1 op goes to eager: `aten.linalg_solve_triangular" in line for line in lines)
+
+
 def test_a_device_without_a_target_is_named(fresh, caplog):
     compiled = torch.compile(lambda x: x * 2, backend=aotc, options={"fallback": "eager"})
     with caplog.at_level(logging.WARNING, "aotc"):

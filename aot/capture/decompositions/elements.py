@@ -57,9 +57,7 @@ def _of_tensors(
     return found.to(data.dtype), is_within
 
 
-def _of_channels(
-    data: Tensor, scale: Tensor, zero: Tensor, axis: int, low: int, high: int
-) -> Any:
+def _of_channels(data: Tensor, scale: Tensor, zero: Tensor, axis: int, low: int, high: int) -> Any:
     shape = [1] * data.dim()
     shape[axis] = -1
     return _of_tensors(data, scale.reshape(shape), zero.reshape(shape), None, low, high)

@@ -186,7 +186,13 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
 def arithmetic() -> Mapping[Any, Callable[..., Any]]:
     """Op → its arithmetic; a row that does not know it returns `NotImplemented`."""
     table: dict[Any, Callable[..., Any]] = {}
-    for rows in (pooling.GRADIENTS, activations.GRADIENTS, lookups.GRADIENTS, elements.ELEMENTS, _ROWS):
+    for rows in (
+        pooling.GRADIENTS,
+        activations.GRADIENTS,
+        lookups.GRADIENTS,
+        elements.ELEMENTS,
+        _ROWS,
+    ):
         table.update(rows)
     table.update(foreach.decompositions())
     return table

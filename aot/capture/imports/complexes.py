@@ -489,9 +489,9 @@ _BY_PARTS = (
 )  # fmt: skip
 # Ops by parts → the place of what they write or fill, a number or a tensor that may be real.
 _FILLED = {
-    "as_strided_scatter": 1, "constant_pad_nd": 2, "copy": 1, "fill": 1, "index_add": 3, "index_copy": 3, "index_fill": 3,
-    "index_put": 2, "masked_fill": 2, "masked_scatter": 2, "scatter": 3, "scatter_add": 3,
-    "select_scatter": 1, "slice_scatter": 1,
+    "as_strided_scatter": 1, "constant_pad_nd": 2, "copy": 1, "fill": 1, "index_add": 3,
+    "index_copy": 3, "index_fill": 3, "index_put": 2, "masked_fill": 2, "masked_scatter": 2,
+    "scatter": 3, "scatter_add": 3, "select_scatter": 1, "slice_scatter": 1,
 }  # fmt: skip
 
 COMPLEX_ROWS: Rows = {
