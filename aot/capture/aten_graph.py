@@ -37,8 +37,9 @@ from aotc.aot.capture.aten_signature import (
     Viewed,
     reach,
 )
-from aotc.aot.capture.importer import Importer, data_dependence
-from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, type_of
+from aotc.aot.capture.importer import Importer, data_dependence, refusal_of
+from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, part_type_of, type_of
+from aotc.aot.capture.imports.complexes import Complex, joined_parts, parts_beside
 from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, ends_of, extent_of, reading
 from aotc.aot.errors import DimUnreadable
 from aotc.aot.ir import build
@@ -55,6 +56,8 @@ READ_BY_STEPS = frozenset(
 )
 HIDDEN = "aotc_hidden"  # note on a result of which nobody sees how it lies
 COMPUTED = "aotc_computed"  # note on a placeholder of a region: the whole graph has its storage
+# Views whose numbers are others than those in memory: torch marks the tensor.
+MARKED = frozenset((torch.ops.aten._conj.default, torch.ops.aten._neg_view.default))
 # Ops whose place in the storage of their first argument counts from the storage's begin.
 STORAGE_OFFSETS = {
     torch.ops.aten.as_strided.default: 3,
@@ -112,6 +115,7 @@ def import_aten(
             orders=orders,
             rounds=rounds,
             place=place,
+            has_parts=True,
         )
         for node in graph.nodes:
             walker.visit(node)
@@ -292,18 +296,22 @@ class _AtenImporter(Importer):
         """The name of an argument's input: by its place where equal graphs are one program."""
         return f"argument_{self.places[node]}" if self.place.names_by_place else node.name
 
-    def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
+    def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> Node | Complex:
         """The input of a tensor, seen in the order of its memory and permuted back."""
         self.place.check_memory(value)
         if is_stepped(value) and any(user.target in READ_BY_STEPS for user in node.users):
             return self._stepped(node, value)
-        order = stride_order(value)
-        kind = type_of(value)
-        shape = tuple(kind.shape[axis] for axis in order)
+        order, has_parts = stride_order(value), value.is_complex()
+        kind = part_type_of(value)
+        shape = (*(kind.shape[axis] for axis in order), *((2,) if has_parts else ()))
         attrs = {"name": self._name_of(node), "dtype": kind.dtype, "shape": shape}
         source = make("input", (), attrs)
         self.inputs.append(source)
-        self.taken.append(Taken(self.places[node], order))
+        # Marks of real tensors come with `imag`, whose elements lie apart where there are several.
+        may_be_marked = has_parts or value.is_neg() or (kind.kind == "float" and not order)
+        self.taken.append(Taken(self.places[node], order, None, has_parts, may_be_marked))
+        if has_parts:
+            return joined_parts(build.permute(source, (*_inverse(order), len(order))))
         return build.permute(source, _inverse(order))
 
     def _stepped(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
@@ -394,21 +402,23 @@ class _AtenImporter(Importer):
         """The number of the output that computes a node."""
         if node not in self.made:
             made, example = self.values.get(node), node.meta["val"]
+            order = self.orders.get(node, stride_order(example))
+            if isinstance(made, Complex):
+                made, order_of_made = parts_beside(made), (*order, len(order))
+            else:
+                order_of_made = order
             if not isinstance(made, Node):
                 raise NotSupported(f"a result of type `{type(made).__name__}`")
-            order = self.orders.get(node, stride_order(example))
-            self.outputs.append(build.permute(made, order))
+            self.outputs.append(build.permute(made, order_of_made))
             gaps = None if HIDDEN in node.meta else _gaps(example)
             self.made[node] = Made(order, example.dtype, gaps)
         return list(self.made).index(node)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
-        before = len(self.unsupported)
-        if node.op == "call_function":
-            super()._refuse(node, reason)
-        else:
-            self.unsupported.append(f"{node.op} `{node.name}`: {reason}")
-        self.refused += [Refusal(node, text) for text in self.unsupported[before:]]
+        is_call = node.op == "call_function"
+        line = refusal_of(node, reason) if is_call else f"{node.op} `{node.name}`: {reason}"
+        self.unsupported.append(line)
+        self.refused.append(Refusal(node, line))
         if node.op == "call_function":
             self._stand_in(node)
 
@@ -428,13 +438,14 @@ class _AtenImporter(Importer):
         if not isinstance(value, torch.Tensor):
             return None
         try:
-            kind = type_of(value)
+            kind, has_parts = part_type_of(value), value.is_complex()
             name = f"refused.{self.stand_ins + 1}"
-            made = make("input", (), {"name": name, "dtype": kind.dtype, "shape": kind.shape})
+            shape = (*kind.shape, 2) if has_parts else kind.shape
+            made = make("input", (), {"name": name, "dtype": kind.dtype, "shape": shape})
         except (NotSupported, UndecidedSize):
             return None
         self.stand_ins += 1
-        return made
+        return joined_parts(made) if has_parts else made
 
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:
@@ -487,7 +498,9 @@ def is_stepped(value: torch.Tensor) -> bool:
 
 
 def is_view(node: torch.fx.Node) -> bool:
-    """Whether an op gives its first argument's memory back as another view of it."""
+    """Whether an op gives its first argument's memory back as another view of the same numbers."""
+    if node.target in MARKED:
+        return False
     schema = getattr(node.target, "_schema", None)
     if schema is None or len(schema.returns) != 1 or not schema.arguments:
         return False
@@ -576,6 +589,7 @@ def _extents(examples: Sequence[Any]) -> Iterator[tuple[torch.SymInt, int]]:
             yield example, LARGEST_EXTENT
         elif isinstance(example, torch.Tensor):
             rest = prod(extent for extent in example.shape if isinstance(extent, int))
+            rest *= 2 if example.is_complex() else 1
             for extent in example.shape:
                 if isinstance(extent, torch.SymInt):
                     yield extent, LARGEST_EXTENT // max(rest, 1)

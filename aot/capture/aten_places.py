@@ -46,8 +46,6 @@ class Place:
         """The same of a constant of the graph, which is copied from wherever it lies."""
         if value.layout != torch.strided:
             raise NotSupported(f"layout `{value.layout}`")
-        if value.is_conj() or value.is_neg():
-            raise NotSupported("a lazily conjugated or negated tensor")
 
     def check_node(self, node: torch.fx.Node) -> None:
         """Raise `NotSupported` for a call with tensors elsewhere, or one of f32 that torch

@@ -19,12 +19,16 @@ class Taken:
     """An input of the program: the argument at `place`, its dims in the `order` of its memory.
 
     With `steps` it is all memory from the argument's first element to its last, as one dim; the
-    argument has these strides.
+    argument has these strides. A complex tensor (`has_parts`) has one more dim, of its two parts.
+    may_be_marked: whether calls may give a tensor that torch negates or conjugates by a mark, and
+    that is read where it lies.
     """
 
     place: int
     order: tuple[int, ...]
     steps: tuple[int, ...] | None = None
+    has_parts: bool = False
+    may_be_marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class Shown:
 class Made:
     """An output of the program, its dims in the `order` of its memory.
 
-    With `strides` it is copied to memory with gaps.
+    With `strides` it is copied to memory with gaps. A complex tensor has one more dim there, of its
+    two parts.
     """
 
     order: tuple[int, ...]

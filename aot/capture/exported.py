@@ -16,8 +16,8 @@ from aotc.aot.capture import data_numbers
 from aotc.aot.capture.aliases import has_plain_memory, without_aliases
 from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
-from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
-from aotc.aot.capture.imports.complexes import Complex
+from aotc.aot.capture.imports.call import NotSupported, type_of
+from aotc.aot.capture.imports.complexes import Complex, parts_beside
 from aotc.aot.capture.imports.sorting import ranking_long_rows
 from aotc.aot.capture.lifted import NONE_LIFTED, Lifted, initial_of
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
@@ -281,7 +281,7 @@ class _ProgramImporter(Importer):
                 elif isinstance(made, Node):
                     self.outputs.append(made)
                 elif isinstance(made, Complex):
-                    self.unsupported.append(f"output `{value.name}`: {COMPLEX_END}")
+                    self.outputs.append(parts_beside(made))
                 elif made is not None:  # else an op on the way was refused, and is listed
                     self.unsupported.append(f"output `{made}`: it is not a tensor")
             elif not isinstance(value, bool | int | float | str | None):

@@ -21,8 +21,9 @@ from torch.utils._pytree import tree_leaves
 
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import MEANINGS, Decompositions, base_name
+from aotc.aot.capture.decompositions.composites import OF_EXPORT
 from aotc.aot.capture.decompositions.lookups import GRADIENTS
-from aotc.aot.capture.decompositions.replacing import CORRECTED, replaced
+from aotc.aot.capture.decompositions.replacing import replaced
 from aotc.aot.capture.decompositions.table import arithmetic
 from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
 from aotc.aot.capture.flex_attention import flex_attention_traced
@@ -95,7 +96,7 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
     try:
         with (
             all_user_frames(__file__), _no_graphs_printed(), indices, transforms_undone(),
-            replaced(CORRECTED),
+            replaced(OF_EXPORT),
         ):  # fmt: skip
             program = torch.export.export(
                 spec.module,
@@ -165,7 +166,7 @@ def _decomposed(
     try:
         with (
             defaults_known(), all_user_frames(__file__), numbering(), flex_attention_traced(),
-            transforms_undone(), replaced(CORRECTED),
+            transforms_undone(), replaced(OF_EXPORT),
         ):  # fmt: skip
             found = program.run_decompositions(table, decompose_custom_triton_ops=True)
             return with_all_rows(found)

@@ -168,8 +168,13 @@ def apart(found: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
 
 
 def _tensors(results: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors among results, complex ones as their parts."""
     leaves = pytree.tree_leaves(results)
-    return tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    return tuple(
+        torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf.resolve_neg()
+        for leaf in leaves
+        if isinstance(leaf, torch.Tensor)
+    )
 
 
 @contextmanager

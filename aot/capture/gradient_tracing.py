@@ -10,14 +10,15 @@ ops of that trace alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
 from torch import overrides
 from torch._C import _autograd, _functorch
 from torch._decomp import get_decompositions
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.fx import traceback
@@ -29,6 +30,7 @@ from torch.fx.experimental.proxy_tensor import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.aliases import aliased_placeholders, arguments_written
 from aotc.aot.capture.source_lines import all_user_frames
@@ -98,7 +100,10 @@ def _traced(module: torch.nn.Module) -> Callable[..., Any]:
                 leaves[at] = tensor
             positional, named = pytree.tree_unflatten(leaves, nesting)
             tensors_by_name = dict(zip(held, tensors, strict=False))
-            with _reparametrize_module(module, tensors_by_name, tie_weights=True):
+            with (
+                _reparametrize_module(module, tensors_by_name, tie_weights=True),
+                _on_one_device(tensors),
+            ):
                 found, nested = pytree.tree_flatten(original(*positional, **named))
             nestings[:] = [nested]
             return [each.detach() if isinstance(each, torch.Tensor) else each for each in found]
@@ -117,6 +122,29 @@ def _traced(module: torch.nn.Module) -> Callable[..., Any]:
         return pytree.tree_unflatten(found, nestings[0])
 
     return forward
+
+
+class _OnDevice(TorchDispatchMode):
+    """Has what torch 2.13 asks for on a device without data, for tangents that are 0, be on the
+    device of the model."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named = dict(kwargs or {})
+        if getattr(named.get("device"), "type", "") == "meta":
+            named["device"] = self.device
+        return function(*args, **named)
+
+
+def _on_one_device(given: Sequence[torch.Tensor]) -> Any:
+    """The mode for a model whose tensors are on one device."""
+    devices = {each.device for each in given}
+    return _OnDevice(*devices) if len(devices) == 1 else nullcontext()
 
 
 def _check_weights(graph: torch.fx.Graph, count: int) -> None:
@@ -150,6 +178,10 @@ def _push(modes: list[Any]) -> None:
 
 
 def _alike(tensor: torch.Tensor) -> torch.Tensor:
-    """One of the same sizes and strides that no trace has seen."""
+    """One of the same sizes and strides that no trace has seen, of zeros: places that kernels take
+    unchecked are within what they are places in."""
     how = {"dtype": tensor.dtype, "device": tensor.device, "requires_grad": tensor.requires_grad}
-    return torch.empty_strided(tensor.size(), tensor.stride(), **how)
+    made = torch.empty_strided(tensor.size(), tensor.stride(), **how)
+    if not isinstance(made, FakeTensor):
+        made.untyped_storage().fill_(0)
+    return made

@@ -25,7 +25,13 @@ from aotc.aot.capture.imports.call import (
     part_type_of,
     type_of,
 )
-from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of, is_complex
+from aotc.aot.capture.imports.complexes import (
+    Complex,
+    complex_row,
+    constant_of,
+    is_complex,
+    joined_parts,
+)
 from aotc.aot.capture.imports.float8 import (
     FORMATS,
     Float8,
@@ -66,8 +72,12 @@ OF_TORCH = "Runtime assertion failed for expression"  # names that torch.export 
 
 
 def to_array(tensor: torch.Tensor) -> Array:
-    """A contiguous copy-free numpy array of `tensor`; bf16 as its uint16 bits."""
-    plain = tensor.detach().cpu().contiguous()
+    """A contiguous copy-free numpy array of `tensor`; bf16 as its uint16 bits, complex numbers as
+    their parts along a last dim."""
+    plain = tensor.detach().cpu().resolve_neg()
+    if plain.is_complex():
+        plain = tensor = torch.view_as_real(plain.resolve_conj())
+    plain = plain.contiguous()
     if plain.dtype == torch.bfloat16:
         plain = plain.view(torch.uint16)
     return numpy.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
@@ -140,15 +150,18 @@ class Importer:
     def _output(self, node: torch.fx.Node) -> None:
         raise NotImplementedError
 
-    def _input(self, node: torch.fx.Node) -> Node | None:
+    def _input(self, node: torch.fx.Node) -> Node | Complex | None:
         try:
-            kind = type_of(node.meta["val"])
+            kind = part_type_of(node.meta["val"])
         except NotSupported as refused:
             self.unsupported.append(f"input `{node.name}`: {refused}")
             return None
-        attrs = {"name": node.name, "dtype": kind.dtype, "shape": kind.shape}
-        self.inputs.append(make("input", (), attrs))
-        return self.inputs[-1]
+        has_parts = node.meta["val"].is_complex()
+        shape = (*kind.shape, 2) if has_parts else kind.shape
+        self.inputs.append(
+            make("input", (), {"name": node.name, "dtype": kind.dtype, "shape": shape})
+        )
+        return joined_parts(self.inputs[-1]) if has_parts else self.inputs[-1]
 
     def _constant(self, name: str, tensor: torch.Tensor) -> Any:
         if tensor.is_complex() and self.has_parts:
@@ -228,7 +241,7 @@ class Importer:
             kinds = float8_types(node) if is_of_bytes else _result_types(node)
             call = Call(kinds, seen, self._table, _gives_complex(node), check, self._require_equal)
             with made_for(place):
-                empty = None if is_of_parts or is_of_bytes else _nothing(call)
+                empty = None if is_of_bytes else _nothing(node, call)
                 result = empty or row(call, *arguments)
                 result = _rounded(result) if self.rounds else result
         except (NotSupported, TypeRuleError) as refused:
@@ -408,10 +421,7 @@ class Importer:
         return any(self.values.get(each) is None for each in operands)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
-        source = source_line(node)
-        place = f" at {source}" if source else ""
-        because = f": {reason}" if reason else ""
-        line = f"`{called_op(node)}`{place}{because}"
+        line = refusal_of(node, reason)
         if line not in self.unsupported:
             self.unsupported.append(line)
 
@@ -483,6 +493,14 @@ class _BodyImporter(Importer):
         self.outer._require_equal(found, expected)
 
 
+def refusal_of(node: torch.fx.Node, reason: str) -> str:
+    """The op of a call with its line, and why it has no import."""
+    source = source_line(node)
+    place = f" at {source}" if source else ""
+    because = f": {reason}" if reason else ""
+    return f"`{called_op(node)}`{place}{because}"
+
+
 def _check_class(tensor: torch.Tensor) -> None:
     """Raise `NotSupported` for a tensor of a class of its own: its numbers may be anything."""
     if type(tensor) not in PLAIN_CLASSES:
@@ -499,11 +517,15 @@ def _rounded(result: Any) -> Any:
     return rounded(result) if isinstance(result, Node) else result
 
 
-def _nothing(call: Call) -> Any:
+def _nothing(node: torch.fx.Node, call: Call) -> Any:
     """The results of a call that computes no element at all, else nothing."""
     if any(kind.numel for kind in call.results) or not call.results:
         return None
-    made = tuple(build.empty(kind) for kind in call.results)
+    tensors = [each for each in _flatten(node.meta["val"]) if isinstance(each, torch.Tensor)]
+    made = tuple(
+        Complex(build.empty(kind), build.empty(kind)) if each.is_complex() else build.empty(kind)
+        for kind, each in zip(call.results, tensors, strict=True)
+    )
     return made if len(made) > 1 else made[0]
 
 

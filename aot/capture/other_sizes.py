@@ -303,7 +303,11 @@ def _states_at(
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """The tensor's elements again and again: floats not quite the same, whole numbers as they are,
-    since they may be places in a table. Where there are none, a dim may be as large as it likes."""
+    since they may be places in a table. Where there are none, a dim may be as large as it likes.
+    The shape of a complex tensor is that of its parts."""
+    if tensor.is_complex():
+        parts = torch.view_as_real(tensor.resolve_conj())
+        return torch.view_as_complex(_resized(parts, shape).contiguous())
     if not tensor.numel() or 0 in shape:
         return tensor.new_zeros(shape)
     for axis, extent in enumerate(shape):

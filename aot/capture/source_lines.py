@@ -32,7 +32,8 @@ def all_user_frames(entry: str) -> Iterator[None]:
     """torch.export keeps every line of the user's that runs below the file `entry`.
 
     torch keeps those of functions named `forward` only, which leaves out plain functions and the
-    helpers that a model calls. A torch without this hook falls back to its own choice.
+    helpers that a model calls. A torch without this hook falls back to its own choice. Modes of
+    that file stand between the user's lines and the op.
     """
     name = "_filter_traceback_frames"
     original = getattr(TracerBase, name, None)
@@ -41,6 +42,11 @@ def all_user_frames(entry: str) -> Iterator[None]:
         return
 
     def keep(tracer: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
+        frames = traceback.StackSummary.from_list(
+            frame
+            for frame in frames
+            if (frame.filename, frame.name) != (entry, "__torch_dispatch__")
+        )
         starts = [place for place, frame in enumerate(frames) if frame.filename == entry]
         below = frames[starts[-1] + 1 :] if starts else original(tracer, frames)
         kept = [frame for frame in below if not frame.filename.startswith(_TORCH_ROOT)]

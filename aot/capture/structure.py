@@ -22,7 +22,7 @@ from aotc.aot.capture.spec import Spec
 from aotc.aot.errors import StructureUnsupported
 from aotc.aot.ir.graph import Graph
 from aotc.runtime.bundle.schema import NAME_LENGTH
-from aotc.runtime.bundle.structure import Part, Structure
+from aotc.runtime.bundle.structure import LEAVES, Part, Structure
 
 FIXED = {type(None): "none", bool: "bool", int: "int", float: "float", str: "text"}
 TEXT_LENGTH = 1024
@@ -37,6 +37,8 @@ def structure_of(spec: Spec, program: ExportedProgram, draws: bool = False) -> S
     values = [*spec.arguments, *spec.keyword_arguments.values()]
     names = _parameter_names(spec, program)
     inputs = None
+    if len(names) != len(values) and any(map(_holds_complex, values)):
+        names = [f"argument_{place}" for place in range(len(values))]
     if len(names) == len(values):
         inputs = _Walker().keyed("dict", None, zip(names, values, strict=True), "")
     if draws:
@@ -46,6 +48,11 @@ def structure_of(spec: Spec, program: ExportedProgram, draws: bool = False) -> S
         None if inputs is None or _is_plain(inputs.parts) else inputs,
         None if _is_plain_result(outputs) else outputs,
     )
+
+
+def _holds_complex(value: Any) -> bool:
+    leaves = pytree.tree_leaves(value)
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves)
 
 
 def _with_seed(inputs: Part | None, count: int) -> Part:
@@ -88,7 +95,7 @@ def _output_names(root: Part | None, count: int) -> tuple[str, ...]:
 
 
 def _paths(part: Part, path: tuple[str, ...]) -> Iterable[tuple[int, str]]:
-    if part.kind == "array":
+    if part.kind in LEAVES:
         yield part.value, ".".join(path) or "output_0"
     labels = part.keys or tuple(map(str, range(len(part.parts))))
     for label, below in zip(labels, part.parts, strict=True):
@@ -131,7 +138,7 @@ class _Walker:
         """The tree of one value; `name` is its path."""
         if isinstance(value, torch.Tensor):
             self.count += 1
-            return Part("array", self.count - 1)
+            return Part("complex" if value.is_complex() else "array", self.count - 1)
         if type(value) in FIXED:
             return self._fixed(value, name)
         node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))

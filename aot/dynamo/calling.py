@@ -108,6 +108,7 @@ class Call:
         taken = [row for row in interface.taken if isinstance(row, Taken)] if program else []
         self._places = [row.place for row in taken]
         self._taken = taken
+        self._marked = [row.place for row in taken if row.may_be_marked]
         self._unread = [0] * (len(interface.taken) - len(taken)) if program else []
         self._given = [(place, row.number) for place, row in rows if isinstance(row, Given)]
         self._passed = [(place, row.place) for place, row in rows if isinstance(row, Passed)]
@@ -122,6 +123,8 @@ class Call:
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """Run once; `arguments` is empty afterwards."""
         frame = self._fixed or self._frame_for(arguments)
+        for place in self._marked:
+            arguments[place] = arguments[place].resolve_conj().resolve_neg()
         values = [arguments[place] for place in self._places]
         if list(map(_strides, values)) != frame.strides:
             values = [_laid(*pair) for pair in zip(values, self._taken, strict=True)]
@@ -244,6 +247,7 @@ def _dense(memory: Sequence[Any], row: Taken) -> tuple[int, ...]:
     """Strides of an argument whose memory has the dims `memory`, without gaps but for its own."""
     if row.steps is not None:
         return row.steps
+    memory = memory[:-1] if row.has_parts else memory
     strides, step = [0] * len(memory), 1
     for axis, extent in zip(reversed(row.order), reversed(memory), strict=True):
         strides[axis] = step
@@ -254,7 +258,7 @@ def _dense(memory: Sequence[Any], row: Taken) -> tuple[int, ...]:
 def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:
     """An argument that lies as the graph expects."""
     if row.steps is None:
-        return value.permute(row.order).contiguous()
+        return value.permute(row.order).contiguous().resolve_neg()  # one element stays as it is
     if value.stride() == row.steps:
         return value
     return value.new_empty_strided(value.shape, row.steps).copy_(value)
@@ -267,6 +271,7 @@ def _aligned(value: torch.Tensor) -> torch.Tensor:
 
 def _layout(memory: Sequence[Any], row: Made) -> Layout:
     """The layout of an output whose memory has the dims `memory` in its order."""
+    memory = memory[:-1] if row.dtype.is_complex else memory
     shape, strides, step = [0] * len(memory), [0] * len(memory), 1
     for axis, extent in zip(reversed(row.order), reversed(memory), strict=True):
         shape[axis], strides[axis] = extent, step
@@ -292,7 +297,7 @@ def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:
         return (int(value),)
     if row.steps is not None:
         return (reach(value.shape, row.steps),)
-    return tuple(value.shape[axis] for axis in row.order)
+    return (*(value.shape[axis] for axis in row.order), *((2,) if row.has_parts else ()))
 
 
 def _nothing(addresses: list[int]) -> None:

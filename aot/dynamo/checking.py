@@ -75,12 +75,12 @@ class FirstCall:
     ) -> None:
         (output,) = module.graph.find_nodes(op="output")
         nodes = [*output.args[0], *module.graph.find_nodes(op="placeholder")]
-        ours = [*found, *given]
+        ours = list(map(_plain, (*found, *given)))
         rows = [row for row in zip(nodes, ours, strict=True) if isinstance(row[1], torch.Tensor)]
 
         def eager(leaves: list[Any]) -> list[Any]:
             arguments = _copies(leaves)
-            return [*module(*arguments), *arguments]
+            return list(map(_plain, (*module(*arguments), *arguments)))
 
         with torch.no_grad():
             expected = golden_tensors(lambda: eager(before))
@@ -145,6 +145,12 @@ def _copies(values: Sequence[Any]) -> list[Any]:
     return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 
+def _plain(value: Any) -> Any:
+    """A complex tensor as its parts."""
+    is_complex = isinstance(value, torch.Tensor) and value.is_complex()
+    return torch.view_as_real(value.resolve_conj()) if is_complex else value
+
+
 def _differences(
     module: GraphModule, found: torch.Tensor, expected: torch.Tensor, limits: Mapping[str, float]
 ) -> tuple[float, float]:
@@ -164,7 +170,7 @@ def _dtypes(module: GraphModule) -> Iterator[torch.dtype]:
     for node in module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
-            yield value.dtype
+            yield value.dtype.to_real() if value.is_complex() else value.dtype
 
 
 def _source(node: Node) -> str:

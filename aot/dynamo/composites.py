@@ -14,6 +14,7 @@ import torch._decomp.decompositions as torch_decompositions
 from torch import Tensor
 from torch._C import DispatchKey
 
+from aotc.aot.capture.decompositions.composites import COMPOSITES
 from aotc.aot.capture.decompositions.replacing import CORRECTED, Replaced, replaced
 
 aten = torch.ops.aten
@@ -83,13 +84,59 @@ def _resized_linearly(
     return values.to(data.dtype).contiguous(memory_format=layout)
 
 
+def _spectrum(data: Tensor, dims: Sequence[int], normalization: int, is_onesided: bool) -> Tensor:
+    """torch's transform, which no gradient goes through."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return aten._fft_r2c.default(data, dims, normalization, is_onesided)  # type: ignore[no-any-return]
+
+
+class _OfReals(torch.autograd.Function):
+    """A transform of reals whose gradient, where half of the spectrum is given, is one back to
+    reals.
+
+    torch's own fills the missing half with zeros, transforms all of it, and takes the real part.
+    That of g_k and of its conjugate at the mirrored place are one, so that half of g is enough; the
+    ends have no mirrored place.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, data: Tensor, dims: Sequence[int], normalization: int, is_onesided: bool
+    ) -> Tensor:
+        context.how = tuple(dims), normalization, data.shape[dims[-1]] if is_onesided else None
+        return _spectrum(data, dims, normalization, is_onesided)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Any:
+        (gradient,) = gradients
+        dims, normalization, length = context.how
+        if length is None:
+            found = aten._fft_c2c.default(gradient, dims, normalization, False).real
+            return found, None, None, None
+        places = torch.arange(gradient.shape[dims[-1]], device=gradient.device)
+        is_end = (places == 0) | (places * 2 == length)
+        shape = [1] * gradient.dim()
+        shape[dims[-1]] = -1
+        share = torch.where(is_end, 1.0, 0.5).to(gradient.dtype.to_real()).reshape(shape)
+        found = aten._fft_c2r.default(gradient * share, dims, normalization, length)
+        return found, None, None, None
+
+
+def _of_reals(data: Tensor, dims: Sequence[int], normalization: int, is_onesided: bool) -> Tensor:
+    if not data.requires_grad or not dims:
+        return _spectrum(data, dims, normalization, is_onesided)
+    return _OfReals.apply(data, dims, normalization, is_onesided)  # type: ignore[no-any-return]
+
+
 # Op → dispatch key, and what stands there while a graph is traced in place of torch's own function.
 TRACED_OTHERWISE: Replaced = {
     # Whole: torch's Python functions differentiate them by parts, by products with 0.
     aten.hardshrink.default: (DispatchKey.Autograd, None),
     aten.softshrink.default: (DispatchKey.Autograd, None),
     aten.cumprod_backward.default: (DispatchKey.CompositeImplicitAutograd, _cumprod_backward),
+    aten._fft_r2c.default: (DispatchKey.Autograd, _of_reals),
     **CORRECTED,
+    **COMPOSITES,
 }
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from aotc.aot.printable import printable
 from aotc.runtime.bundle.manifest import MAIN, Entry, Manifest, main_entry
-from aotc.runtime.bundle.structure import Part
+from aotc.runtime.bundle.structure import LEAVES, Part
 
 FIXED_TYPES = {"none": "None", "bool": "bool", "int": "int", "float": "float", "text": "str"}
 IMPORTED = ("Any", "Generic", "Protocol", "Self", "TypedDict")
@@ -184,7 +184,7 @@ class Writer:
 
     def _type(self, part: Part, name: str) -> str:
         """The type of a part; writes a class where it is a dict or a record."""
-        if part.kind in ("array", "seed"):
+        if part.kind in LEAVES:
             return "Array"
         if part.is_fixed:
             return FIXED_TYPES[part.kind]

@@ -204,6 +204,7 @@ class _Materializer:
         self.loads: dict[Kernel, int] = {}
         self.cut: set[Kernel] = set()  # whose first root was too much for its readers
         self.depths: dict[Node, int] = dict.fromkeys(self.nodes, 0)
+        self.heights = _heights(self.nodes)
         self.checks: list[Kernel] = []  # kernels of nothing else
         self.near: dict[Node, list[Kernel]] = {}  # pointwise kernels that compute a node, or may
         self.margins = frozenset() if traits.is_gpu else margins(self.nodes)
@@ -250,8 +251,13 @@ class _Materializer:
         return sum(self.copies.get((kernel, node, point), 1) for point in points)
 
     def _deepen(self, node: Node) -> None:
-        for operand in node.inputs:
-            self.depths[operand] = max(self.depths[operand], self.depths[node] + 1)
+        """Note that the text of a kernel has the node's operands within the node's."""
+        is_lookup = node.kind in ("take", "gather")
+        for place, operand in enumerate(node.inputs):
+            depth = self.depths[node] + 1
+            if is_lookup and place:  # where the data are numbers of places, the index is in theirs
+                depth += self.heights.get(node.inputs[0], 0)
+            self.depths[operand] = max(self.depths[operand], depth)
 
     def _count_operands(self, node: Node, found: Mapping[Kernel, Points]) -> None:
         for kernel, points in found.items():
@@ -552,6 +558,19 @@ def _loads(node: Node) -> int:
     if node.kind == "concat":
         return len(node.inputs)
     return _terms(node) if node.kind == "reduce" else 0
+
+
+def _heights(nodes: Iterable[Node]) -> dict[Node, int]:
+    """How many calls lie between a node and the numbers of places that it is computed of, for those
+    nodes that are computed of some where they are read."""
+    heights: dict[Node, int] = {}
+    for node in nodes:
+        if node.op == "iota":
+            heights[node] = 1
+        elif node.kind in ("pointwise", "view", "take", "gather"):
+            below = max((heights.get(operand, 0) for operand in node.inputs), default=0)
+            heights |= {node: below + 1} if below else {}
+    return heights
 
 
 def _last_varying_axis(node: Node, position: int) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from operator import itemgetter
 
+from ..arrays.complexes import joined
 from ..record import Record, field
 from .schema import Choice, Integer, List, Refused, Schema, Text
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 PARTS_LIMIT = 16384
 DEPTH_LIMIT = 32
-LEAVES = ("array", "seed")  # a seed is an array that the caller may leave out
+# A seed is an array that the caller may leave out, a complex one has its parts along a last dim.
+LEAVES = ("array", "seed", "complex")
 SEQUENCES = ("tuple", "list", "named_tuple")
 KEYED = ("dict", "record", "named_tuple")
 # Kind of a fixed value → how its text is read.
@@ -45,9 +47,10 @@ class Part(Record):
     """One node of a structure.
 
     kind: `array`, `seed` (the array i64[2] of a seed and an offset, drawn anew where a call gives
-    none), a fixed value (a key of READERS), or a container; value: the place of an array,
-    a fixed value itself, the name of a record's type, else None; keys: names of the parts of a
-    keyed container; parts: what is in a container.
+    none), `complex` (an array whose last dim has the two parts of each number), a fixed value (a
+    key of READERS), or a container; value: the place of an array, a fixed value itself, the name of
+    a record's type, else None; keys: names of the parts of a keyed container; parts: what is in a
+    container.
     """
 
     kind: str
@@ -182,6 +185,9 @@ class Named(dict):  # type: ignore[type-arg]
 
 def giver(part: Part) -> Callable[[Sequence[Any]], Any]:
     """A function from the outputs in order to what stands at `part` of the model's result."""
+    if part.kind == "complex":
+        place = part.value
+        return lambda values: joined(values[place])
     if part.kind in LEAVES:
         return itemgetter(part.value)
     if part.is_fixed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arrays.complexes import apart
 from ..bundle.structure import SEQUENCES
 from ..errors import (
     InputCount,
@@ -66,13 +67,30 @@ def unfold(
     """
     values = (*arrays, *named.values())
     is_flat = len(values) == len(specs) and not any(map(_is_container, values))
+    is_flat = is_flat and not _gives_record(root, arrays, named)
     if is_flat and all(any(spec.name == name for spec in specs) for name in named):
-        return arrange(specs, arrays, named)
+        flat = arrange(specs, arrays, named)
+        for leaf in root.leaves():
+            if leaf.kind == "complex":
+                flat[leaf.value] = apart(flat[leaf.value])
+        return flat
     found: list[Any] = [ABSENT] * len(specs)
     arguments = _by_name(root.keys, arrays, named)
     for key, part in zip(root.keys, root.parts, strict=True):
         _collect(part, arguments.get(key, ABSENT), key, specs, found)
     return found
+
+
+def _gives_record(root: Part, arrays: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether an argument that is a record, a dataclass of the model's say, is given as one."""
+    given = {**dict(zip(root.keys, arrays, strict=False)), **named}
+    rows = [row for row in zip(root.keys, root.parts, strict=True) if row[1].kind == "record"]
+    return any(key in given and _is_record(given[key], part) for key, part in rows)
+
+
+def _is_record(value: Any, part: Part) -> bool:
+    is_array = hasattr(value, "__dlpack__") or hasattr(value, "__array__")
+    return not is_array and all(hasattr(value, key) for key in part.keys)
 
 
 def _is_container(value: Any) -> bool:
@@ -91,6 +109,11 @@ def _collect(
         if value is ABSENT:
             raise InputMissing(name=name, expected=str(specs[part.value]))
         found[part.value] = value
+        return
+    if part.kind == "complex":
+        if value is ABSENT:
+            raise InputMissing(name=name, expected=f"complex, as {specs[part.value]}")
+        found[part.value] = apart(value)
         return
     if part.kind == "seed":
         found[part.value] = next_seed() if value is ABSENT else seed_array(value)
@@ -153,7 +176,13 @@ def places(root: Part | None, specs: tuple[TensorSpec, ...], out: Any) -> Sequen
     if root is None or (len(values) == count and not any(map(_is_container, values))):
         if len(values) != count:
             raise OutputCount(found=len(values), expected=count)
-        return values
+        if root is None:
+            return values
+        flat = list(values)
+        for leaf in root.leaves():
+            if leaf.kind == "complex":
+                flat[leaf.value] = apart(flat[leaf.value])
+        return flat
     found: list[Any] = [ABSENT] * count
     try:
         _collect(root, out, "out", specs, found)

@@ -241,16 +241,47 @@ def test_transforms_of_a_batch_whose_size_varies():
     assert str(captured.graph.outputs[0].type) == "f32[batch, 24]"
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (lambda z: torch.view_as_real(z), "view_as_complex"),
-        (lambda z: torch.complex(z.abs(), z.abs()), "view_as_real"),
-    ],
-    ids=["input", "output"],
-)
-def test_complex_ends_are_refused_with_what_to_write_instead(model, words):
-    z = torch.complex(*PAIRS.clone().unbind(2))
-    with pytest.raises(errors.OpsUnsupported, match=words) as caught:
-        capture(spec_of(model, (z,), "complexes.py"))
+def test_a_complex_state_is_refused_with_what_to_write_instead():
+    class Kept(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(4, dtype=torch.complex64))
+
+        def forward(self, x):
+            self.last.copy_(torch.view_as_complex(x)[0])
+            return x * 2
+
+    with pytest.raises(errors.OpsUnsupported, match="view_as_real") as caught:
+        capture(spec_of(Kept(), (PAIRS,), "complexes.py"))
     assert caught.value.exit_code == 3
+
+
+EDGES = {
+    "copies": lambda z, x: (z.clone().copy_(x), z.clone().fill_(2j)),
+    "rows": lambda z, x: (
+        torch.slice_scatter(z, z[:1] * 2, 0, 1, 2),
+        torch.select_scatter(z, z[0], 0, 1),
+    ),
+    "masks": lambda z, x: (z.masked_fill(x > 0, 1j), z.index_fill(0, torch.tensor([0]), 3 - 1j)),
+    "steps": lambda z, x: torch.as_strided_scatter(z, z[0, :2].clone(), (2,), (3,), 1),
+    "marks": lambda z, x: (z.conj().imag, z.mH.imag * 2, torch.stack([z, z]).conj()),
+    "products": lambda z, x: (z.prod(), z.prod(1), z.cumprod(0), z[0, 0].prod()),
+    "spreads": lambda z, x: (z.var(1), z.std(), *torch.var_mean(z, 0, keepdim=True)),
+    "truths": lambda z, x: (z.any(), (z * 0).any(0), z.all(1)),
+    "functions": lambda z, x: (z.sigmoid(), (z * 1e-5).log1p(), z.log1p()),
+    "vectors": lambda z, x: torch.addmv(z[:, 0], z, z[0], alpha=2, beta=3),
+    "nothing": lambda z, x: (z[:0] @ z[:0].mT, z[:, :0] @ z[:0, :4].mT[:0], z[:0].sum(0)),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_models_take_and_give_complex_tensors(name):
+    generator = torch.Generator().manual_seed(3)
+    z = torch.randn(3, 5, generator=generator, dtype=torch.complex128)
+    x = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    captured = capture(spec_of(EDGES[name], (z, x), "complexes.py"))
+    expected = EDGES[name](z, x)
+    expected = real(*(expected if isinstance(expected, tuple) else (expected,)))
+    found = interpret(captured.graph, captured.golden_inputs)
+    for one, other in zip(found, expected, strict=True):
+        numpy.testing.assert_allclose(one, other.resolve_neg().numpy(), rtol=1e-10, atol=1e-12)

@@ -24,6 +24,7 @@ from torch.func import (  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from aotc.aot import errors  # noqa: E402
+from aotc.aot.capture import gradient_tracing  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.gradient_tracing import NO_LEVEL, transforms_undone  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
@@ -184,10 +185,28 @@ def test_a_batch_that_varies():
     assert [dim.name for dim in captured.dims] == ["batch"]
 
 
-def test_zeros_that_torch_makes_without_data_are_refused():
-    second = hessian(lambda row: (row.sin() * row.flip(0)).sum())
+SECOND = {
+    "powers": lambda row: (row**3).sum() + row.prod(),
+    "products": lambda row: (row.sin() * row.flip(0)).sum(),
+    "norms": lambda row: row.norm() + (row * row.sum()).exp().mean(),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_tangents_that_torch_makes_without_data_are_on_the_device(name):
+    check(vmap(hessian(SECOND[name])), DATA)
+
+
+def test_a_trace_of_its_own_has_places_that_any_kernel_may_take():
+    """Kernels of `ctc_loss` take targets unchecked: memory as it was found ends the process."""
+    places = torch.randint(5, (3, 4)).t()
+    made = gradient_tracing._alike(places)
+    assert (made.shape, made.stride(), made.dtype) == (places.shape, places.stride(), places.dtype)
+    assert not made.any()
+    model = lambda x, t: functional.ctc_loss(x, t, (6, 5), (3, 2))  # noqa: E731
+    given = torch.randn(6, 2, 5).log_softmax(-1), torch.randint(1, 5, (5,))
     with pytest.raises(errors.ExportFailed):
-        capture(spec_of(vmap(second), (DATA,)))
+        capture(spec_of(model, given))
 
 
 def test_an_export_leaves_hooks_of_saved_tensors_on():

@@ -17,14 +17,14 @@ MODES = ("bilinear", "nearest")
 OUTSIDE = ("zeros", "border", "reflection")
 
 
-def assert_close(found, expected):
-    """In f64: by the roundings of sums of some hundred terms."""
-    scale = float(expected.abs().max().clamp(min=1e-30)) if expected.numel() else 1.0
+def assert_close(found, expected, least=1e-30):
+    """In f64: by the roundings of sums of some hundred terms, which are `least` large."""
+    scale = float(expected.abs().max().clamp(min=least)) if expected.numel() else 1.0
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-13 * scale)
 
 
 @pytest.mark.parametrize(
-    ("mode", "outside", "corners"), list(itertools.product((0, 1), (0, 1, 2), (0, 1)))
+    ("mode", "outside", "corners"), list(itertools.product((0, 1, 2), (0, 1, 2), (0, 1)))
 )
 def test_gradients_of_samples(mode, outside, corners):
     """Places inside and far outside, on elements, on the borders and between."""
@@ -43,15 +43,8 @@ def test_gradients_of_samples(mode, outside, corners):
         for found, expected, is_needed in zip(
             GRADIENTS[backward](*given), backward(*given), needed, strict=True
         ):
-            if is_needed:
-                assert_close(found, expected)
-
-
-def test_samples_of_a_cubic_are_left_to_torch():
-    x, grid = torch.randn(1, 1, 4, 4), torch.randn(1, 2, 2, 2)
-    backward = aten.grid_sampler_2d_backward.default
-    given = (torch.randn(1, 1, 2, 2), x, grid, 2, 0, False, [True, True])
-    assert GRADIENTS[backward](*given) is NotImplemented
+            if is_needed:  # slopes of cubics cancel where elements beside each other are one
+                assert_close(found, expected, 0.1 if mode == 2 else 1e-30)
 
 
 def bag_arguments(drawn):

@@ -182,3 +182,18 @@ def test_a_concat_of_many_parts_is_joined_by_and_by(traits):
     (matmul,) = (group for group in found.groups if group.kind == "matmul")
     assert len(matmul.reads) == 2
     assert max(len(group.reads) for group in found.groups) <= MOST_PARTS + 1
+
+
+def test_lookups_in_a_table_that_is_computed_are_as_deep_as_both():
+    """Where the table's numbers are those of places, a look-up's index is written into the table's
+    text: a chain of these is as deep as all of them together."""
+    x = make("input", (), {"name": "x", "dtype": "i64", "shape": (SIDE,)})
+    table = build.iota((SIDE,), 0)
+    for step in range(24):
+        table = (table * 5 + step) % SIDE
+    value = x
+    for _ in range(12):
+        value = make("take", (table, value % SIDE), {"axis": 0})
+    found = schedule(graph_of(x, value), CPU)
+    assert max(len(group.nodes) for group in found.groups) < 150
+    assert len(found.groups) > 3

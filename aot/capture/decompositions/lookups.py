@@ -15,7 +15,8 @@ from torch import Tensor
 
 aten = torch.ops.aten
 SUM, MEAN, MAX = 0, 1, 2  # torch's numbers of the modes of bags
-BILINEAR, NEAREST = 0, 1  # of the modes of samples
+NEAREST, BICUBIC = 1, 2  # of the modes of samples, of which 0 is linear
+CUBIC_SLOPE = -0.75  # torch's coefficient of the cubic kernel
 ZEROS, BORDER, REFLECTION = 0, 1, 2  # of what lies outside
 
 # -- embedding bags --------------------------------------------------------------------------------
@@ -95,11 +96,16 @@ def _place(
     """Where a coordinate of -1 to 1 lies among `extent` elements, and the slope of that."""
     if has_corners:
         place, scale = (coordinate + 1) / 2 * (extent - 1), (extent - 1) / 2
-        low, high = 0, 2 * (extent - 1)
     else:
         place, scale = ((coordinate + 1) * extent - 1) / 2, extent / 2
-        low, high = -1, 2 * extent - 1
-    slope = torch.full_like(place, scale)
+    return _within(place, torch.full_like(place, scale), extent, outside, has_corners)
+
+
+def _within(
+    place: Tensor, slope: Tensor, extent: int, outside: int, has_corners: bool
+) -> tuple[Tensor, Tensor]:
+    """The place that stands for one outside of the elements, and the slope of that."""
+    low, high = (0, 2 * (extent - 1)) if has_corners else (-1, 2 * extent - 1)
     if outside == REFLECTION:
         if low == high:
             return torch.zeros_like(place), torch.zeros_like(place)
@@ -123,11 +129,32 @@ def _corners(x: Tensor, y: Tensor, mode: int) -> Iterator[_Corner]:
         yield _Corner(x.round(), y.round(), torch.ones_like(x), none, none)
         return
     left, top = x.floor(), y.floor()
-    right_share, lower_share = x - left, y - top
-    for across, share_x, slope_x in ((0, 1 - right_share, -1.0), (1, right_share, 1.0)):
-        for down, share_y, slope_y in ((0, 1 - lower_share, -1.0), (1, lower_share, 1.0)):
+    neighbours = _cubic if mode == BICUBIC else _linear
+    for across, share_x, slope_x in neighbours(x - left):
+        for down, share_y, slope_y in neighbours(y - top):
             slopes = (slope_x * share_y, slope_y * share_x)
             yield _Corner(left + across, top + down, share_x * share_y, *slopes)
+
+
+def _linear(share: Tensor) -> Iterator[tuple[int, Tensor, Any]]:
+    """The places from the one before a sample, their weights, and the slopes of these."""
+    yield 0, 1 - share, -1.0
+    yield 1, share, 1.0
+
+
+def _cubic(share: Tensor) -> Iterator[tuple[int, Tensor, Any]]:
+    """The same of four places, by torch's kernel: one cubic of distances up to 1, one up to 2."""
+    a = CUBIC_SLOPE
+    for place in (-1, 0, 1, 2):
+        sign = 1.0 if place < 1 else -1.0
+        d = (share - place) * sign
+        if place in (0, 1):
+            weight = ((a + 2) * d - (a + 3)) * d * d + 1
+            slope = (3 * (a + 2) * d - 2 * (a + 3)) * d
+        else:
+            weight = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+            slope = (3 * a * d - 10 * a) * d + 8 * a
+        yield place, weight, slope * sign
 
 
 def _samples_backward(
@@ -136,17 +163,22 @@ def _samples_backward(
 ) -> Any:  # fmt: skip
     """Of data [batch, channels, height, width] and of the grid [batch, rows, columns, 2]: a sample
     is a sum of elements by weights, which the grid's coordinates decide."""
-    if data.is_cuda or mode not in (BILINEAR, NEAREST):
+    if data.is_cuda:
         return NotImplemented
     wide = torch.float64 if data.dtype == torch.float64 else torch.float32
     g, values, places = (each.to(wide) for each in (gradient, data, grid))
     (batch, channels, height, width), area = data.shape, grid.shape[1:3]
-    x, slope_x = _place(places.select(3, 0), width, outside, has_corners)
-    y, slope_y = _place(places.select(3, 1), height, outside, has_corners)
+    # Of cubic samples each of the elements that they are made of may lie outside by itself.
+    of_place = ZEROS if mode == BICUBIC else outside
+    x, slope_x = _place(places.select(3, 0), width, of_place, has_corners)
+    y, slope_y = _place(places.select(3, 1), height, of_place, has_corners)
     of_x, of_y = torch.zeros_like(x), torch.zeros_like(y)
     indices, sources = [], []
     for corner in _corners(x, y, mode):
         column, row = corner.column, corner.row
+        if mode == BICUBIC:
+            column, _ = _within(column, column, width, outside, has_corners)
+            row, _ = _within(row, row, height, outside, has_corners)
         is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
         index = torch.where(is_inside, row * width + column, 0.0).long().flatten(1).unsqueeze(1)
         index = index.expand(batch, channels, -1)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aotc.aot.capture.decompositions import activations, foreach, lookups, pooling
+from aotc.aot.capture.decompositions import activations, elements, foreach, lookups, pooling
 from aotc.aot.capture.decompositions.replacing import CORRECTED
 
 aten = torch.ops.aten
@@ -92,6 +92,20 @@ def _put(data: Tensor, places: Tensor, source: Tensor, accumulate: bool = False)
     """The elements at places of the flat tensor."""
     flat = data.flatten().index_put((places.flatten(),), source.flatten(), accumulate)
     return flat.reshape(data.shape)
+
+
+def _places_shown(data: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The places of the first `size` elements that are not 0, a row each; then rows of a number."""
+    shown = (data != 0).flatten()
+    row = shown.cumsum(0) - 1
+    row = torch.where(shown & (row < size), row, size)
+    flat = torch.arange(shown.shape[0], device=data.device)
+    found = flat.new_full((size + 1,), -1).scatter(0, row, flat).narrow(0, 0, size)
+    rest, columns = found, []
+    for extent in (torch.sym_max(each, 1) for each in reversed(data.shape)):
+        columns.append(torch.where(found < 0, fill_value, rest % extent))
+        rest = torch.div(rest, extent, rounding_mode="floor")
+    return torch.stack(columns[::-1], 1) if columns else found.new_zeros(size, 0)
 
 
 def _weight_norm_backward(
@@ -178,6 +192,7 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
     aten.eye.default: _identity,
     aten.eye.m: _identity,
     aten.masked_scatter_backward.default: _masked_scatter_backward,
+    aten.nonzero_static.default: _places_shown,
     aten.put.default: _put,
 }
 
@@ -186,7 +201,13 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
 def arithmetic() -> Mapping[Any, Callable[..., Any]]:
     """Op → its arithmetic; a row that does not know it returns `NotImplemented`."""
     table: dict[Any, Callable[..., Any]] = {}
-    for rows in (pooling.GRADIENTS, activations.GRADIENTS, lookups.GRADIENTS, _ROWS):
+    for rows in (
+        pooling.GRADIENTS,
+        activations.GRADIENTS,
+        lookups.GRADIENTS,
+        elements.ELEMENTS,
+        _ROWS,
+    ):
         table.update(rows)
     table.update(foreach.decompositions())
     return table

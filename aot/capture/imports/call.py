@@ -30,10 +30,7 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
 
 # Element types of the parts of complex tensors, which rows of their own take (`complexes.py`).
 COMPONENTS: dict[torch.dtype, str] = {torch.complex64: "f32", torch.complex128: "f64"}
-COMPLEX_END = (
-    "complex numbers inside a program only: take `torch.view_as_complex(x)` of a real input, "
-    "and return `torch.view_as_real(y)`"
-)
+NO_COMPLEX = "keep its parts, `torch.view_as_real(x)`, and take `torch.view_as_complex` of them"
 
 Operand = Node | Extent | bool | float
 # A row: (call, arguments in the order of the op's schema, defaults filled in) → result.
@@ -53,7 +50,7 @@ class NotSupported(Exception):
 def type_of(value: torch.Tensor) -> TensorType:
     """Type of a (fake) tensor; raises `NotSupported` for dtypes and sizes that we lack."""
     if value.dtype in COMPONENTS:
-        raise NotSupported(f"element type `{value.dtype}`: {COMPLEX_END}")
+        raise NotSupported(f"element type `{value.dtype}`: {NO_COMPLEX}")
     return part_type_of(value)
 
 

@@ -2,7 +2,7 @@
 
 No type of ours is complex. Inside an import a complex tensor is a `Complex`, two nodes of its
 component type; a row here makes real arithmetic of an op on such pairs. Inputs and outputs of a
-program are real: a model takes `view_as_complex(x)` and gives `view_as_real(y)` at its ends.
+program are real: the parts lie side by side along a last dim, as torch has them in memory.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from aotc.aot.capture.imports.table import ROWS as REAL_ROWS
 from aotc.aot.ir import build
 from aotc.aot.ir import complex_pairs as pairs
 from aotc.aot.ir.graph import Node, make, number
+from aotc.aot.ir.size import fixed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,13 +133,15 @@ def _equal(call: Call, left: Value, right: Value) -> Node:
     return make("logical_and", tuple(parts))
 
 
-def _as_complex(call: Call, data: Node) -> Complex:
+def joined_parts(data: Node) -> Complex:
+    """A complex tensor whose parts lie side by side, along the last dim of `data`."""
     axis = data.type.rank - 1
     parts = (build.slice_axis(data, axis, place, place + 1) for place in (0, 1))
     return Complex(*(build.drop(part, (axis,)) for part in parts))
 
 
-def _as_real(call: Call, data: Complex) -> Node:
+def parts_beside(data: Complex) -> Node:
+    """A real tensor with one more dim, of the two parts."""
     parts = [build.reshape(part, (*part.shape, 1)) for part in (data.re, data.im)]
     return build.concat(parts, data.re.type.rank)
 
@@ -325,6 +328,109 @@ def _logical(name: str) -> Row:
     return row
 
 
+def _reduced_to_truth(name: str) -> Row:
+    """Whether any number, or each, is other than 0."""
+
+    def row(call: Call, value: Complex, *how: Any) -> Any:
+        return REAL_ROWS[name](call, _is_other_than_zero(value), *how)
+
+    return row
+
+
+def _variance(call: Call, value: Complex, *how: Any) -> Any:
+    """The mean of |z - mean|²: the sum of both parts' variances."""
+    return REAL_ROWS["var"](call, value.re, *how) + REAL_ROWS["var"](call, value.im, *how)  # type: ignore[operator]
+
+
+def _deviation(call: Call, value: Complex, *how: Any) -> Any:
+    return build.unary("sqrt", _variance(call, value, *how))
+
+
+def _with_mean(spread: Row) -> Row:
+    def row(call: Call, value: Complex, dims: Any = None, *rest: Any) -> Any:
+        keeps = bool(rest[1]) if len(rest) > 1 else False
+        mean = (REAL_ROWS["mean"](call, part, dims, keeps) for part in (value.re, value.im))
+        return spread(call, value, dims, *rest), Complex(*mean)  # type: ignore[arg-type]
+
+    return row
+
+
+def _sigmoid(call: Call, value: Complex) -> Complex:
+    """1 / (1 + e^-z)."""
+    re, im = pairs.exponential(-value.re, -value.im)
+    return _whole(call, *pairs.reciprocal(re + 1.0, im))
+
+
+def _silu(call: Call, value: Complex) -> Complex:
+    return _mul(call, value, _sigmoid(call, value))
+
+
+def _logarithm_of_one_more(call: Call, value: Complex) -> Complex:
+    """log(1 + z), of a small z by what |1 + z|² is more than 1."""
+    re, im = value.re, value.im
+    far, angle = pairs.logarithm(re + 1.0, im)
+    near = build.unary("log1p", re * (re + 2.0) + im * im) * 0.5
+    is_near = build.maximum(abs(re), abs(im)) < 0.5
+    return _whole(call, build.where(is_near, near, far), angle)
+
+
+def _multiplied_up(call: Call, value: Complex, dim: int | None = None, *rest: Any) -> Complex:
+    """The product along a dim, or of all: of halves, as long as there are two."""
+    keeps = bool(rest) and rest[0] is True
+    parts = call.operand(value.re, call.dtype), call.operand(value.im, call.dtype)
+    if dim is None or isinstance(dim, torch.dtype):
+        parts = tuple(build.reshape(part, (part.type.numel,)) for part in parts)  # type: ignore[assignment]
+        dim, keeps = 0, False
+    if not parts[0].type.rank:
+        return Complex(*parts)
+    axis = dim % parts[0].type.rank
+    count = fixed(parts[0].shape[axis])
+    if not count:
+        return _full(call, (), 1)
+    re, im = parts
+    while count > 1:
+        half, rest_of = count // 2, count % 2
+        cut = [
+            [build.slice_axis(part, axis, begin, end) for part in (re, im)]
+            for begin, end in ((0, half), (half, 2 * half), (count - rest_of, count))
+        ]
+        found = pairs.multiplied(tuple(cut[0]), tuple(cut[1]))  # type: ignore[arg-type]
+        re, im = (
+            build.concat([part, last], axis) if rest_of else part
+            for part, last in zip(found, cut[2], strict=True)
+        )  # type: ignore[assignment]
+        count = half + rest_of
+    if not keeps:
+        re, im = build.drop(re, (axis,)), build.drop(im, (axis,))
+    return Complex(re, im)
+
+
+def _multiplied_along(call: Call, value: Complex, dim: int, *rest: Any) -> Complex:
+    """Products of all numbers up to each: with those 1, 2, 4 … places before, which begin as 1."""
+    re, im = call.operand(value.re, call.dtype), call.operand(value.im, call.dtype)
+    if not re.type.rank:
+        return Complex(re, im)
+    axis, step = dim % re.type.rank, 1
+    count = fixed(re.shape[axis])
+    low, high = [0] * re.type.rank, [0] * re.type.rank
+    while step < count:
+        low[axis] = step
+        before = [
+            build.pad(build.slice_axis(part, axis, 0, count - step), low, high, fill)
+            for part, fill in ((re, 1.0), (im, 0.0))
+        ]
+        re, im = pairs.multiplied((re, im), tuple(before))  # type: ignore[arg-type,assignment]
+        step *= 2
+    return Complex(re, im)
+
+
+def _addmv(
+    call: Call, bias: Value, left: Value, right: Value, beta: Any = 1, alpha: Any = 1
+) -> Complex:
+    product = _scaled(call, _product(call, left, right, "mv"), alpha)
+    return _add(call, product, _scaled(call, bias, beta))
+
+
 def _norm(call: Call, value: Complex, *how: Any) -> Any:
     return REAL_ROWS["linalg_vector_norm"](call, pairs.absolute(value.re, value.im), *how)
 
@@ -374,22 +480,23 @@ def _normalized(data: Node, normalization: int, count: Any) -> Node:
 
 
 _BY_PARTS = (
-    "alias", "as_strided", "cat", "clone", "copy", "cumsum", "detach", "diagonal", "expand",
+    "alias", "as_strided", "cat", "clone", "cumsum", "detach", "diagonal", "expand",
     "flip", "gather", "index", "index_select", "lift_fresh_copy", "mean", "neg", "permute",
-    "repeat", "reshape", "roll", "select", "select_scatter", "slice", "slice_scatter", "split",
+    "repeat", "reshape", "roll", "select", "slice", "split",
     "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unfold",
     "unsqueeze", "view", "_unsafe_index", "_unsafe_view", "_neg_view", "unflatten", "flatten",
     "embedding", "narrow_copy", "take", "tril", "triu",
 )  # fmt: skip
 # Ops by parts → the place of what they write or fill, a number or a tensor that may be real.
 _FILLED = {
-    "constant_pad_nd": 2, "index_add": 3, "index_copy": 3, "index_put": 2, "scatter": 3,
-    "scatter_add": 3,
+    "as_strided_scatter": 1, "constant_pad_nd": 2, "copy": 1, "fill": 1, "index_add": 3,
+    "index_copy": 3, "index_fill": 3, "index_put": 2, "masked_fill": 2, "masked_scatter": 2,
+    "scatter": 3, "scatter_add": 3, "select_scatter": 1, "slice_scatter": 1,
 }  # fmt: skip
 
 COMPLEX_ROWS: Rows = {
     **{name: _by_parts(name) for name in _BY_PARTS if name in REAL_ROWS},
-    **{name: _with_fill(name, at) for name, at in _FILLED.items()},
+    **{name: _with_fill(name, at) for name, at in _FILLED.items() if name in REAL_ROWS},
     **{
         name: _logical(name) for name in ("logical_and", "logical_not", "logical_or", "logical_xor")
     },
@@ -407,11 +514,15 @@ COMPLEX_ROWS: Rows = {
     "add": _add,
     "addcmul": _addcmul,
     "addmm": _addmm,
+    "addmv": _addmv,
+    "all": _reduced_to_truth("all"),
+    "any": _reduced_to_truth("any"),
     "angle": lambda call, value: call.fill(build.pointwise("atan2", value.im, value.re)),
     "baddbmm": _addmm,
     "complex": lambda call, re, im: Complex(*map(call.fill, call.operands(re, im))),
     "cos": _of_pair(pairs.cosine),
     "cosh": _of_pair(pairs.hyperbolic_cosine),
+    "cumprod": _multiplied_along,
     "div": _div,
     "empty": _filled(0),
     "empty_like": _filled(0),
@@ -429,6 +540,7 @@ COMPLEX_ROWS: Rows = {
     "linear": _linear,
     "log": _of_pair(pairs.logarithm),
     "log10": _scaled_logarithm(10),
+    "log1p": _logarithm_of_one_more,
     "log2": _scaled_logarithm(2),
     "mul": _mul,
     "ne": lambda call, left, right: ~_equal(call, left, right),
@@ -436,19 +548,26 @@ COMPLEX_ROWS: Rows = {
     "ones_like": _filled(1),
     "polar": _polar,
     "pow": _pow,
+    "prod": _multiplied_up,
     "reciprocal": lambda call, value: _whole(call, *pairs.reciprocal(*_parts(call, value))),
     "rsqrt": _inverse_root,
     "rsub": lambda call, left, right, alpha=1: _sub(call, right, left, alpha),
     "scalar_tensor": lambda call, value, *rest: _full(call, (), value),
     "sgn": _sgn,
+    "sigmoid": _sigmoid,
+    "silu": _silu,
     "sin": _of_pair(pairs.sine),
     "sinh": _of_pair(pairs.hyperbolic_sine),
+    "std": _deviation,
+    "std_mean": _with_mean(_deviation),
     "sqrt": _of_pair(pairs.square_root),
     "sub": _sub,
     "tan": _of_pair(pairs.tangent),
     "tanh": _of_pair(pairs.hyperbolic_tangent),
-    "view_as_complex": _as_complex,
-    "view_as_real": _as_real,
+    "var": _variance,
+    "var_mean": _with_mean(_variance),
+    "view_as_complex": lambda call, data: joined_parts(data),
+    "view_as_real": lambda call, data: parts_beside(data),
     "where": _where,
     "zeros": _filled(0),
     "zeros_like": _filled(0),

@@ -409,6 +409,7 @@ def _lcm(call: Call, left: Operand, right: Operand) -> Node:
 ROWS: Rows = {
     **_generated(),
     **dict.fromkeys(_IDENTITIES, _same),
+    "_neg_view": lambda call, data: -data,
     "round": _round,
     "frac": _fraction,
     "softshrink": _softshrink,
