@@ -73,8 +73,7 @@ def causal_lm(
     return those too. With `session_sizes` each session has sizes of its own, up to `batch` and
     `max_length`: `program.session(batch=4, length=512)`; one that names none has the example's, at
     most 2 sequences of 512. For each N of the `decode_lengths`, not for `session_sizes`, an entry
-    point `decode_N` reads the first N places of the cache alone, as those of attention that is no
-    single kernel do not by themselves; positions have to be below N.
+    point `decode_N` reads the first N places of the cache alone; positions have to be below N.
 
     `prefill(ids, lengths, slots, …)`: i64[rows, length] padded on the right, i64[rows], and which
     sequences of the cache to begin, i64[rows]. `decode(ids, positions, …)`: i64[batch], each
