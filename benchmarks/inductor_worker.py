@@ -210,8 +210,14 @@ def _judging(compiling: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _widened(inputs: Any) -> list[Any]:
-    return [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-            for x in inputs]  # fmt: skip
+    return [_wide(x) if isinstance(x, torch.Tensor) else x for x in inputs]
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """Floats as f64, complex numbers as pairs of f64, the others as they are."""
+    if x.is_complex():
+        return x.to(torch.complex128)
+    return x.double() if x.is_floating_point() else x
 
 
 def _check_near(found: Any, expected: Any, eager: Any = None) -> None:
@@ -221,8 +227,8 @@ def _check_near(found: Any, expected: Any, eager: Any = None) -> None:
     for one, wide, other in zip(*leaves, strict=True):
         limit = NEAR_LIMIT * wide.abs().max()
         if other is not one:
-            limit = limit + (other.double() - wide).abs().max()
-        assert (one.double() - wide).abs().max() <= limit
+            limit = limit + (_wide(other) - wide).abs().max()
+        assert (_wide(one) - wide).abs().max() <= limit
 
 
 def _serve(path: Path, is_dynamic: bool, link: Connection) -> None:
