@@ -201,7 +201,7 @@ def _validate(
     captured: Sequence[Captured], dims: Sequence[Dim], compiled: Compiled, options: BuildOptions
 ) -> tuple[Comparison, ...]:
     """Run the code on the golden inputs, where this machine can; raises GoldenMismatch."""
-    if not validation.runs_here(compiled.target, options.ranks):
+    if not validation.runs_here(compiled.target.device, compiled.needs, options.ranks):
         return ()
     constants = compiled.constants
     names = joined_states([each.graph for each in captured]).names

@@ -116,7 +116,8 @@ def retune(
         contents = _contents(opened, targets, tunings, libraries)
         for row, target in zip(manifest.targets, targets, strict=True):
             own = here[target.name][0] if target.name in tunings else None
-            if own is not None and validation.runs_here(own, manifest.ranks):
+            runs = validation.runs_here(row.device, target.needs, manifest.ranks)
+            if own is not None and runs:
                 arguments = own, target, contents
                 for number in range(len(manifest.entries)):
                     _validate(*arguments, number)

@@ -36,13 +36,13 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.rounding_sensitivity import Undecided
 
 
-def runs_here(target: Target, ranks: int = 1) -> bool:
-    """Whether this machine can run a target's code, of a program on so many devices."""
-    driver = drivers.load(target.device)
+def runs_here(device: str, needs: Sequence[str], ranks: int = 1) -> bool:
+    """Whether this machine can run code with such needs, of a program on so many devices."""
+    driver = drivers.load(device)
     if ranks > 1:
-        return not driver.missing(target.needs, 0, ranks)
+        return not driver.missing(needs, 0, ranks)
     features: frozenset[str] = driver.features()
-    return set(target.needs) <= features
+    return set(needs) <= features
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from aotc.runtime import load
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.drivers.cpu.driver import features
 
 pytest.importorskip("torch")
 
@@ -181,6 +183,15 @@ def test_a_bundle_for_a_smaller_instruction_set_runs_here_too(build, aotc, tmp_p
     report = build(tmp_path / "out", "--target", "cpu-x86-64-v3")
     assert [row["target"] for row in report["targets"]] == ["cpu-x86-64-v3"]
     assert aotc("verify", tmp_path / "out")[0] == 0
+
+
+def test_code_is_checked_wherever_it_runs(build, tmp_path):
+    """A model of f32 has no use for tiles: its code for a processor that has them needs less."""
+    report = build(tmp_path / "out", "--target", "cpu-x86-64-amx")
+    (row,) = report["targets"]
+    (target,) = Manifest.from_bytes((tmp_path / "out" / MANIFEST_NAME).read_bytes()).targets
+    assert "amx_tile" not in target.needs
+    assert bool(row["checks"]) == (set(target.needs) <= features())
 
 
 def test_measuring_writes_a_record_and_frozen_builds_from_it(aotc, build, spec, tmp_path):
