@@ -146,6 +146,15 @@ def test_the_sign_of_zero_chooses_the_root(fresh):
         torch.testing.assert_close(*(torch.stack([v, v.signbit() * 1.0]) for v in pair))
 
 
+def test_powers_of_zero(fresh):
+    def function(z, w):
+        return z**w, z ** (1 + 1j), z**0.5, torch.pow(0.0, w), torch.pow(w, z)
+
+    z, w = torch.tensor([0j, 0j, 2 + 1j, -1]), torch.tensor([1 + 1j, 2, 1j + 0.5, 3 - 1j])
+    compiled = torch.compile(function, backend=aotc, options=WHOLE)
+    agree(compiled(z, w), function(z, w))
+
+
 def test_sizes_vary(fresh):
     def function(z, x):
         return (z * x).sum(0), z.conj() + 1, z.abs()

@@ -117,12 +117,15 @@ def _polar(call: Call, length: Node, angle: Node) -> Complex:
 
 
 def _pow(call: Call, base: Value, exponent: Value) -> Complex:
-    """z^n by products for a small whole n; else e^(w log z)."""
+    """z^n by products for a small whole n; else e^(w log z), and 0 where z is 0 and w.re > 0."""
     is_number = isinstance(exponent, int | float) and not isinstance(exponent, bool)
     if is_number and float(exponent).is_integer() and abs(exponent) <= POWERS_LIMIT:  # type: ignore[arg-type]
         return _whole(call, *pairs.whole_power(_parts(call, base), int(exponent)))  # type: ignore[arg-type]
-    logarithm = pairs.logarithm(*_parts(call, base))
-    return _whole(call, *pairs.exponential(*pairs.multiplied(logarithm, _parts(call, exponent))))
+    (re, im), powers = _parts(call, base), _parts(call, exponent)
+    found = pairs.exponential(*pairs.multiplied(pairs.logarithm(re, im), powers))
+    is_zero = build.equal(re, 0.0) if im is None else build.equal(pairs.absolute(re, im), 0.0)
+    is_zero = make("logical_and", (is_zero, powers[0] > 0.0))
+    return _whole(call, *(build.where(is_zero, 0.0, part) for part in found))  # type: ignore[arg-type]
 
 
 def _conjugate(call: Call, value: Value) -> Complex:
