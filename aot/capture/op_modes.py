@@ -1,5 +1,6 @@
 """Modes that run each op of a model in their own way, those inside of control flow, of
-`flex_attention` and of what torch keeps in order too: these are run by Python, with the mode in place."""
+`flex_attention` and of what torch keeps in order too: these are run by Python, with the mode in
+place."""
 
 from __future__ import annotations
 
