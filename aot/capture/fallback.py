@@ -15,6 +15,7 @@ import torch
 
 from aotc.aot.capture.custom_ops import called_op
 from aotc.aot.capture.imports.call import DTYPE_NAMES, NotSupported, type_of
+from aotc.aot.capture.imports.complexes import Complex
 from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Size
@@ -120,6 +121,8 @@ def _encoded(value: Any, values: Mapping[torch.fx.Node, Any], operands: list[Nod
     for kinds, encode in PLAIN:
         if isinstance(value, kinds):
             return encode(value)
+    if isinstance(value, Complex):
+        raise NotSupported("an argument is a complex tensor")
     raise NotSupported(f"its argument `{value!r}` is not plain data")
 
 

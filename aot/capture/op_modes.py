@@ -1,5 +1,6 @@
-"""Modes that run each op of a model in their own way, those inside of control flow and of
-`flex_attention` too: these are run by Python, with the mode in place."""
+"""Modes that run each op of a model in their own way, those inside of control flow, of
+`flex_attention` and of what torch keeps in order too: these are run by Python, with the mode in
+place."""
 
 from __future__ import annotations
 
@@ -120,10 +121,17 @@ def _map(body: Any, mapped: Sequence[Any], more: Sequence[Any] = ()) -> Any:
     return _scan(body, (), mapped, more)
 
 
+def _with_effects(token: Any, function: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Of an op that torch keeps in order by tokens, such as a check of its own."""
+    found, after = function(*args, **kwargs), torch.tensor([])
+    return (after, *found) if isinstance(found, tuple) else (after, found)
+
+
 CONTROL_FLOW: Mapping[str, Callable[..., Any]] = {
     "cond": _cond,
     "while_loop": _while_loop,
     "scan": _scan,
     "map_impl": _map,
     "flex_attention": arithmetic,
+    "with_effects": _with_effects,
 }

@@ -85,7 +85,8 @@ def logarithm(re: Node, im: Part) -> tuple[Node, Node]:
 
 
 def square_root(re: Node, im: Node) -> tuple[Node, Node]:
-    """The root r with r.re >= 0: |r.re| = sqrt((|z| + re) / 2), and the sign of im."""
+    """The root r with r.re >= 0: |r.re| = sqrt((|z| + re) / 2), and the sign of im, of which -0 is
+    below 0 here as 1 / -0 is."""
     length = absolute(re, im)
     half = (length + abs(re)) * 0.5
     root = build.unary("sqrt", half)
@@ -93,7 +94,8 @@ def square_root(re: Node, im: Node) -> tuple[Node, Node]:
     other = abs(im) * 0.5 / build.where(is_zero, 1.0, root)
     is_right = re >= 0.0
     up = build.where(is_right, other, root)
-    down = build.where(im < 0.0, -up, up)
+    is_down = make("logical_or", (im < 0.0, build.unary("reciprocal", im) < 0.0))
+    down = build.where(is_down, -up, up)
     return build.where(is_right, root, other), down
 
 

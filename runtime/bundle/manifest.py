@@ -132,7 +132,7 @@ class Entry(Record):
             specs: tuple[TensorSpec, ...] = getattr(self, kind)
             yield from twins((spec.name for spec in specs), kind)
             yield from _too_large(kind, specs)
-        yield from self.structure.broken((len(self.inputs), len(self.outputs)))
+        yield from self.structure.broken(self.inputs, self.outputs)
         yield from self.signature.broken()
 
 

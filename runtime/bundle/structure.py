@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .schema import Broken
+    from .signature import TensorSpec
 
 PARTS_LIMIT = 16384
 DEPTH_LIMIT = 32
@@ -140,13 +141,22 @@ class Structure(Record):
     inputs: Part | None = field(_Tree(), default=None)
     outputs: Part | None = field(_Tree(), default=None)
 
-    def broken(self, counts: tuple[int, int]) -> Broken:
-        """Trees that do not name each array once; counts: of inputs and outputs."""
-        rows = zip(("inputs", "outputs"), (self.inputs, self.outputs), counts, strict=True)
-        for name, tree, count in rows:
-            places = list(range(count)) if tree is None else sorted(x.value for x in tree.leaves())
-            if places != list(range(count)):
-                yield f"structure.{name}", f"arrays {places}", f"each of {count} arrays once"
+    def broken(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Broken:
+        """Trees that do not name each array once, or that join what are no parts of numbers."""
+        rows = ("inputs", self.inputs, inputs), ("outputs", self.outputs, outputs)
+        for name, tree, specs in rows:
+            leaves = [] if tree is None else list(tree.leaves())
+            places = sorted(leaf.value for leaf in leaves)
+            if tree is not None and places != list(range(len(specs))):
+                expected = f"each of {len(specs)} arrays once"
+                yield f"structure.{name}", f"arrays {places}", expected
+                continue
+            for leaf in leaves:
+                spec = specs[leaf.value]
+                is_right = spec.dtype in ("f32", "f64") and spec.shape[-1:] == (2,)
+                if leaf.kind == "complex" and not is_right:
+                    expected = "f32 or f64 with a last dim of 2"
+                    yield f"structure.{name}", f"a complex array of {spec}", expected
 
 
 PLAIN = Structure()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arrays.complexes import apart
+from ..arrays.complexes import apart, apart_in_place
 from ..bundle.structure import SEQUENCES
 from ..errors import (
     InputCount,
@@ -13,6 +13,7 @@ from ..errors import (
     InputUnknown,
     OutputCount,
     OutputStructure,
+    OutputUnusable,
 )
 from .seeds import next_seed, seed_array
 
@@ -98,9 +99,10 @@ def _is_container(value: Any) -> bool:
 
 
 def _collect(
-    part: Part, value: Any, name: str, specs: tuple[TensorSpec, ...], found: list[Any]
-) -> None:
-    """Put the arrays of one argument to their places."""
+    part: Part, value: Any, name: str, specs: tuple[TensorSpec, ...], found: list[Any],
+    is_written: bool = False,
+) -> None:  # fmt: skip
+    """Put the arrays of one argument to their places; is_written: they are for outputs."""
     if part.is_fixed:
         if value is not ABSENT and not _is_same(value, part.value):
             raise InputFixed(name=name, found=_shown(value), expected=_shown(part.value))
@@ -113,7 +115,8 @@ def _collect(
     if part.kind == "complex":
         if value is ABSENT:
             raise InputMissing(name=name, expected=f"complex, as {specs[part.value]}")
-        found[part.value] = apart(value)
+        at = part.value
+        found[at] = apart_in_place(value, specs[at].name) if is_written else apart(value)
         return
     if part.kind == "seed":
         found[part.value] = next_seed() if value is ABSENT else seed_array(value)
@@ -122,7 +125,7 @@ def _collect(
         return  # it holds fixed values only
     for key, below in _members(part, value, name).items():
         label, place = key
-        _collect(part.parts[place], below, f"{name}.{label}", specs, found)
+        _collect(part.parts[place], below, f"{name}.{label}", specs, found, is_written)
 
 
 def _members(part: Part, value: Any, name: str) -> dict[tuple[str, int], Any]:
@@ -165,10 +168,13 @@ def _expected(part: Part) -> str:
     return f"a dict with {', '.join(f'`{key}`' for key in part.keys) or 'nothing'}"
 
 
-def places(root: Part | None, specs: tuple[TensorSpec, ...], out: Any) -> Sequence[Any]:
+def places(
+    root: Part | None, specs: tuple[TensorSpec, ...], out: Any, is_written: bool = False
+) -> Sequence[Any]:
     """The caller's arrays for outputs in order: flat, or nested as the result is.
 
-    Raises `OutputCount` and `OutputStructure`.
+    Raises `OutputCount` and `OutputStructure`; with is_written, for arrays that a call writes to,
+    `OutputUnusable` for a complex one that its parts cannot be written to.
     """
     count = len(specs)
     is_sequence = type(out) is tuple or type(out) is list
@@ -181,11 +187,13 @@ def places(root: Part | None, specs: tuple[TensorSpec, ...], out: Any) -> Sequen
         flat = list(values)
         for leaf in root.leaves():
             if leaf.kind == "complex":
-                flat[leaf.value] = apart(flat[leaf.value])
+                _collect(leaf, flat[leaf.value], "out", specs, flat, is_written)
         return flat
     found: list[Any] = [ABSENT] * count
     try:
-        _collect(root, out, "out", specs, found)
+        _collect(root, out, "out", specs, found, is_written)
+    except OutputUnusable:
+        raise
     except InputError as error:
         raise OutputStructure(
             name=error.name,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from ..arrays.buffers import copy_strided
+from ..arrays.complexes import is_copy
 from ..arrays.dlpack import Borrowed
 from ..arrays.port import ports
 from ..arrays.strided import copier
@@ -152,7 +153,8 @@ class DeviceSession(Session):
             self._choose(stream)
         given = self._in_order(arrays, named)
         values = self._fill(given, out, self.hold)
-        if not all(isinstance(each, Borrowed) for each in self.hold):  # a copy would go stale
+        is_stale = any(not isinstance(each, Borrowed) for each in self.hold)  # a copy would be
+        if is_stale or any(map(is_copy, given)):
             raise InputNotContiguous()
         if self._finish is not None:
             values = tuple(map(self._finish, values))
@@ -242,7 +244,7 @@ class DeviceSession(Session):
 
     def _take_outputs(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         ports = self._outputs
-        values = places(self._entry.structure.outputs, self._entry.outputs, out)
+        values = places(self._entry.structure.outputs, self._entry.outputs, out, True)
         for index, value in enumerate(values):
             port = ports[index]
             kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)

@@ -533,8 +533,9 @@ class Program:
         """Fix the memory of inputs and outputs: the result is called without arguments.
 
         Each call reads what is then in the arrays given here and writes the same outputs. Raises
-        `InputNotContiguous` for an array that a call would have to copy, since it would go stale,
-        and what a call raises for arrays that do not fit.
+        `InputNotContiguous` for an array that a call would have to copy, since it would go stale
+        (a complex tensor that torch conjugates by a mark is one), and what a call raises for arrays
+        that do not fit.
         """
         return self._bind(self._main, arrays, out, arguments)
 

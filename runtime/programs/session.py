@@ -6,6 +6,7 @@ import _thread
 import sys
 from operator import attrgetter
 
+from ..arrays.complexes import is_copy
 from ..arrays.dlpack import Borrowed
 from ..arrays.exchange import BUFFER, KINDS, kind_of, shape_of
 from ..arrays.port import ports
@@ -409,7 +410,8 @@ class Session:
         hold: list[Any] = []
         given = self._in_order(arrays, named)
         outputs = self._fill(given, out, hold)
-        if not all(isinstance(each, Borrowed) for each in hold):  # a copy would go stale
+        is_stale = any(not isinstance(each, Borrowed) for each in hold)  # a copy would be
+        if is_stale or any(map(is_copy, given)):
             raise InputNotContiguous()
         return Bound(self, self._replay, outputs, (given, hold))
 
@@ -484,7 +486,7 @@ class Session:
     def _take_outputs(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         """Append the addresses of the caller's outputs; returns these in order."""
         ports = self._outputs
-        values = places(self._entry.structure.outputs, self._entry.outputs, out)
+        values = places(self._entry.structure.outputs, self._entry.outputs, out, True)
         for index, value in enumerate(values):
             port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)

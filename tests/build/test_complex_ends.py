@@ -6,7 +6,8 @@ numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 from aotc.runtime import load  # noqa: E402
-from aotc.runtime.errors import InputError, OutputUnusable  # noqa: E402
+from aotc.runtime.arrays.complexes import apart, joined  # noqa: E402
+from aotc.runtime.errors import InputError, InputNotContiguous, OutputUnusable  # noqa: E402
 
 NESTED = """
 import torch
@@ -114,6 +115,34 @@ def test_results_are_written_where_the_caller_says(built):
         with pytest.raises(OutputUnusable):
             program(z, rest, out={"w": apart, "size": size, "mean": [mean]})
         assert len(program.flatten(program(z, rest))) == 3
+
+
+def test_copies_are_neither_written_to_nor_bound(built):
+    """Of what torch conjugates by a mark beside the memory."""
+    z, rest = given()
+    w, size, mean = (torch.empty_like(each) for each in expected(z, rest))
+    with load(built / "nested") as program:
+        flat = [w.conj(), size, mean]
+        for out in (flat, {"w": flat[0], "size": size, "mean": [mean]}):
+            with pytest.raises(OutputUnusable, match="output `w` is conjugated"):
+                program(z, rest, out=out)
+        with pytest.raises(OutputUnusable, match="output `w` is conjugated"):
+            program.bind(z, rest, out=flat)
+        with pytest.raises(InputNotContiguous):
+            program.bind(z.conj(), rest)
+        bound = program.bind(z, rest)
+        bound()
+        z.mul_(1j)
+        torch.testing.assert_close(bound()["w"], expected(z, rest)[0])
+
+
+def test_parts_of_any_array():
+    empty = torch.empty_like(torch.empty(()).expand(0, 4, 2))  # as results of a call are made
+    assert (joined(empty).shape, joined(empty).dtype) == ((0, 4), torch.complex64)
+    assert apart(numpy.complex64(1 + 2j)).tolist() == [1, 2]
+    assert not apart(numpy.complex64(1 + 2j)).flags.writeable
+    matrix = numpy.array([[1j, 2]]).view(numpy.matrix)
+    assert apart(matrix).tolist() == [[[0, 1], [2, 0]]]
 
 
 def test_what_does_not_fit_is_refused(built):

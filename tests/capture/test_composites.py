@@ -28,8 +28,10 @@ def segments(how):
         first = torch.segment_reduce(x.t(), how, lengths=LENGTHS, unsafe=True)
         given = {"offsets": torch.tensor([0, 4, 4, 9]), "initial": 0.5, "unsafe": True}
         second = torch.segment_reduce(x[0], how, **given)
+        given["offsets"] = torch.tensor([1, 4, 4, 9])
+        third = torch.segment_reduce(x[0], how, **given)
         rows = torch.tensor([[1, 9], [10, 0], [3, 3], [0, 0]])
-        return first, second, torch.segment_reduce(x, how, lengths=rows, axis=1, unsafe=True)
+        return first, second, third, torch.segment_reduce(x, how, lengths=rows, axis=1, unsafe=True)
 
     return model
 

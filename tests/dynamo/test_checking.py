@@ -104,6 +104,14 @@ def test_what_a_graph_writes_to_is_compared(fresh, compared):
     assert compared == ["forward"]
 
 
+def test_ops_that_torch_keeps_in_order_are_run_beside_it(fresh, compared):
+    options = {"check": "first", "fallback": "eager"}
+    compiled = torch.compile(lambda x: torch.linalg.inv(x) * 2, backend=aotc, options=options)
+    x = torch.randn(3, 3) + 4 * torch.eye(3)
+    torch.testing.assert_close(compiled(x), torch.linalg.inv(x) * 2)
+    assert compared == ["forward"]
+
+
 def test_drawn_numbers_are_the_same_for_both(fresh, compared):
     def model(x):
         return torch.nn.functional.dropout(x, 0.5) + 1

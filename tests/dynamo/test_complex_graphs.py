@@ -33,6 +33,12 @@ FUNCTIONS = {
         torch.cat([z, z * x]),
     ),
     "spectra": of_spectrum,
+    "numbers": lambda z, x: (z * 2j, z / 3j, 1j / (z + 4), x * (2 - 1j), (z + 4) ** 0.5j),
+    "alphas": lambda z, x: (
+        z.add(x, alpha=2j),
+        z.index_add(0, torch.tensor([1]), z[:1], alpha=2j),
+        torch.addmm(z[:, :4], z, z.mT, alpha=1j),
+    ),
     "choices": lambda z, x: (torch.where(x > 0, z, 0), torch.stack([z, z + 1], -1).flatten(1)),
 }
 
@@ -106,6 +112,47 @@ def test_what_torch_negates_by_a_mark_is_negated(fresh, shape):
         total = (z.conj() * torch.complex(right.detach(), left.detach())).sum().abs()
         found.append(torch.autograd.grad(total, right)[0])
     torch.testing.assert_close(*found)
+
+
+def of_types(z, x):
+    kind = z.dtype
+    return (
+        x.sum(0, dtype=kind), x.mean(dtype=kind), x.cumsum(0, dtype=kind), x.prod(1, dtype=kind),
+        x.cumprod(1, dtype=kind), x.sum(dtype=torch.complex128), (z * 1j).real.clone().copy_(z),
+        z.view(x.dtype) + 1, z.view(6, 4), (x * 2).view(kind),
+    )  # fmt: skip
+
+
+def of_questions(z, x):
+    wide = z.to(torch.complex128) + 1e-12
+    near = x.double() + 1e-12
+    found = z == wide, wide != z, z.real + 0j == near, (z.imag * 1j).bool(), (z * 0).bool()
+    return tuple(each.to(x.dtype) for each in found)
+
+
+@pytest.mark.parametrize("function", [of_types, of_questions], ids=lambda each: each.__name__)
+def test_types_are_as_eagers(fresh, function):
+    compiled = torch.compile(function, backend=aotc, options=WHOLE)
+    given = inputs(torch.complex64)
+    agree(compiled(*given), function(*given))
+
+
+def test_the_sign_of_zero_chooses_the_root(fresh):
+    parts = (-1.0, -0.0), (-1.0, 0.0), (1.0, -0.0), (-2.0, -1e-30), (0.0, -0.0)
+    z = torch.tensor([complex(*each) for each in parts])
+    compiled = torch.compile(torch.sqrt, backend=aotc, options=WHOLE)
+    for each in (z, z.conj()):
+        pair = (torch.view_as_real(f(each)) for f in (compiled, torch.sqrt))
+        torch.testing.assert_close(*(torch.stack([v, v.signbit() * 1.0]) for v in pair))
+
+
+def test_powers_of_zero(fresh):
+    def function(z, w):
+        return z**w, z ** (1 + 1j), z**0.5, torch.pow(0.0, w), torch.pow(w, z)
+
+    z, w = torch.tensor([0j, 0j, 2 + 1j, -1]), torch.tensor([1 + 1j, 2, 1j + 0.5, 3 - 1j])
+    compiled = torch.compile(function, backend=aotc, options=WHOLE)
+    agree(compiled(z, w), function(z, w))
 
 
 def test_sizes_vary(fresh):

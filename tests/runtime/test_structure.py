@@ -11,7 +11,7 @@ import small_bundle
 
 from aotc.aot.pack import pack
 from aotc.runtime import load
-from aotc.runtime.bundle.manifest import Manifest, frame
+from aotc.runtime.bundle.manifest import Manifest, TensorSpec, frame
 from aotc.runtime.bundle.schema import read, refuse, write
 from aotc.runtime.bundle.structure import Part, Structure, giver
 from aotc.runtime.errors import (
@@ -122,10 +122,11 @@ KINDS = {
 }  # fmt: skip
 
 
-def structure_of(tree, counts):
-    """Read and checked, as a manifest's is."""
+def structure_of(tree, counts, dtype="f32", shape=(3, 2)):
+    """Read and checked, as a manifest's is, of arrays of one type."""
     found = read(Structure, tree, "manifest")
-    refuse(found.broken(counts), "manifest")
+    specs = ([TensorSpec(str(at), dtype, shape) for at in range(count)] for count in counts)
+    refuse(found.broken(*specs), "manifest")
     return found
 
 
@@ -165,6 +166,17 @@ def test_what_is_no_structure_is_refused(name):
     tree = {"inputs": [], "outputs": [{**plain, **row} for row in BROKEN[name]]}
     with pytest.raises(BundleMalformed, match="outputs"):
         structure_of(tree, (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("f32", (2, 3)), ("f64", ()), ("i32", (3, 2)), ("f16", (3, 2))]
+)
+def test_complex_arrays_are_of_two_floats_each(dtype, shape):
+    tree = write(Structure, Structure(Part("dict", None, ("z",), (Part("complex", 0),)), None))
+    assert structure_of(tree, (1, 1)).inputs is not None
+    assert structure_of(tree, (1, 1), "f64", (2,)).inputs is not None
+    with pytest.raises(BundleMalformed, match=r"inputs.*f32 or f64 with"):
+        structure_of(tree, (1, 1), dtype, shape)
 
 
 def test_a_structure_is_of_an_entry(nested):

@@ -76,8 +76,9 @@ def _of_segments(
     data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
     offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None,
 ) -> Tensor:  # fmt: skip
-    """One reduction of each of the segments that a dim is cut into; those beyond the last segment's
-    end are in none. Lengths may have dims before the axis, as the data have."""
+    """One reduction of each of the segments that a dim is cut into; those before the first one's
+    begin and beyond the last one's end are in none. Lengths may have dims before the axis, as the
+    data have."""
     kind, empty = REDUCTIONS[reduce]
     if offsets is None:
         torch._check(lengths is not None, lambda: "segments need lengths or offsets")
@@ -89,6 +90,7 @@ def _of_segments(
     places = torch.arange(extent, device=data.device, dtype=offsets.dtype)
     places = places.expand(*data.shape[:axis], extent).contiguous()
     of_place = torch.searchsorted(offsets.narrow(-1, 1, count).contiguous(), places, right=True)
+    of_place = torch.where(places < offsets.narrow(-1, 0, 1), count, of_place)
     rest = (1,) * (data.dim() - 1 - axis)
     whole = list(data.shape)
     whole[axis] = count + 1

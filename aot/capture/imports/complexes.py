@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.imports.call import COMPONENTS, Call, Operand, Row, Rows
+from aotc.aot.capture.imports.call import COMPONENTS, Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.imports.fourier import fourier, hermitian, real_ends
 from aotc.aot.capture.imports.table import COMPLEX, COPIED_VIEWS, refusing
 from aotc.aot.capture.imports.table import ROWS as REAL_ROWS
@@ -91,10 +91,22 @@ def _sgn(call: Call, value: Complex) -> Complex:
     return _whole(call, value.re / divisor, value.im / divisor)
 
 
+def _complex_of(call: Call, value: Value) -> Complex:
+    """A complex tensor as it is; of a real one, or of a number, the same with parts."""
+    if isinstance(value, Complex):
+        return value
+    if isinstance(value, Node):
+        re = build.cast(value, call.dtype)
+        return Complex(re, build.expand(build.scalar(0.0, call.dtype), re.shape))
+    parts = complex(value)  # type: ignore[arg-type]
+    return Complex(build.scalar(parts.real, call.dtype), build.scalar(parts.imag, call.dtype))
+
+
 def _of_pair(compute: Callable[..., tuple[Node, pairs.Part]]) -> Row:
     """A function of one complex tensor."""
 
-    def row(call: Call, value: Complex) -> Complex:
+    def row(call: Call, value: Value) -> Complex:
+        value = _complex_of(call, value)
         return _whole(call, *compute(value.re, value.im))
 
     return row
@@ -105,21 +117,25 @@ def _polar(call: Call, length: Node, angle: Node) -> Complex:
 
 
 def _pow(call: Call, base: Value, exponent: Value) -> Complex:
-    """z^n by products for a small whole n; else e^(w log z)."""
+    """z^n by products for a small whole n; else e^(w log z), and 0 where z is 0 and w.re > 0."""
     is_number = isinstance(exponent, int | float) and not isinstance(exponent, bool)
     if is_number and float(exponent).is_integer() and abs(exponent) <= POWERS_LIMIT:  # type: ignore[arg-type]
         return _whole(call, *pairs.whole_power(_parts(call, base), int(exponent)))  # type: ignore[arg-type]
-    logarithm = pairs.logarithm(*_parts(call, base))
-    return _whole(call, *pairs.exponential(*pairs.multiplied(logarithm, _parts(call, exponent))))
+    (re, im), powers = _parts(call, base), _parts(call, exponent)
+    found = pairs.exponential(*pairs.multiplied(pairs.logarithm(re, im), powers))
+    is_zero = build.equal(re, 0.0) if im is None else build.equal(pairs.absolute(re, im), 0.0)
+    is_zero = make("logical_and", (is_zero, powers[0] > 0.0))
+    return _whole(call, *(build.where(is_zero, 0.0, part) for part in found))  # type: ignore[arg-type]
 
 
-def _conjugate(call: Call, value: Complex) -> Complex:
+def _conjugate(call: Call, value: Value) -> Complex:
+    """Also of a number: gradients of products with one have it."""
+    value = _complex_of(call, value)
     return Complex(value.re, -value.im)
 
 
 def _equal(call: Call, left: Value, right: Value) -> Node:
-    seen = (each for each in call.operand_values[:2] if isinstance(each, torch.Tensor))
-    dtype = next(COMPONENTS[each.dtype] for each in seen if each.dtype in COMPONENTS)
+    dtype = COMPONENTS[torch.result_type(*call.operand_values[:2])]
     operands = []
     for value in (left, right):
         value = complex(value) if isinstance(value, int | float | complex) else value
@@ -147,11 +163,32 @@ def parts_beside(data: Complex) -> Node:
 
 
 def _to_copy(call: Call, data: Value, *rest: Any) -> Complex | Node:
-    """To another component type; a real result has the real part."""
+    """To another component type; a real result has the real part, but truth is that of both."""
     if not isinstance(data, Complex):
         return _whole(call, build.cast(data, call.dtype), None)  # type: ignore[arg-type]
+    if call.dtype == "bool":
+        return _is_other_than_zero(data)
     re, im = build.cast(data.re, call.dtype), build.cast(data.im, call.dtype)
     return Complex(re, im) if call.is_complex else re
+
+
+def _copy(call: Call, data: Value, source: Value, *rest: Any) -> Complex | Node:
+    """What is written over all of `data`, which may be real."""
+    found = _to_copy(call, source)
+    return _whole(call, found.re, found.im) if isinstance(found, Complex) else call.fill(found)
+
+
+def _view(call: Call, data: Value, *rest: Any) -> Complex | Node:
+    """Under another shape, or the parts read as real elements, or such elements as parts."""
+    row = REAL_ROWS["view"]
+    if not call.is_complex:
+        return row(call, parts_beside(data))  # type: ignore[arg-type,return-value]
+    dtype = data.re.dtype if isinstance(data, Complex) else data.dtype  # type: ignore[union-attr]
+    if dtype != call.dtype:
+        raise NotSupported(f"the bits of {dtype} read as parts of {call.dtype}: convert by value")
+    if isinstance(data, Complex):
+        return Complex(row(call, data.re), row(call, data.im))  # type: ignore[arg-type]
+    return joined_parts(build.reshape(data, (*call.shape, 2)))  # type: ignore[arg-type]
 
 
 def _filled(value: complex) -> Row:
@@ -237,6 +274,8 @@ def _by_parts(name: str) -> Row:
     row = REAL_ROWS[name]
 
     def by_parts(call: Call, *arguments: Any) -> Any:
+        if isinstance(arguments[0], Node):  # of reals, to a complex type: sums and means
+            arguments = (_complex_of(call, arguments[0]), *arguments[1:])
         re, im = (row(call, *(_part(each, place) for each in arguments)) for place in ("re", "im"))
         if isinstance(re, list | tuple):
             return [Complex(*pair) for pair in zip(re, im, strict=True)]  # type: ignore[arg-type]
@@ -262,6 +301,18 @@ def _with_fill(name: str, at: int) -> Row:
         return Complex(*parts)  # type: ignore[arg-type]
 
     return filled
+
+
+def _index_add(
+    call: Call, data: Complex, dim: int, index: Node, source: Value, alpha: Any = 1
+) -> Any:
+    add = _with_fill("index_add", 3)
+    if not isinstance(alpha, complex):
+        return add(call, data, dim, index, source, alpha)
+    parts = (build.scalar(part, call.dtype) for part in (alpha.real, alpha.imag))
+    added = _complex_of(call, source)
+    scaled = pairs.multiplied((added.re, added.im), tuple(parts))  # type: ignore[arg-type]
+    return add(call, data, dim, index, Complex(*scaled))  # type: ignore[arg-type]
 
 
 def _part(value: Any, place: str) -> Any:
@@ -374,8 +425,9 @@ def _logarithm_of_one_more(call: Call, value: Complex) -> Complex:
     return _whole(call, build.where(is_near, near, far), angle)
 
 
-def _multiplied_up(call: Call, value: Complex, dim: int | None = None, *rest: Any) -> Complex:
+def _multiplied_up(call: Call, value: Value, dim: int | None = None, *rest: Any) -> Complex:
     """The product along a dim, or of all: of halves, as long as there are two."""
+    value = _complex_of(call, value)
     keeps = bool(rest) and rest[0] is True
     parts = call.operand(value.re, call.dtype), call.operand(value.im, call.dtype)
     if dim is None or isinstance(dim, torch.dtype):
@@ -405,8 +457,9 @@ def _multiplied_up(call: Call, value: Complex, dim: int | None = None, *rest: An
     return Complex(re, im)
 
 
-def _multiplied_along(call: Call, value: Complex, dim: int, *rest: Any) -> Complex:
+def _multiplied_along(call: Call, value: Value, dim: int, *rest: Any) -> Complex:
     """Products of all numbers up to each: with those 1, 2, 4 … places before, which begin as 1."""
+    value = _complex_of(call, value)
     re, im = call.operand(value.re, call.dtype), call.operand(value.im, call.dtype)
     if not re.type.rank:
         return Complex(re, im)
@@ -484,14 +537,14 @@ _BY_PARTS = (
     "flip", "gather", "index", "index_select", "lift_fresh_copy", "mean", "neg", "permute",
     "repeat", "reshape", "roll", "select", "slice", "split",
     "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unfold",
-    "unsqueeze", "view", "_unsafe_index", "_unsafe_view", "_neg_view", "unflatten", "flatten",
+    "unsqueeze", "_unsafe_index", "_unsafe_view", "_neg_view", "unflatten", "flatten",
     "embedding", "narrow_copy", "take", "tril", "triu",
 )  # fmt: skip
 # Ops by parts → the place of what they write or fill, a number or a tensor that may be real.
 _FILLED = {
-    "as_strided_scatter": 1, "constant_pad_nd": 2, "copy": 1, "fill": 1, "index_add": 3,
-    "index_copy": 3, "index_fill": 3, "index_put": 2, "masked_fill": 2, "masked_scatter": 2,
-    "scatter": 3, "scatter_add": 3, "select_scatter": 1, "slice_scatter": 1,
+    "as_strided_scatter": 1, "constant_pad_nd": 2, "fill": 1, "index_copy": 3, "index_fill": 3,
+    "index_put": 2, "masked_fill": 2, "masked_scatter": 2, "scatter": 3, "scatter_add": 3,
+    "select_scatter": 1, "slice_scatter": 1,
 }  # fmt: skip
 
 COMPLEX_ROWS: Rows = {
@@ -519,6 +572,7 @@ COMPLEX_ROWS: Rows = {
     "any": _reduced_to_truth("any"),
     "angle": lambda call, value: call.fill(build.pointwise("atan2", value.im, value.re)),
     "baddbmm": _addmm,
+    "copy": _copy,
     "complex": lambda call, re, im: Complex(*map(call.fill, call.operands(re, im))),
     "cos": _of_pair(pairs.cosine),
     "cosh": _of_pair(pairs.hyperbolic_cosine),
@@ -532,6 +586,7 @@ COMPLEX_ROWS: Rows = {
     "expm1": _of_pair(pairs.less_one),
     "full": _full,
     "full_like": _full,
+    "index_add": _index_add,
     "isfinite": _of_either("isfinite", "logical_and"),
     "isinf": _of_either("isinf", "logical_or"),
     "isnan": _of_either("isnan", "logical_or"),
@@ -566,6 +621,7 @@ COMPLEX_ROWS: Rows = {
     "tanh": _of_pair(pairs.hyperbolic_tangent),
     "var": _variance,
     "var_mean": _with_mean(_variance),
+    "view": _view,
     "view_as_complex": lambda call, data: joined_parts(data),
     "view_as_real": lambda call, data: parts_beside(data),
     "where": _where,
