@@ -412,8 +412,9 @@ class SpecModuleMissing(SpecError):
 
 
 class SpecImportFailed(SpecError):
-    """The user's file raised while it was imported, or while it built the model."""
+    """The user's file raised while it was imported, or while it built the model; exit 3."""
 
+    exit_code = 3
     template = "`{path}` failed while {doing}: {kind}: {detail}\n  at {source}"
     hint = "it has to run by itself first: `python FILE.py`"
 
@@ -484,8 +485,9 @@ class NativeOpInvalid(UserError):
 
 
 class ModelRaised(SpecError):
-    """The model raised when it was called with its own example inputs."""
+    """The model raised when it was called with its own example inputs; exit 3."""
 
+    exit_code = 3
     template = "the model raised on `example_inputs`: {kind}: {detail}\n  at {source}"
     hint = "the model has to run on its example inputs in plain PyTorch first"
 

@@ -174,7 +174,8 @@ def test_wrong_spec(write, tmp_path, body, kind, words):
         load_spec(path)
     for word in words:
         assert word in str(caught.value)
-    assert caught.value.exit_code == (3 if issubclass(kind, errors.UnsupportedError) else 2)
+    is_raised = issubclass(kind, (errors.UnsupportedError, errors.SpecImportFailed))
+    assert caught.value.exit_code == (3 if is_raised else 2)
 
 
 @pytest.mark.parametrize("text", ["model.txt", "model", "a b:c"])
