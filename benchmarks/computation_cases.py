@@ -169,6 +169,24 @@ _GROUPS: dict[str, dict[str, Case]] = {
             "return F.scaled_dot_product_attention(x, y, z, is_causal=True)",
             *[_of("1, 8, 501, 80")] * 3,
         ),
+        "attention over 20 of 2,048 keys, 32 heads for 8": _case(
+            "seen = torch.arange(2048) <= w\nreturn F.scaled_dot_product_attention("
+            "x, y, z, attn_mask=seen[None, None], enable_gqa=True)",
+            *(_of(each) for each in ("1, 32, 1, 64", *["1, 8, 2048, 64"] * 2)),
+            "torch.tensor([19])",
+        ),
+        "attention over 500 of 2,048 keys, 32 heads for 8": _case(
+            "seen = torch.arange(2048) <= w\nreturn F.scaled_dot_product_attention("
+            "x, y, z, attn_mask=seen[None, None], enable_gqa=True)",
+            *(_of(each) for each in ("1, 32, 1, 64", *["1, 8, 2048, 64"] * 2)),
+            "torch.tensor([499])",
+        ),
+        "attention over 2,000 of 2,048 keys, 32 heads for 8": _case(
+            "seen = torch.arange(2048) <= w\nreturn F.scaled_dot_product_attention("
+            "x, y, z, attn_mask=seen[None, None], enable_gqa=True)",
+            *(_of(each) for each in ("1, 32, 1, 64", *["1, 8, 2048, 64"] * 2)),
+            "torch.tensor([1999])",
+        ),
         "attention of one query over 1,237 keys": _case(
             "return F.scaled_dot_product_attention(x, y, z)",
             _of("4, 16, 1, 64"), *[_of("4, 16, 1237, 64")] * 2,
