@@ -7,11 +7,11 @@ pytest.importorskip("torch")
 CASES = {
     "no model": ("example_inputs = ()\n", 2, ("`model`",)),
     "no inputs": ("def model(x):\n    return x\n", 2, ("example_inputs",)),
-    "import error": ("import torch\nimport no_such_module\n", 2, ("no_such_module", ":2")),
+    "import error": ("import torch\nimport no_such_module\n", 3, ("no_such_module", ":2")),
     "raises": (
         "import torch\n\n\ndef model(x):\n    return x @ torch.ones(3, 3)\n\n\n"
         "example_inputs = (torch.ones(2, 2),)\n",
-        2,
+        3,
         (":5",),
     ),
     "wrong inputs": (

@@ -115,7 +115,7 @@ OTHERS = {
     ("run", "{good}", "--output", "output_0=@{folder}/y.npy"): 0,
     ("run", "{good}", "--expect", "output_0=@{folder}/y.npy"): 0,
     ("run", "{good}", "--import", "torch"): 2,
-    ("run", "{good}", "--import", "{folder}/imports_torch.py"): 2,
+    ("run", "{good}", "--import", "{folder}/imports_torch.py"): 3,
     ("run", "{good}", "--import", "json"): 0,
     ("profile", "{good}", "--trace", "/nonexistent/trace.json"): 7,
     ("profile", "{good}", "--trace", "{folder}/trace.json"): 0,
