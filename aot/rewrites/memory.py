@@ -2,7 +2,8 @@
 
 Operands are read where they lie, heads beside each other; what has no steady step along each dim is
 copied. On the CPU that goes for every attention, of lengths that vary too: those that stay
-arithmetic there have few rows, or keys or values that are weights (whose products are packed).
+arithmetic there cost less so (`serves`), or have keys or values that are weights (whose products
+are packed).
 """
 
 from __future__ import annotations
@@ -460,7 +461,6 @@ def _order_rows(node: Node) -> Node:
 
 def _exchange(node: Node) -> Node:
     """Both results, of which the node is one."""
-    assert ends_of(node) is None, "ends are for kernels of GPUs"
     both = [node.result(number) for number in range(2)]
     return on_memory(both, [dense(each) for each in node.inputs])[node.attr("result")]
 
