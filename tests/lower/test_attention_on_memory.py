@@ -30,7 +30,7 @@ CHOICES = """
 64 64 256 256 f32: kernel 64x64 32x64 64x32
 64 64 300 64 f32: arithmetic 32x32 32x64 64x32
 """
-# The same of lengths that a call decides: smallest, largest and typical of rows and keys.
+# The same of dynamic lengths: smallest, largest and typical number of rows and keys.
 RANGES = """
 2 2048 8 64 f32: kernel 64x64
 9 127 34 64 f32: kernel 32x32 32x64 64x32
