@@ -67,7 +67,7 @@ def beside(q, k, v, seen, sinks):
     models of transformers write it."""
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     scores = (q @ k.transpose(2, 3)).float() * q.shape[-1] ** -0.5
-    scores = scores.where(seen, torch.finfo(torch.float32).min)
+    scores = scores.where(seen, -torch.inf)
     column = sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
     scores = torch.cat([scores, column], -1)
     weights = (scores - scores.max(-1, keepdim=True).values).softmax(-1)[..., :-1]
