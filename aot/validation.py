@@ -18,6 +18,7 @@ import numpy
 from aotc.aot.contents import ROUNDING_FACTOR, tolerances
 from aotc.aot.extensions import bound_natives
 from aotc.aot.ir.graph import Constant, Graph
+from aotc.aot.ir.memory_order import each_from_memory, each_in_memory
 from aotc.aot.ir.size import Dim
 from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature, states
@@ -74,6 +75,7 @@ def validate(
     entry = entry or PlanEntry(states=own)
     numbers = tuple(map(entry.states.index, own))
     types = signature(captured.graph, captured.dims, captured.guards, entry.dims)
+    orders = captured.orders
     traits = target.traits
     precision, has_tf32 = traits.least_precision, traits.convolution_precision == "tf32"
     limits = tolerances(captured, precision)
@@ -103,8 +105,11 @@ def validate(
             continue
         arrays = [
             Arrays(
-                tuple(map(aligned, call.inputs)),
-                tuple(aligned(numpy.zeros_like(array)) for array in call.expected),
+                tuple(map(aligned, each_in_memory(call.inputs, orders.inputs))),
+                tuple(
+                    aligned(numpy.zeros_like(array, order="C"))
+                    for array in each_in_memory(call.expected, orders.outputs)
+                ),
                 len(returned),
                 numbers[: len(specs) - len(returned)],
             )
@@ -112,7 +117,8 @@ def validate(
         ]
         run_in_a_row(target, library, fixed, weights, arrays)
         for call, each in zip(calls, arrays, strict=True):
-            checks += _compared(call, specs, each.results)
+            results = each_from_memory(each.results, orders.outputs)
+            checks += _compared(call, specs, results)
     return tuple(checks)
 
 

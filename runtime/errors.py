@@ -295,8 +295,11 @@ class InputUnreadable(InputError):
 class InputNotContiguous(InputError):
     """`bind` was given an array that a call would have to copy first."""
 
-    template = "an input of `bind` is not contiguous, expected memory that every call reads again"
-    hint = "make it contiguous once, before `bind`; on a device it must also be aligned to 16 bytes"
+    template = "an input of `bind` is not contiguous, or not in the order of dims that its port has"
+    hint = (
+        "every call reads its memory again: make it contiguous once, before `bind`, or give it the "
+        "order that `aotc inspect` lists; on a device it must also be aligned to 16 bytes"
+    )
 
 
 class OutputCount(InputError):
@@ -310,7 +313,10 @@ class OutputUnusable(InputError):
     """An array given as `out=` or to `bind` cannot be used in place."""
 
     template = "{role} `{name}` is {found}, expected {expected}"
-    hint = "give an array that is contiguous and writable, of the dtype and shape of the output"
+    hint = (
+        "give an array that is writable, of the dtype and shape of the output, contiguous or in "
+        "the order that `aotc inspect` lists"
+    )
 
 
 class ProgramClosed(InputError):
@@ -574,10 +580,10 @@ class SizeInvalid(InputError):
 
 
 class InputStrided(InputError):
-    """An array on a device has gaps, and its library has no way to close them."""
+    """An array on a device has gaps or another order, and its library has no way to copy it."""
 
-    template = "{role} `{name}` is not contiguous, expected elements row by row without gaps"
-    hint = "make it contiguous with its own library first"
+    template = "{role} `{name}` is {found}, expected {expected}"
+    hint = "copy it into that order with its own library first"
 
 
 class InputMisaligned(InputError):

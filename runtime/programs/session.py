@@ -6,9 +6,11 @@ import _thread
 import sys
 from operator import attrgetter
 
+from ..arrays.buffers import copy_strided
 from ..arrays.complexes import is_copy
-from ..arrays.dlpack import Borrowed
-from ..arrays.exchange import BUFFER, KINDS, kind_of, shape_of
+from ..arrays.dlpack import Array, Borrowed
+from ..arrays.dtypes import DTYPES
+from ..arrays.exchange import BUFFER, KINDS, address_of_output, kind_of, shape_of
 from ..arrays.port import ports
 from ..arrays.strided import copier
 from ..bundle.manifest import find_entry
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     Shapes = tuple[tuple[int, ...], ...]
     Ports = tuple[tuple[Port, ...], tuple[Port, ...]]
+    Late = tuple[Port, Array, int]  # what a run has written, and where it goes
 
     class Code(Protocol):
         """Code and weights in memory; whoever uses them is counted."""
@@ -115,8 +118,8 @@ class Session:
 
     __reduce_ex__ = refuse_copy
     __slots__ = ("__weakref__", "_addresses", "_all_known", "_arity", "_entry", "_inputs",
-                 "_instance", "_known", "_last", "_loaded", "_main", "_on_driver", "_outputs",
-                 "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
+                 "_instance", "_known", "_last", "_late", "_loaded", "_main", "_on_driver",
+                 "_outputs", "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
                  "sizes")  # fmt: skip
 
     @staticmethod
@@ -163,6 +166,7 @@ class Session:
         self._shared: Any = None  # what the instances share
         self._on_driver: Any = None
         self._last: list[int] = []  # what the driver's addresses hold
+        self._late: list[Late] = []  # of this call
         self._loaded = loaded  # before it is counted: what is not counted may be released too
         try:
             loaded.retain(self)
@@ -294,6 +298,8 @@ class Session:
                 given = self._arranged(arrays, named)
             result = self._fill(given, out, hold)
             self._run()
+            if self._late:
+                write_late(self._late)
             return result
 
     def _refuse_in_call(self) -> None:
@@ -413,11 +419,20 @@ class Session:
         is_stale = any(not isinstance(each, Borrowed) for each in hold)  # a copy would be
         if is_stale or any(map(is_copy, given)):
             raise InputNotContiguous()
-        return Bound(self, self._replay, outputs, (given, hold))
+        late, self._late = self._late, []
+        return Bound(self, lambda: self._replay(late), outputs, (given, hold))
 
-    def _replay(self) -> Callable[[], None]:
+    def _replay(self, late: list[Late]) -> Callable[[], None]:
         """What a bound call runs, of the instance in use."""
-        return self._run
+        run: Callable[[], None] = self._run
+        if not late:
+            return run
+
+        def replay() -> None:
+            run()
+            write_late(late)
+
+        return replay
 
     def _take_up(self, bound: Bound) -> None:
         """Have calls run on a bound call's memory again, as before other calls of the session."""
@@ -437,6 +452,8 @@ class Session:
         ports = self._inputs
         addresses: list[int] = []
         first: Kind | None = None
+        if self._late:  # of a call that raised
+            self._late = []
         for value in arrays:
             port = ports[len(addresses)]
             kind = KINDS.get(type(value)) or kind_of(port, value)
@@ -477,11 +494,20 @@ class Session:
         for port in self._outputs:
             try:
                 value, address = kind.make(port)
+                if port.order is not None and kind is BUFFER:
+                    address = self.write_later(port, address)
             except MemoryError as error:
                 raise port.no_memory() from error
             values.append(value)
             addresses.append(address)
         return self._entry.give(values)
+
+    def write_later(self, port: Port, address: int) -> int:
+        """Have the output of a port, whose dims lie in another order, written into contiguous host
+        memory after the run; the address that the run writes to."""
+        array = Array(port.dtype, port.shape)
+        self._late.append((port, array, address))
+        return array.address
 
     def _take_outputs(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         """Append the addresses of the caller's outputs; returns these in order."""
@@ -490,7 +516,11 @@ class Session:
         for index, value in enumerate(values):
             port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses.append(kind.output(port, value))
+            addresses.append(
+                kind.output(port, value)
+                if port.order is None
+                else address_of_output(kind, port, value, self)
+            )
         return values
 
     def close(self) -> None:
@@ -589,6 +619,15 @@ class Bound:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def write_late(late: list[Late]) -> None:
+    """Write outputs, whose dims lie in another order, into the contiguous memory of buffers."""
+    for port, array, address in late:
+        if port.nbytes:
+            itemsize = DTYPES[port.dtype].itemsize_bytes
+            strides = tuple([itemsize * each for each in port.strides or ()])
+            copy_strided(address, array.address, itemsize, port.shape, strides)
 
 
 def close_each(sessions: list[Any]) -> None:

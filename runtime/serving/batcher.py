@@ -268,7 +268,7 @@ class Batcher:
         sizes = values[: len(entry.dims)]
         found = self._ports.get(sizes)
         if found is None:
-            found = ports(*entry.signature.at(values), self._copy)
+            found = ports(*map(_contiguous, entry.signature.at(values)), self._copy)
             if len(self._ports) >= SHAPES_KEPT:
                 self._ports.clear()
             self._ports[sizes] = found
@@ -430,6 +430,11 @@ def _batch_dim(entry: LoadedEntry, has_states: bool) -> int:
             found = f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
             raise NotBatched(what=f"`{spec.name}`", found=found, expected=expected)
     return firsts.pop() or 0
+
+
+def _contiguous(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """The same inputs or outputs, contiguous as the buffers of joined calls are."""
+    return [spec.replace(order=()) if spec.order else spec for spec in specs]
 
 
 def _check_outputs(entry: LoadedEntry, batch: list[Request], outputs: list[Any]) -> None:
