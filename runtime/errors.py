@@ -295,11 +295,8 @@ class InputUnreadable(InputError):
 class InputNotContiguous(InputError):
     """`bind` was given an array that a call would have to copy first."""
 
-    template = "an input of `bind` is not contiguous, or not in the order of dims that its port has"
-    hint = (
-        "every call reads its memory again: make it contiguous once, before `bind`, or give it the "
-        "order that `aotc inspect` lists; on a device it must also be aligned to 16 bytes"
-    )
+    template = "an input of `bind` has gaps or another order, expected what every call reads again"
+    hint = "copy it once into the order that `aotc inspect` lists, on a device aligned to 16 bytes"
 
 
 class OutputCount(InputError):
@@ -313,10 +310,7 @@ class OutputUnusable(InputError):
     """An array given as `out=` or to `bind` cannot be used in place."""
 
     template = "{role} `{name}` is {found}, expected {expected}"
-    hint = (
-        "give an array that is writable, of the dtype and shape of the output, contiguous or in "
-        "the order that `aotc inspect` lists"
-    )
+    hint = "give a writable array without gaps, of the dtype and shape that `aotc inspect` lists"
 
 
 class ProgramClosed(InputError):

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class View:
     """An array in memory of somebody else's: dtype (a key of DTYPES), shape, address.
 
-    strides: in elements, without gaps; None where it is contiguous. device: as DLPack has it, (type, number). owner: keeps the memory, and is kept by this view and
-    by all that was made of it. wait: called before the memory is handed out.
+    device: as DLPack has it, (type, number). owner: keeps the memory, and is kept by this view and
+    by all that was made of it. wait: called before the memory is handed out. strides: in elements,
+    without gaps; None where it is contiguous.
     """
 
     __slots__ = ("_owner", "_wait", "address", "device", "dtype", "shape", "strides")
