@@ -62,9 +62,10 @@ class TorchKind:
         if value.is_neg():
             value = value.resolve_neg()
             hold.append(value)
-        strides, itemsize = torch_strides(value)
-        if port.is_laid(strides, itemsize):
+        if is_laid(port, value):
             return value.data_ptr()  # type: ignore[no-any-return]
+        itemsize = value.element_size()
+        strides = tuple(each * itemsize for each in value.stride())
         copied = port.copied(value.data_ptr(), strides, itemsize)
         hold.append(copied)
         return copied.address
@@ -95,7 +96,7 @@ class TorchKind:
         ):
             return value.data_ptr()  # type: ignore[no-any-return]
         self._check(port, value, sys.modules["torch"])
-        if not port.is_laid(*torch_strides(value)):
+        if not is_laid(port, value):
             raise port.refuse_layout()
         if value.is_neg():
             raise port.refuse_memory("negated by a mark of torch's")
@@ -128,10 +129,11 @@ class TorchKind:
         return template
 
 
-def torch_strides(value: Any) -> tuple[tuple[int, ...], int]:
-    """The strides of a tensor in bytes, and the size of its elements."""
-    itemsize = value.element_size()
-    return tuple(each * itemsize for each in value.stride()), itemsize
+def is_laid(port: Port, value: Any) -> bool:
+    """Whether a tensor of torch's lies as the program reads and writes it."""
+    if port.order is None:
+        return value.is_contiguous()  # type: ignore[no-any-return]
+    return port.is_laid(value.stride(), 1)
 
 
 class NumpyKind:

@@ -33,7 +33,7 @@ from ...arrays.exchange import (
     TORCH,
     CapsuleKind,
     address_of_output,
-    torch_strides,
+    is_laid,
 )
 from ...arrays.exchange import kind_of as host_kind_of
 from ...arrays.port import WITHOUT_GAPS
@@ -128,8 +128,7 @@ class TorchKind:
             if torch.is_grad_enabled():
                 raise InputGradient(name=port.name)
             value = value.detach()
-        is_laid = port.is_laid(*torch_strides(value))
-        if value.is_neg() or not is_laid or value.data_ptr() % ALIGNMENT_BYTES:
+        if value.is_neg() or not is_laid(port, value) or value.data_ptr() % ALIGNMENT_BYTES:
             with session.torch_stream():
                 value = value.resolve_neg()
                 if port.order is not None:
@@ -152,7 +151,7 @@ class TorchKind:
         if value.is_cpu:
             return STAGED_TORCH.output(port, value, session)
         self._check(port, value, sys.modules["torch"])
-        if not port.is_laid(*torch_strides(value)):
+        if not is_laid(port, value):
             raise port.refuse_layout()
         if value.is_neg():
             raise port.refuse_memory("negated by a mark of torch's")
