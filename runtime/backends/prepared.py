@@ -251,8 +251,8 @@ def check_view(slot: TensorSlot, label: str, view: View) -> None:
         expected = "writable memory"
         raise OutputUnusable(role=slot.role, name=label, found="read-only", expected=expected)
     if not slot.is_strided and not is_contiguous(view.shape, view.strides, 1):
-        found = "not contiguous"
-        raise InputStrided(role=slot.role, name=label, found=found, expected=WITHOUT_GAPS)
+        gaps = "not contiguous"
+        raise InputStrided(role=slot.role, name=label, found=gaps, expected=WITHOUT_GAPS)
     alignment = slot.alignment_of(view.dtype)
     if view.address % alignment and 0 not in view.shape:
         raise InputMisaligned(

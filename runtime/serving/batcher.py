@@ -117,9 +117,9 @@ class Batcher:
     """Joins requests to a program, or to a deployment, into calls of up to `max_batch` rows.
 
     Requests are arrays in host memory as the program takes them, with one row or more each; the
-    results are what a call by itself gives. Those whose other sizes differ are not joined. Arrays
-    must not change until the result is there. Where a call raises, each of its requests is called
-    by itself, so that only those that raise there fail.
+    results are what a call by itself gives, those of joined calls contiguous. Requests whose other
+    sizes differ are not joined. Arrays must not change until the result is there. Where a call
+    raises, each of its requests is called by itself, so that only those that raise there fail.
 
     requests, batches, overloads, timeouts: how many there were, of timeouts those that were in the
     queue; waiting: requests in the queue now.
@@ -268,7 +268,8 @@ class Batcher:
         sizes = values[: len(entry.dims)]
         found = self._ports.get(sizes)
         if found is None:
-            found = ports(*map(_contiguous, entry.signature.at(values)), self._copy)
+            inputs, outputs = entry.signature.at(values)
+            found = ports(_contiguous(inputs), _contiguous(outputs), self._copy)
             if len(self._ports) >= SHAPES_KEPT:
                 self._ports.clear()
             self._ports[sizes] = found
