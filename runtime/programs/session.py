@@ -10,9 +10,10 @@ from ..arrays.buffers import copy_strided
 from ..arrays.complexes import is_copy
 from ..arrays.dlpack import Array, Borrowed
 from ..arrays.dtypes import DTYPES
-from ..arrays.exchange import BUFFER, KINDS, address_of_output, kind_of, shape_of
+from ..arrays.exchange import BUFFER, KINDS, TORCH, address_of_output, kind_of, shape_of
 from ..arrays.port import ports
 from ..arrays.strided import copier
+from ..arrays.torch_guard import guard_of
 from ..bundle.manifest import find_entry
 from ..bundle.signature import NO_SIZES
 from ..errors import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..arrays.exchange import Kind
     from ..arrays.port import Port
+    from ..arrays.torch_guard import Guard
     from ..bundle.manifest import TensorSpec
     from ..bundle.plan import Plan
     from ..bundle.signature import SessionSizes
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
 
 
 SHAPE = attrgetter("shape")
+# Calls until torch looks at the tensors of later ones, and until it stops where these are others.
+GUARDED_FROM, MOST_MISSES = 2, 6
 
 
 def refuse_copy(value: object, protocol: object) -> Any:
@@ -84,16 +88,29 @@ def refuse_copy(value: object, protocol: object) -> Any:
 class Instance:
     """A session at given shapes: the driver's session and the ports of inputs and outputs.
 
-    on_driver: None once it is closed; last: the addresses that the driver's session holds.
+    on_driver: None once it is closed; last: the addresses that the driver's session holds; guard:
+    torch's own check that inputs are as those of an earlier call, if there is one; misses: calls
+    that were looked at without it.
     """
 
-    __slots__ = ("inputs", "last", "on_driver", "outputs")
+    __slots__ = ("guard", "inputs", "last", "misses", "on_driver", "outputs")
 
     def __init__(self, on_driver: Any, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         self.on_driver = on_driver
         self.inputs = inputs
         self.outputs = outputs
         self.last: list[int] = []
+        self.guard: Guard | None = None
+        self.misses = 0
+
+    def expect(self, arrays: Sequence[Any]) -> None:
+        """Have torch look at all tensors of a call at once, where calls bring such as these; what
+        was looked at here are tensors of torch's that kernels read as they lie."""
+        self.misses += 1
+        if self.misses == GUARDED_FROM and not any(each.requires_grad for each in arrays):
+            self.guard = guard_of(arrays)
+        elif self.misses == MOST_MISSES:
+            self.guard = None
 
     def close(self) -> None:
         """Free what the driver holds for it; idempotent."""
@@ -454,12 +471,18 @@ class Session:
         first: Kind | None = None
         if self._late:  # of a call that raised
             self._late = []
-        for value in arrays:
-            port = ports[len(addresses)]
-            kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses.append(kind.address(port, value, hold))
-            if first is None:
-                first = kind
+        instance = self._instance
+        if instance.guard is not None and instance.guard(*arrays):
+            first, addresses = TORCH, [value.data_ptr() for value in arrays]
+        else:
+            for value in arrays:
+                port = ports[len(addresses)]
+                kind = KINDS.get(type(value)) or kind_of(port, value)
+                addresses.append(kind.address(port, value, hold))
+                if first is None:
+                    first = kind
+            if first is TORCH and not hold and instance.misses < MOST_MISSES:
+                instance.expect(arrays)
         if out is None:
             result = self._make(first or BUFFER, addresses)
         else:
