@@ -471,7 +471,7 @@ class Session:
         first: Kind | None = None
         if self._late:  # of a call that raised
             self._late = []
-        instance = self._instance
+        instance: Any = self._instance
         if instance.guard is not None and instance.guard(*arrays):
             first, addresses = TORCH, [value.data_ptr() for value in arrays]
         else:
