@@ -19,6 +19,7 @@ from aotc.aot.errors import NothingToSplit, SplitUnsupported
 from aotc.aot.host_kernels import host_kernels, kernels_of
 from aotc.aot.ir.control import without_data_checks
 from aotc.aot.ir.graph import Graph, own_sources
+from aotc.aot.ir.memory_order import NO_ORDERS, with_orders
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.apply_user_rewrites import apply_user_rewrites
@@ -135,7 +136,9 @@ def _rewrite(
     """The graphs of each device family, one an entry, and the captures: of a program that is split
     over several GPUs with the graphs of each GPU."""
     with clock.stage("rewrite"):
-        graphs = [each.graph for each in captured]
+        if options.ranks > 1:  # which give and take what is contiguous
+            captured = tuple(replace(each, orders=NO_ORDERS) for each in captured)
+        graphs = [with_orders(each.graph, each.orders) for each in captured]
         if options.ranks > 1:
             bodies = [node for graph in graphs for node in graph.nodes() if node.op == "control"]
             if bodies:

@@ -18,7 +18,10 @@ from typing import Any
 
 from aotc.aot.errors import InputFileError
 from aotc.runtime import Program
+from aotc.runtime.arrays.buffers import buffer_address, copy_strided
+from aotc.runtime.arrays.dlpack import CPU_DEVICE, ordered_strides
 from aotc.runtime.arrays.dtypes import DTYPES
+from aotc.runtime.arrays.view import HostView
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.comparison import elements, relative_difference
 from aotc.runtime.programs.entry import EntryFunction
@@ -89,6 +92,21 @@ def buffers(
 ) -> dict[str, memoryview]:
     """The same as the runtime takes them."""
     return {name: array.buffer() for name, array in host_arrays(specs, data).items()}
+
+
+def as_laid(spec: TensorSpec, array: memoryview) -> memoryview | HostView:
+    """A copy of a contiguous array in the spec's order of memory; the array where it has none."""
+    shape = tuple(array.shape or ())
+    if not spec.order or 0 in shape:
+        return array
+    itemsize = DTYPES[spec.dtype].itemsize_bytes
+    steps = [itemsize * math.prod(shape[axis + 1 :]) for axis in spec.order]
+    memory = bytearray(array.nbytes)
+    address = buffer_address(memory)
+    extents = tuple(shape[axis] for axis in spec.order)
+    copy_strided(address, buffer_address(array), itemsize, extents, tuple(steps))
+    place, strides = (CPU_DEVICE, 0), ordered_strides(shape, spec.order)
+    return HostView(spec.dtype, shape, address, place, memory, lambda: None, strides)
 
 
 def outputs_of(

@@ -22,6 +22,7 @@ from aotc.aot.entries import joined_dims, joined_states
 from aotc.aot.errors import GoldenMismatch, SplitUnsupported
 from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.ir.graph import own_sources
+from aotc.aot.ir.memory_order import each_in_memory
 from aotc.aot.ir.size import Dim
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
@@ -187,7 +188,7 @@ def _compile(
     """The stages from capture to plan; from schedule on once for each target."""
     model = capture_and_rewrite(spec, targets, options, resources.executor, resources.store, clock)
     compiled = []
-    examples = [each.golden_inputs for each in model.captured]
+    examples = [each_in_memory(each.golden_inputs, each.orders.inputs) for each in model.captured]
     for target, graphs in model.graphs:
         clock.target = target.name
         parts = (target, graphs, options, resources, clock)
@@ -267,7 +268,7 @@ def _contents(
     options: BuildOptions,
     clock: Clock,
 ) -> BundleContents:
-    types = [signature(each.graph, each.dims, each.guards, dims) for each in captured]
+    types = [signature(each.graph, each.dims, each.guards, dims, each.orders) for each in captured]
     kept = states([each.graph for each in captured], dims)
     parts = [
         contents.Part(each.target, each.scheduled, each.sources, each.tuning, each.plan)

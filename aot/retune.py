@@ -21,6 +21,7 @@ from aotc.aot import validation
 from aotc.aot.compile import Resources, tune_and_plan
 from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing, UnknownTarget
 from aotc.aot.extensions import extension
+from aotc.aot.ir.memory_order import inverse
 from aotc.aot.ir.storage import Array
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import (
@@ -226,8 +227,9 @@ def _choose(
 ) -> tuple[dict[str, Tuning], tuple[TargetContents, ...]]:
     """What was chosen for each target of `here`, and all targets of the new bundle."""
     tunings, targets, golden = {}, [], _golden(opened)
-    names = [entry.name for entry in opened.manifest.entries]
-    examples = [[row.data for row in golden[name].inputs] for name in names if name in golden]
+    rows = [(entry.inputs, golden[entry.name].inputs) for entry in opened.manifest.entries
+            if entry.name in golden]  # fmt: skip
+    examples = [list(map(_laid, tensors, specs)) for specs, tensors in rows]
     for row in opened.manifest.targets:
         contents = _unchanged(opened, row)
         if row.name in here:
@@ -257,7 +259,7 @@ def _validate(
     golden, signature = contents.golden.get(entry.name), entry.signature
     if golden is None:
         return
-    arrays = [validation.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
+    arrays = list(map(_laid, golden.inputs, entry.inputs))
     outputs = [validation.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
     of_states = SessionSizes(contents.session_dims, contents.session_sizes, contents.states)
@@ -269,7 +271,7 @@ def _validate(
     for spec, found, expected, limit in zip(
         specs, outputs, golden.outputs, golden.tolerances, strict=True
     ):
-        check = compare(spec, found.tobytes(), bytes(expected.data), limit)
+        check = compare(spec, _as_shaped(found, spec), bytes(expected.data), limit)
         if not check.is_ok:
             raise GoldenMismatch(name=check.name, difference=check.difference, tolerance=limit)
 
@@ -304,7 +306,7 @@ def _compare_ranges(
                 validation.run(row, each.library, shaped, weights, arrays, outputs)
             except InputError:  # data of the example that these sizes do not take
                 break
-            found.append([output.tobytes() for output in outputs])
+            found.append(list(map(_as_shaped, outputs, specs)))
         if len(found) < len(plans):
             continue
         for spec, new, was, limit in zip(specs, *found, golden.tolerances, strict=True):
@@ -325,9 +327,27 @@ def _is_taken(signature: Signature, inputs: Sequence[TensorSpec], sizes: Sequenc
 
 
 def _resized(tensor: TensorData, spec: TensorSpec) -> Array:
-    """The elements of an array, as often as a shape asks for."""
-    kind = numpy.dtype(f"V{DTYPES[tensor.dtype].itemsize_bytes}")
-    return validation.aligned(numpy.resize(numpy.frombuffer(tensor.data, kind), spec.shape))
+    """The elements of an array, as often as a shape asks for, in the order of its memory."""
+    array = numpy.resize(numpy.frombuffer(tensor.data, _kind(spec)), spec.shape)
+    return validation.aligned(array.transpose(spec.order) if spec.order else array)
+
+
+def _laid(tensor: TensorData, spec: TensorSpec) -> Array:
+    """An array in the order of its memory."""
+    array = numpy.frombuffer(tensor.data, _kind(spec)).reshape(tensor.shape)
+    return validation.aligned(array.transpose(spec.order) if spec.order else array)
+
+
+def _as_shaped(found: Array, spec: TensorSpec) -> bytes:
+    """The bytes of an output, row by row, of those that its memory holds."""
+    if not spec.order:
+        return found.tobytes()
+    shape = [spec.shape[axis] for axis in spec.order]
+    return found.view(_kind(spec)).reshape(shape).transpose(inverse(spec.order)).tobytes()
+
+
+def _kind(spec: TensorSpec) -> Any:
+    return numpy.dtype(f"V{DTYPES[spec.dtype].itemsize_bytes}")
 
 
 def _bytes_of(tensor: TensorData) -> Array:

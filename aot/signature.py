@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 from aotc.aot.errors import DimUnreadable
 from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.memory_order import NO_ORDERS, Order, Orders
 from aotc.aot.ir.size import Dim, Extent, Guard, Size, content, divides, size_of
 from aotc.aot.plan import SizeTable
 from aotc.runtime.bundle import signature as runtime
@@ -53,16 +55,17 @@ def signature(
     dims: Sequence[Dim] = (),
     guards: Sequence[Guard] = (),
     others: Sequence[Dim] = (),
+    orders: Orders = NO_ORDERS,
 ) -> Signature:
     """Names and types of inputs and outputs, as the manifest lists them, and their sizes.
 
     dims: those of the graph; others: those of all entries of the bundle, where it has several, in
-    the order of its plans. Raises `DimUnreadable` for one of `dims` that neither an input nor a
-    state shows.
+    the order of its plans; orders: of memory, where it is not that of the graph's shapes. Raises
+    `DimUnreadable` for one of `dims` that neither an input nor a state shows.
     """
     table = SizeTable(others or dims)
-    inputs = _specs(graph.input_names, graph.given, table)
-    outputs = _specs(graph.output_names, graph.returned, table)
+    inputs = _specs(graph.input_names, graph.given, table, orders.inputs)
+    outputs = _specs(graph.output_names, graph.returned, table, orders.outputs)
     conditions = tuple(map(table.condition, guards))
     own = {dim.name: dim for dim in dims}
     read = tuple(
@@ -72,10 +75,13 @@ def signature(
     return Signature(inputs, outputs, read, tuple(table.rows), conditions)
 
 
-def _specs(names: Sequence[str], nodes: Sequence[Node], table: SizeTable) -> tuple[TensorSpec, ...]:
+def _specs(
+    names: Sequence[str], nodes: Sequence[Node], table: SizeTable, orders: Sequence[Order]
+) -> tuple[TensorSpec, ...]:
+    rows = zip(names, nodes, chain(orders, repeat(())), strict=False)  # those of states come last
     return tuple(
-        TensorSpec(name, node.dtype, tuple(map(table.named, node.shape)))
-        for name, node in zip(names, nodes, strict=False)  # those of states come last
+        TensorSpec(name, node.dtype, tuple(map(table.named, node.shape)), order)
+        for name, node, order in rows
     )
 
 

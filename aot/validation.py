@@ -18,6 +18,7 @@ import numpy
 from aotc.aot.contents import ROUNDING_FACTOR, tolerances
 from aotc.aot.extensions import bound_natives
 from aotc.aot.ir.graph import Constant, Graph
+from aotc.aot.ir.memory_order import Orders, each_from_memory, each_in_memory
 from aotc.aot.ir.size import Dim
 from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature, states
@@ -101,19 +102,24 @@ def validate(
         fixed = _plan_at(plan, dims, entry.number, calls[0])
         if fixed is None:
             continue
-        arrays = [
-            Arrays(
-                tuple(map(aligned, call.inputs)),
-                tuple(aligned(numpy.zeros_like(array)) for array in call.expected),
-                len(returned),
-                numbers[: len(specs) - len(returned)],
-            )
-            for call in calls
-        ]
+        own_states = numbers[: len(specs) - len(returned)]
+        arrays = [_arrays(call, captured.orders, len(returned), own_states) for call in calls]
         run_in_a_row(target, library, fixed, weights, arrays)
         for call, each in zip(calls, arrays, strict=True):
-            checks += _compared(call, specs, each.results)
+            results = each_from_memory(each.results, captured.orders.outputs)
+            checks += _compared(call, specs, results)
     return tuple(checks)
+
+
+def _arrays(call: _Row, orders: Orders, outputs: int, states: tuple[int, ...]) -> Arrays:
+    """Those of a call in the order of their memory."""
+    results = each_in_memory(call.expected, orders.outputs)
+    return Arrays(
+        tuple(map(aligned, each_in_memory(call.inputs, orders.inputs))),
+        tuple(aligned(numpy.zeros_like(array)) for array in results),
+        outputs,
+        states,
+    )
 
 
 def _plan_at(plan: Plan, dims: Sequence[int], entry: int, row: _Row) -> LaunchPlan | None:

@@ -192,6 +192,27 @@ _GROUPS: dict[str, dict[str, Case]] = {
             _of("4, 16, 1, 64"), *[_of("4, 16, 1237, 64")] * 2,
         ),
     },
+    "images, channels last": {
+        f"{name}, channels last": _case(
+            f"nn.Sequential({body}).eval().to(memory_format=torch.channels_last)",
+            _of(shape, ").to(memory_format=torch.channels_last"),
+        )
+        for name, body, shape in (
+            ("3 × 3 of 1 × 64 × 56 × 56", "nn.Conv2d(64, 64, 3, padding=1)", "1, 64, 56, 56"),
+            ("3 × 3 of 1 × 256 × 14 × 14", "nn.Conv2d(256, 256, 3, padding=1)", "1, 256, 14, 14"),
+            ("1 × 1 of 4 × 128 × 29 × 29", "nn.Conv2d(128, 256, 1)", "4, 128, 29, 29"),
+            ("1 × 1 of 1 × 256 × 56 × 56", "nn.Conv2d(256, 64, 1)", "1, 256, 56, 56"),
+            ("7 × 7 by 2 of 3 × 224 × 224", "nn.Conv2d(3, 64, 7, 2, 3)", "1, 3, 224, 224"),
+            ("depthwise 7 × 7 of 1 × 96 × 56 × 56", "nn.Conv2d(96, 96, 7, 1, 3, groups=96)",
+             "1, 96, 56, 56"),
+            ("means 2 × 2 of 2 × 64 × 56 × 56", "nn.AvgPool2d(2)", "2, 64, 56, 56"),
+            ("batch norm and ReLU of 2 × 64 × 56 × 56", "nn.BatchNorm2d(64), nn.ReLU()",
+             "2, 64, 56, 56"),
+            ("two 3 × 3 of 1 × 64 × 56 × 56",
+             "nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1)",
+             "1, 64, 56, 56"),
+        )
+    },
     "images": {
         "convolution 3 × 3 of 2 × 64 × 57 × 57": _case(
             "nn.Conv2d(64, 96, 3, padding=1)", _of("2, 64, 57, 57")

@@ -295,8 +295,8 @@ class InputUnreadable(InputError):
 class InputNotContiguous(InputError):
     """`bind` was given an array that a call would have to copy first."""
 
-    template = "an input of `bind` is not contiguous, expected memory that every call reads again"
-    hint = "make it contiguous once, before `bind`; on a device it must also be aligned to 16 bytes"
+    template = "an input of `bind` has gaps or another order, expected what every call reads again"
+    hint = "copy it once into the order that `aotc inspect` lists, on a device aligned to 16 bytes"
 
 
 class OutputCount(InputError):
@@ -310,7 +310,7 @@ class OutputUnusable(InputError):
     """An array given as `out=` or to `bind` cannot be used in place."""
 
     template = "{role} `{name}` is {found}, expected {expected}"
-    hint = "give an array that is contiguous and writable, of the dtype and shape of the output"
+    hint = "give a writable array without gaps, of the dtype and shape that `aotc inspect` lists"
 
 
 class ProgramClosed(InputError):
@@ -574,10 +574,10 @@ class SizeInvalid(InputError):
 
 
 class InputStrided(InputError):
-    """An array on a device has gaps, and its library has no way to close them."""
+    """An array on a device has gaps or another order, and its library has no way to copy it."""
 
-    template = "{role} `{name}` is not contiguous, expected elements row by row without gaps"
-    hint = "make it contiguous with its own library first"
+    template = "{role} `{name}` is {found}, expected {expected}"
+    hint = "copy it into that order with its own library first"
 
 
 class InputMisaligned(InputError):

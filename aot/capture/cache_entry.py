@@ -31,6 +31,7 @@ from aotc.aot.capture.rounding_sensitivity import undecided_of
 from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.tf32 import tf32_roundings_of
 from aotc.aot.ir.graph import Constant, Graph, State
+from aotc.aot.ir.memory_order import Orders
 from aotc.aot.ir.size import Dim, Guard, Size
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import GraphTextError, parse_extent, parse_graph, parse_type, print_graph
@@ -45,7 +46,7 @@ GRAPH, FACTS = "graph.txt", "facts.json"
 STORED = frozenset({
     "name", "graph", "golden_inputs", "golden_outputs", "structure", "golden_roundings",
     "dot_precision", "convolution_precision", "held", "dims", "guards", "specialised", "probes",
-    "is_strict", "entry",
+    "is_strict", "entry", "orders",
 })  # fmt: skip
 
 ANEW = ("trials", "undecided", "tf32_roundings")  # asked of the model itself, as an entry is read
@@ -88,6 +89,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
         "is_strict": captured.is_strict,
         "name": captured.name,
         "numbers": list(map(_bits, numbers)),
+        "orders": astuple(captured.orders),
         "probes": [(each.sizes, list(map(float.hex, each.roundings))) for each in captured.probes],
         "roundings": [float.hex(each) for each in captured.golden_roundings],
         "specialised": captured.specialised,
@@ -137,6 +139,7 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
         undecided=undecided_of(lambda: run(spec, again), golden_outputs),
         held=tuple((name, digest) for name, digest in facts["held"]),
         entry=spec.entry,
+        orders=Orders(*(tuple(map(tuple, row)) for row in facts["orders"])),
     )
 
 

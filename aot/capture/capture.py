@@ -41,6 +41,7 @@ from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.lifted import Lifted, check_alone, lifted
+from aotc.aot.capture.memory_orders import orders_of
 from aotc.aot.capture.op_modes import endless_loops
 from aotc.aot.capture.other_sizes import Models, Probe, beyond, differing_at_one, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
@@ -53,6 +54,7 @@ from aotc.aot.errors import ExportDiffers, ModelRaised
 from aotc.aot.ir.control import nodes_within
 from aotc.aot.ir.graph import Graph, own_sources
 from aotc.aot.ir.legal import check
+from aotc.aot.ir.memory_order import NO_ORDERS, Orders
 from aotc.aot.ir.size import Dim, Guard
 from aotc.aot.ir.storage import Array
 from aotc.runtime.bundle.manifest import MAIN
@@ -82,6 +84,7 @@ class Captured:
     held: tuple[tuple[str, str], ...] = ()  # parameters and buffers, as `held_tensors` has them
     quantized: Mapping[str, object] | None = None  # what `--quantize` stored, and what it cost
     entry: str = MAIN  # the name of the entry point that it is
+    orders: Orders = NO_ORDERS  # of the memory of inputs and outputs: the example's, the model's
     # How far each output moves where convolutions are of TF32, as `golden_roundings`.
     tf32_roundings: Callable[[], tuple[float, ...]] = tuple
 
@@ -133,7 +136,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
     known = (sizes.dims, guards, specialised, left, others, found.is_strict, others_drawn)
     parts = (*numbers, *precisions, *known, golden.undecided)
-    return Captured(spec.name, graph, *parts, held=weights, entry=spec.entry,
+    return Captured(spec.name, graph, *parts, held=weights, entry=spec.entry, orders=golden.orders,
                     tf32_roundings=golden.tf32_roundings)  # fmt: skip
 
 
@@ -245,6 +248,7 @@ class _Golden:
     roundings: tuple[float, ...]  # how far they carry each output
     undecided: Undecided
     tf32_roundings: Callable[[], tuple[float, ...]]
+    orders: Orders
 
 
 def _imported(
@@ -283,7 +287,9 @@ def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Go
         module = states.bound(decomposed.module())
         inputs = (*inputs, numpy.array(GOLDEN_SEED))
     with unchanged(_held(exported, graph, states)) as buffers, endless_loops():
-        outputs = (*golden_tensors(lambda: run(spec, module)), *(each.clone() for each in buffers))
+        own = golden_tensors(lambda: run(spec, module))
+        orders = orders_of(spec.tensors(), own)
+        outputs = (*own, *(each.clone() for each in buffers))
         found = tuple(to_array(tensor).copy() for tensor in outputs)
     spreads = whole_spreads = (0.0,) * len(outputs)
     is_narrow = has_halves(graph)
@@ -298,7 +304,8 @@ def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Go
         check_agreement(spec, outputs, whole_spreads, is_narrow)
     again = functional if state_names else module
     call = partial(run, spec, again)
-    return _Golden(inputs, found, spreads, undecided_of(call, found), tf32_roundings_of(call))
+    decided = undecided_of(call, found)
+    return _Golden(inputs, found, spreads, decided, tf32_roundings_of(call), orders)
 
 
 # -- the model's own numbers -----------------------------------------------------------------------

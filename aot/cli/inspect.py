@@ -128,6 +128,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
         "name": spec.name,
         "dtype": spec.dtype,
         "shape": [each if isinstance(each, int) else str(each) for each in spec.shape],
+        "order": list(spec.order) or None,
         "bytes": spec.nbytes if spec.is_fixed else None,
     }
 
@@ -308,6 +309,7 @@ def _print_weights(record: dict[str, Any]) -> None:
 def _print_tensors(kind: str, rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         shape = f"{row['dtype']}[{', '.join(map(str, row['shape']))}]"
+        shape += f" in memory order {row['order']}" if row["order"] else ""
         size = "" if row["bytes"] is None else f", {bytes_text(row['bytes'])}"
         click.echo(f"{kind:<8} {row['name']}: {shape}{size}")
 

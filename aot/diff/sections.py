@@ -188,7 +188,7 @@ def step_name(step: TorchCall | NativeLaunch | Mark) -> str:
 
 
 def _type(spec: Any) -> str:
-    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]{spec.order_text}"
 
 
 def _label(each: VariantPlan) -> str:

@@ -175,7 +175,7 @@ def _entries(bundle: BundleFacts) -> Iterator[Markup]:
         rows: list[Sequence[Cell]] = []
         for role, specs in (("input", entry.inputs), ("output", entry.outputs)):
             rows += [
-                (role, code(spec.name), code(_type(spec.dtype, spec.shape)),
+                (role, code(spec.name), code(_type(spec.dtype, spec.shape) + spec.order_text),
                  bytes_cell(spec.nbytes) if spec.is_fixed else None)
                 for spec in specs[:LINES_LIMIT]
             ]  # fmt: skip

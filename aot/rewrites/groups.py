@@ -1,7 +1,9 @@
-"""Convolutions by groups of few outputs, for processors: columns that fill no vector.
+"""Convolutions by groups of few outputs, and of single pixels, for processors.
 
-Where channels lie together, those of several groups are one vector, and each of a group's channels
-is repeated for its outputs. Where positions of a row do, these are side by side, not outputs.
+Few outputs are columns that fill no vector. Where channels lie together, those of several groups
+are one vector, and each of a group's channels is repeated for its outputs. Where positions of a row
+do, these are side by side, not outputs. So are those of 1 × 1 convolutions whose input and output
+lie by planes of positions: neither is transposed.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ FEW_CHANNELS = 4  # of a group, which are added up one after the other
 MOST_TERMS = 64  # of such a sum, which is written out
 FEWEST_IN_PANELS = 8  # inputs and outputs of a group that are a product of their own
 FEWEST_POSITIONS = 12  # of a row that are worth a vector
+# Positions of a plane and channels of an input, so that its columns are worth a copy.
+FEWEST_IN_PLANE, FEWEST_PLANES = 128, 128
 
 
 def _convolution_of_few(root: Node) -> Node | None:
@@ -99,8 +103,39 @@ def _convolution_narrow(root: Node) -> Node | None:
     return build.reshape(build.permute(product, back), root.shape)
 
 
+def _convolution_of_planes(root: Node) -> Node | None:
+    """conv(x, w) → w · x for kernels of one element and images that lie by planes"""
+    data, weight = root.inputs
+    outputs, inputs, *kernel = weight.shape
+    samples, _, *positions = data.shape
+    is_plain = root.attr("groups") == 1 and math.prod(kernel) == 1 and root.dtype == "f32"
+    if not is_plain or set(root.attr("stride")) != {1} or any(root.attr("padding")):
+        return None
+    count = math.prod(positions)
+    if typical(count) < FEWEST_IN_PLANE or typical(inputs) < FEWEST_PLANES:
+        return None
+    if not _lies_by_planes(data):
+        return None
+    left = build.reshape(weight, (1, outputs, inputs))
+    product = make("matmul", (left, build.reshape(data, (samples, inputs, count))))
+    return build.reshape(product, root.shape)
+
+
+def _lies_by_planes(data: Node) -> bool:
+    """Whether the positions of a channel will lie together: those of an input do, of a product that
+    has them as columns, and of what is computed of these element by element."""
+    while data.kind == "pointwise":
+        data = max(data.inputs, key=lambda each: typical(each.type.numel))
+    if data.op != "reshape":
+        return data.op == "input"
+    (rows,) = data.inputs
+    return rows.op == "matmul" and rows.shape[:-1] == data.shape[:2]
+
+
 RULES: tuple[Rule, ...] = (
     # conv(x, w) by groups → Σ over offsets and a group's channels of window · w
     rule_for(("convolution",), "convolution-of-few", _convolution_of_few, False),
     rule_for(("convolution",), "convolution-narrow", _convolution_narrow, False),
+    # conv(x, w) of single pixels, planes of positions → w · x
+    rule_for(("convolution",), "convolution-of-planes", _convolution_of_planes, False),
 )

@@ -15,7 +15,7 @@ from .dtypes import BY_DLPACK, DTYPES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 CPU_DEVICE = 1
@@ -176,16 +176,19 @@ class Borrowed:
 class Array:
     """An array of ours that any DLPack consumer can take, once; shape in elements.
 
-    Its memory passes to the consumer: `torch.from_dlpack(array)` copies nothing.
+    Its memory passes to the consumer: `torch.from_dlpack(array)` copies nothing. strides: in
+    elements, without gaps; None where it is contiguous.
     """
 
-    __slots__ = ("_block", "address", "dtype", "shape")
+    __slots__ = ("_block", "address", "dtype", "shape", "strides")
 
     address: int
     dtype: str
     shape: tuple[int, ...]
 
-    def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] | None = None
+    ) -> None:
         """Allocate without initializing; raises `MemoryFull`."""
         row = DTYPES[dtype]
         nbytes = row.itemsize_bytes
@@ -196,6 +199,7 @@ class Array:
         self._block = allocate_block(data_offset + nbytes)
         self.dtype = dtype
         self.shape = shape
+        self.strides = strides
         self.address = self._block + data_offset
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -216,7 +220,8 @@ class Array:
         if copy or (dl_device is not None and dl_device[0] != CPU_DEVICE):
             raise BufferError("the array is handed over as it is, on the CPU")
         versioned = max_version is not None and max_version[0] >= 1
-        describe(self._block, versioned, self.dtype, self.shape, self.address, (CPU_DEVICE, 0))
+        parts = (self.dtype, self.shape, self.address, (CPU_DEVICE, 0), self.strides)
+        describe(self._block, versioned, *parts)
         block, self._block = self._block, None
         return export_capsule(block, versioned)
 
@@ -233,8 +238,12 @@ def describe(
     shape: tuple[int, ...],
     address: int,
     device: tuple[int, int],
+    strides: tuple[int, ...] | None = None,
 ) -> Any:
-    """Write a managed tensor with its shape into a block of `header_bytes`; freed by `free`."""
+    """Write a managed tensor with its shape into a block of `header_bytes`; freed by `free`.
+
+    strides: in elements; None where it is contiguous.
+    """
     kind: Any = DLManagedTensorVersioned if versioned else DLManagedTensor
     managed = kind.from_address(block)
     managed.context = None
@@ -245,7 +254,7 @@ def describe(
     tensor, row, rank = managed.tensor, DTYPES[dtype], len(shape)
     extents_address = block + ctypes.sizeof(DLManagedTensorVersioned)
     numbers = (ctypes.c_int64 * (2 * rank)).from_address(extents_address)
-    numbers[:] = [*shape, *contiguous_strides(shape, 1)]
+    numbers[:] = [*shape, *(strides or contiguous_strides(shape, 1))]
     tensor.data = address
     tensor.device_type, tensor.device_id = device
     tensor.ndim = rank
@@ -300,6 +309,15 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
         strides.append(step)
         step *= extent
     return tuple(reversed(strides))
+
+
+def ordered_strides(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of an array without gaps whose dims lie in an order, outermost first."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:

@@ -6,10 +6,14 @@ where an argument is one of theirs, the caller's own module is in `sys.modules`.
 
 Every kind gives
 
-- `address(port, value, hold)`: the address of contiguous memory with the elements of `value`. It
-  is the caller's own memory where that is contiguous; else a copy, which `hold` keeps alive;
+- `address(port, value, hold)`: the address of memory with the elements of `value`, contiguous or in
+  the port's order. It is the caller's own memory where that lies so; else a copy, which `hold`
+  keeps alive;
 - `output(port, value)`: the same for an output given by the caller; never a copy, must be writable;
 - `make(port)`: a fresh array for the output and its address.
+
+The buffers of `BUFFER` are contiguous whatever the port's order, as `memoryview` has no other;
+`address_of_output` has a session write these after its run, and other contiguous outputs.
 
 All raise the `InputError` family with the argument's name, what was found and what was expected.
 """
@@ -19,9 +23,9 @@ from __future__ import annotations
 import sys
 from operator import index
 
-from ..errors import InputDevice, InputGradient
+from ..errors import InputDevice, InputGradient, OutputUnusable
 from .buffers import buffer_address, writable_address
-from .dlpack import DEVICES, HOST, HOST_DEVICES, Array, Borrowed, borrow, is_contiguous
+from .dlpack import DEVICES, HOST, HOST_DEVICES, Array, Borrowed, borrow, contiguous_strides
 from .dtypes import DTYPES
 
 TYPE_CHECKING = False
@@ -41,7 +45,7 @@ class TorchKind:
             value.dtype is port.torch_dtype
             and value.shape == port.shape
             and value.is_cpu
-            and value.is_contiguous()
+            and (value.is_contiguous() if port.strides is None else value.stride() == port.strides)
             and not value.requires_grad
             and not value.is_neg()
         ):
@@ -55,16 +59,16 @@ class TorchKind:
             if torch.is_grad_enabled():
                 raise InputGradient(name=port.name)
             value = value.detach()
-        if value.is_neg() or not value.is_contiguous():
+        if value.is_neg():
             value = value.resolve_neg()
-            itemsize = value.element_size()
-            if not value.is_contiguous():
-                strides = tuple(each * itemsize for each in value.stride())
-                value = port.copy(value.data_ptr(), itemsize, port.shape, strides)
-                hold.append(value)
-                return value.address  # type: ignore[no-any-return]
             hold.append(value)
-        return value.data_ptr()  # type: ignore[no-any-return]
+        if is_laid(port, value):
+            return value.data_ptr()  # type: ignore[no-any-return]
+        itemsize = value.element_size()
+        strides = tuple(each * itemsize for each in value.stride())
+        copied = port.copied(value.data_ptr(), strides, itemsize)
+        hold.append(copied)
+        return copied.address
 
     def _check(self, port: Port, value: Any, torch: Any) -> None:
         if not value.is_cpu:
@@ -86,14 +90,16 @@ class TorchKind:
             value.dtype is port.torch_dtype
             and value.shape == port.shape
             and value.is_cpu
-            and value.is_contiguous()
+            and (value.is_contiguous() if port.strides is None else value.stride() == port.strides)
             and not value.requires_grad
             and not value.is_neg()
         ):
             return value.data_ptr()  # type: ignore[no-any-return]
         self._check(port, value, sys.modules["torch"])
-        if not value.is_contiguous() or value.is_neg():
-            raise port.refuse_memory("not contiguous")
+        if not is_laid(port, value):
+            raise port.refuse_layout()
+        if value.is_neg():
+            raise port.refuse_memory("negated by a mark of torch's")
         if value.requires_grad:
             raise port.refuse_memory("a tensor that requires a gradient")
         return value.data_ptr()  # type: ignore[no-any-return]
@@ -109,14 +115,25 @@ class TorchKind:
         return value, value.data_ptr()
 
     def template(self, port: Port, device: str) -> Any:
-        """A tensor of the output's type that owns one element: broadcast to its shape."""
+        """A tensor of the output's type, shape and strides that owns at most one element."""
         torch = sys.modules["torch"]
         dtype = getattr(torch, TORCH_DTYPES[port.dtype])
+        if port.strides is not None:
+            template = torch.empty_strided(port.shape, port.strides, dtype=dtype, device=device)
+            template.untyped_storage().resize_(0)
+            return template
         one = torch.empty((), dtype=dtype, device=device)
         template = one.expand(port.shape)
         if not torch.empty_like(template).is_contiguous():
             template = torch.empty(port.shape, dtype=dtype, device=device)
         return template
+
+
+def is_laid(port: Port, value: Any) -> bool:
+    """Whether a tensor of torch's lies as the program reads and writes it."""
+    if port.order is None:
+        return value.is_contiguous()  # type: ignore[no-any-return]
+    return port.is_laid(value.stride(), 1)
 
 
 class NumpyKind:
@@ -127,14 +144,14 @@ class NumpyKind:
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
         if value.dtype is port.numpy_dtype and value.shape == port.shape:
             try:
-                return writable_address(value)
+                return writable_address(_in_memory(port, value))
             except (TypeError, ValueError):  # read-only, not contiguous or empty
                 pass
         self._check(port, value)
-        if value.flags.c_contiguous:
-            return buffer_address(value)
-        strides = value.strides
-        copied = port.copy(value.ctypes.data, value.itemsize, port.shape, strides)
+        laid = _in_memory(port, value)
+        if laid.flags.c_contiguous:
+            return buffer_address(laid)
+        copied = port.copied(value.ctypes.data, value.strides, value.itemsize)
         hold.append(copied)
         return copied.address
 
@@ -152,22 +169,31 @@ class NumpyKind:
     def output(self, port: Port, value: Any) -> int:
         if value.dtype is port.numpy_dtype and value.shape == port.shape:
             try:
-                return writable_address(value)
+                return writable_address(_in_memory(port, value))
             except (TypeError, ValueError):
                 pass
         self._check(port, value)
-        if not value.flags.c_contiguous:
-            raise port.refuse_memory("not contiguous")
+        laid = _in_memory(port, value)
+        if not laid.flags.c_contiguous:
+            raise port.refuse_layout()
         if not value.flags.writeable:
             raise port.refuse_memory("read-only")
-        return buffer_address(value)
+        return buffer_address(laid)
 
     def make(self, port: Port) -> tuple[Any, int]:
         numpy = sys.modules["numpy"]
         if port.numpy_dtype is None:
             port.numpy_dtype = numpy.dtype(DTYPES[port.dtype].numpy)
-        value = numpy.empty(port.shape, port.numpy_dtype)
-        return value, writable_address(value) if port.nbytes else 0
+        value = numpy.empty(port.in_memory(port.shape), port.numpy_dtype)
+        address = writable_address(value) if port.nbytes else 0
+        if port.order is not None:
+            value = value.transpose([port.order.index(axis) for axis in range(len(port.order))])
+        return value, address
+
+
+def _in_memory(port: Port, value: Any) -> Any:
+    """A numpy array with its dims as the port has them in memory."""
+    return value if port.order is None else value.transpose(port.order)
 
 
 class CapsuleKind:
@@ -182,9 +208,9 @@ class CapsuleKind:
         borrowed = self._borrow(port, value)
         hold.append(borrowed)
         itemsize = DTYPES[borrowed.dtype].itemsize_bytes
-        if is_contiguous(borrowed.shape, borrowed.strides, itemsize):
+        if port.is_laid(borrowed.strides, itemsize):
             return borrowed.address
-        copied = port.copy(borrowed.address, itemsize, borrowed.shape, borrowed.strides)
+        copied = port.copied(borrowed.address, borrowed.strides, itemsize)
         hold.append(copied)
         return copied.address
 
@@ -205,14 +231,12 @@ class CapsuleKind:
         borrowed = self._borrow(port, value)
         if borrowed.read_only:
             raise port.refuse_memory("read-only")
-        if not is_contiguous(
-            borrowed.shape, borrowed.strides, DTYPES[borrowed.dtype].itemsize_bytes
-        ):
-            raise port.refuse_memory("not contiguous")
+        if not port.is_laid(borrowed.strides, DTYPES[borrowed.dtype].itemsize_bytes):
+            raise port.refuse_layout()
         return borrowed.address  # `value` keeps the memory alive after that
 
     def make(self, port: Port) -> tuple[Any, int]:
-        array = Array(port.dtype, port.shape)
+        array = Array(port.dtype, port.shape, port.strides)
         address = array.address
         adopt = getattr(sys.modules.get(self.module), "from_dlpack", None)
         return (array if adopt is None else adopt(array)), address
@@ -230,11 +254,16 @@ class BufferKind:
 
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
         view = self._view(port, value)
-        if view.c_contiguous:
+        if view.c_contiguous and port.strides is None:
             return buffer_address(view) if port.nbytes else 0
-        itemsize = view.itemsize
-        strides = view.strides or ()
-        copied = port.copy(buffer_address(view), itemsize, port.shape, strides)
+        itemsize = DTYPES[port.dtype].itemsize_bytes
+        if view.shape == port.shape:
+            strides = view.strides or ()
+        else:  # it stands for the contiguous array
+            strides = contiguous_strides(port.shape, itemsize)
+        if port.is_laid(strides, itemsize):
+            return buffer_address(view) if port.nbytes else 0
+        copied = port.copied(buffer_address(view), strides, itemsize)
         hold.append(copied)
         return copied.address
 
@@ -304,6 +333,24 @@ NUMPY = NumpyKind()
 BUFFER = BufferKind()
 Kind = TorchKind | NumpyKind | CapsuleKind | BufferKind
 KINDS: dict[type, Kind] = {}
+
+
+def address_of_output(kind: Kind, port: Port, value: Any, session: Any) -> int:
+    """The address that a run writes to for an output of the caller's in host memory; one that is
+    contiguous where the port has another order is written by the session after it."""
+    if port.order is None:
+        return kind.output(port, value)
+    if kind is not BUFFER:
+        try:
+            return kind.output(port, value)
+        except OutputUnusable as refused:
+            first = refused
+        try:
+            address = kind.output(port.contiguous, value)
+        except OutputUnusable:
+            raise first from None
+        return session.write_later(port, address)  # type: ignore[no-any-return]
+    return session.write_later(port, kind.output(port, value))  # type: ignore[no-any-return]
 
 
 def kind_of(port: Port, value: Any) -> Kind:

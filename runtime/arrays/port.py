@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from ..errors import InputDtype, InputRank, InputShape, InputUnreadable, MemoryFull, OutputUnusable
+from .dlpack import is_contiguous, ordered_strides
+
+WITHOUT_GAPS = "elements row by row without gaps"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +23,14 @@ class Port:
 
     index: its place among the addresses of a call, inputs first. `copy(address, itemsize, shape,
     strides)` returns an object with `.address` that holds the elements contiguously. ordinal: the
-    number of the device that the program runs on, None in host memory.
+    number of the device that the program runs on, None in host memory. order, strides: where its
+    dims lie in another order than the shape has them: the dims as memory has them, outermost first,
+    and how many elements each steps over; else None. contiguous: the same port without an order.
     """
 
-    __slots__ = ("copy", "device_template", "dtype", "index", "name", "nbytes", "numpy_dtype",
-                 "ordinal", "role", "shape", "torch_dtype", "torch_template")  # fmt: skip
+    __slots__ = ("contiguous", "copy", "device_template", "dtype", "index", "name", "nbytes",
+                 "numpy_dtype", "order", "ordinal", "role", "shape", "strides", "torch_dtype",
+                 "torch_template")  # fmt: skip
 
     def __init__(
         self, spec: TensorSpec, role: str, index: int, copy: Copy, ordinal: int | None = None
@@ -36,6 +42,13 @@ class Port:
         self.dtype = spec.dtype
         self.shape = spec.shape
         self.nbytes = spec.nbytes if spec.is_fixed else 0
+        self.order = spec.order or None
+        self.strides: tuple[int, ...] | None = None
+        self.contiguous: Port = self
+        if spec.order:
+            self.contiguous = Port(spec.replace(order=()), role, index, copy, ordinal)
+            if spec.is_fixed:
+                self.strides = ordered_strides(spec.shape, spec.order)
         self.copy = copy
         self.torch_dtype: Any = None
         self.numpy_dtype: Any = None
@@ -59,6 +72,27 @@ class Port:
             raise InputShape(
                 role=self.role, name=self.name, found=list(shape), expected=list(self.shape)
             )
+
+    def in_memory(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """One number for each dim, in the order in which the dims lie in memory."""
+        return numbers if self.order is None else tuple([numbers[axis] for axis in self.order])
+
+    def is_laid(self, strides: tuple[int, ...], itemsize: int) -> bool:
+        """Whether an array of the port's shape lies as the program reads and writes it."""
+        return is_contiguous(self.in_memory(self.shape), self.in_memory(strides), itemsize)
+
+    def copied(self, address: int, strides: tuple[int, ...], itemsize: int) -> Array:
+        """A copy of an array of the port's shape that does."""
+        return self.copy(address, itemsize, self.in_memory(self.shape), self.in_memory(strides))
+
+    def refuse_layout(self) -> OutputUnusable:
+        """The error for an output that does not lie as the program writes it."""
+        if self.order is None:
+            return self.refuse_memory("not contiguous")
+        expected = f"writable memory without gaps, the dims in the order {list(self.order)}"
+        return OutputUnusable(
+            role=self.role, name=self.name, found="in another order", expected=expected
+        )
 
     def refuse_memory(self, found: str) -> OutputUnusable:
         """The error for an array that cannot be used where it lies."""

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 
 class View:
-    """A contiguous array in memory of somebody else's: dtype (a key of DTYPES), shape, address.
+    """An array in memory of somebody else's: dtype (a key of DTYPES), shape, address.
 
     device: as DLPack has it, (type, number). owner: keeps the memory, and is kept by this view and
-    by all that was made of it. wait: called before the memory is handed out.
+    by all that was made of it. wait: called before the memory is handed out. strides: in elements,
+    without gaps; None where it is contiguous.
     """
 
-    __slots__ = ("_owner", "_wait", "address", "device", "dtype", "shape")
+    __slots__ = ("_owner", "_wait", "address", "device", "dtype", "shape", "strides")
 
     def __init__(
         self,
@@ -46,11 +47,13 @@ class View:
         device: tuple[int, int],
         owner: Any,
         wait: Callable[[], None],
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         self.dtype = dtype
         self.shape = shape
         self.address = address
         self.device = device
+        self.strides = strides
         self._owner = owner
         self._wait = wait
 
@@ -72,7 +75,8 @@ class View:
         self._wait()
         versioned = max_version is not None and max_version[0] >= 1
         block = allocate_block(header_bytes(self.shape))
-        managed = describe(block, versioned, self.dtype, self.shape, self.address, self.device)
+        parts = (self.dtype, self.shape, self.address, self.device, self.strides)
+        managed = describe(block, versioned, *parts)
         managed.deleter = DELETE_ADDRESS
         _exported[block] = (self._owner, versioned)
         return export_capsule(block, versioned)
@@ -102,12 +106,15 @@ class DeviceView(View):
         if self.dtype == "bf16":
             raise AttributeError("bf16 has no `__cuda_array_interface__`, expected DLPack")
         self._wait()
-        return {"version": 3, "strides": None, "stream": None, **_interface(self)}
+        return {"version": 3, "stream": None, **_interface(self)}
 
 
 def _interface(view: View) -> dict[str, Any]:
-    row = DTYPES[view.dtype]
-    return {"shape": view.shape, "typestr": row.numpy, "data": (view.address, False)}
+    row, strides = DTYPES[view.dtype], view.strides
+    if strides is not None:
+        strides = tuple([row.itemsize_bytes * each for each in strides])
+    data = (view.address, False)
+    return {"shape": view.shape, "typestr": row.numpy, "data": data, "strides": strides}
 
 
 _exported: dict[int, tuple[Any, bool]] = {}  # block → what keeps the memory, whether versioned

@@ -13,7 +13,7 @@ from ..arrays.dlpack import HOST, is_contiguous
 from ..arrays.dtypes import DTYPES
 from ..arrays.exchange import BUFFER, KINDS, TORCH, TORCH_DTYPES, kind_of
 from ..arrays.numpy_fields import CONTIGUOUS, WRITABLE, numpy_fields
-from ..arrays.port import Port
+from ..arrays.port import WITHOUT_GAPS, Port
 from ..arrays.torch_guard import guard_of
 from ..bundle.manifest import TensorSpec
 from ..drivers.cpu.executor_abi import CONTEXT_WORKSPACE, FRAME_CONTEXT, FRAME_MESSAGE
@@ -234,7 +234,7 @@ def _refuse_gaps(
     address: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> Any:
     """In place of a copy: a native function gets the caller's memory or none."""
-    raise InputStrided(role="input", name="")
+    raise InputStrided(role="input", name="", found="not contiguous", expected=WITHOUT_GAPS)
 
 
 def check_view(slot: TensorSlot, label: str, view: View) -> None:
@@ -251,7 +251,8 @@ def check_view(slot: TensorSlot, label: str, view: View) -> None:
         expected = "writable memory"
         raise OutputUnusable(role=slot.role, name=label, found="read-only", expected=expected)
     if not slot.is_strided and not is_contiguous(view.shape, view.strides, 1):
-        raise InputStrided(role=slot.role, name=label)
+        gaps = "not contiguous"
+        raise InputStrided(role=slot.role, name=label, found=gaps, expected=WITHOUT_GAPS)
     alignment = slot.alignment_of(view.dtype)
     if view.address % alignment and 0 not in view.shape:
         raise InputMisaligned(

@@ -48,7 +48,7 @@ from .torch_calls import OP_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any, TypeVar
 
     from .extent import Row
@@ -71,6 +71,7 @@ NATIVE = "native-back-ends"  # libraries of the user's that the plans call
 STATE = "state"  # tensors of mutable state
 PARALLEL = "tensor-parallel"  # devices that a program is split over
 SESSION = "session-sizes"  # of states, which a session fixes
+ORDER = "memory-order"  # of inputs and outputs that are not contiguous
 
 
 class FileEntry(Record):
@@ -136,6 +137,18 @@ class Entry(Record):
         yield from self.signature.broken()
 
 
+class MemoryOrder(Record):
+    """An input or output whose dims lie in another order than its shape has them.
+
+    entry, place: its numbers; axes: the dims as memory has them, outermost first, without gaps.
+    """
+
+    entry: int = field(Integer(0, ENTRIES_LIMIT - 1))
+    role: str = field(Choice("input", "output"))
+    place: int = field(Integer(0, 4095))
+    axes: tuple[int, ...] = field(List(Integer(0, 63), limit=64, least=2))
+
+
 ENTRY = Numbered(Entry)
 MAIN = "forward"  # what a program of several entries is when it is called itself
 
@@ -169,7 +182,8 @@ class Manifest(Record):
 
     entries: the ways to call it. torch: ops that torch runs at each call. backends: native
     libraries that the plans call. states: mutable state of all entries together; session_dims,
-    session_sizes: of states whose sizes a session fixes; ranks: devices that each call runs on.
+    session_sizes: of states whose sizes a session fixes; ranks: devices that each call runs on;
+    orders: those of the entries' inputs and outputs that have one, which their specs have too.
     """
 
     features: tuple[str, ...] = field(List(NAME, limit=256))
@@ -188,11 +202,16 @@ class Manifest(Record):
     )
     session_sizes: tuple[Row, ...] = field(ROWS, default=(), feature=SESSION)
     ranks: int = field(Integer(2, RANKS_LIMIT), default=1, feature=PARALLEL)
+    orders: tuple[MemoryOrder, ...] = field(
+        List(MemoryOrder, limit=1 << 16, least=1), default=(), feature=ORDER
+    )
     producer: str = field(Text(64, least=0), default="")  # what wrote it: "aotc 0.1.0"
 
     @classmethod
     def made(cls, **fields: Any) -> Manifest:
-        """A new manifest, with the features that its fields come with."""
+        """A new manifest, with the orders of its entries' specs and the features that its fields
+        come with."""
+        fields["orders"] = tuple(_orders(fields["entries"]))
         given = (name for name in fields if fields[name] != cls._fields[name].default)
         found = filter(None, (cls._fields[name].feature for name in given))
         return cls(features=tuple(dict.fromkeys(found)), **fields)
@@ -239,7 +258,24 @@ class Manifest(Record):
         """Read and check plain values; raises `BundleMalformed` and `BundleLimit`."""
         manifest: Manifest = read(MANIFEST_SCHEMA, tree, path)
         refuse(_broken(manifest), path)
-        return manifest
+        return manifest._ordered() if manifest.orders else manifest
+
+    def _ordered(self) -> Manifest:
+        """The same with the orders in the specs of its entries."""
+        axes = {(row.entry, row.role, row.place): row.axes for row in self.orders}
+
+        def ordered(number: int, role: str, specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+            found = ((spec, axes.get((number, role, at), ())) for at, spec in enumerate(specs))
+            return tuple([spec.replace(order=order) for spec, order in found])
+
+        entries = [
+            entry.replace(
+                inputs=ordered(number, "input", entry.inputs),
+                outputs=ordered(number, "output", entry.outputs),
+            )
+            for number, entry in enumerate(self.entries)
+        ]
+        return self.replace(entries=tuple(entries))
 
 
 class Extras(Record):
@@ -283,6 +319,7 @@ def _broken(manifest: Manifest) -> Broken:
     yield from manifest.session.broken()
     yield from twins((dim.name for dim in manifest.session_dims), "session_dims")
     yield from _broken_entries(manifest)
+    yield from _broken_orders(manifest)
     digests = {entry.name: entry.sha256 for entry in manifest.files}
     yield from broken_backends(manifest.backends, digests)
     for index, target in enumerate(manifest.targets):
@@ -303,6 +340,35 @@ def _too_large(kind: str, specs: Sequence[TensorSpec]) -> Broken:
         nbytes = spec.nbytes if spec.is_fixed else 0
         if nbytes > FILE_LIMIT_BYTES:
             yield f"{kind}[{index}].shape", f"{nbytes} bytes", f"at most {FILE_LIMIT_BYTES}"
+
+
+def _orders(entries: Sequence[Entry]) -> Iterator[MemoryOrder]:
+    """The orders of memory in the specs of entries."""
+    for number, entry in enumerate(entries):
+        for role, specs in (("input", entry.inputs), ("output", entry.outputs)):
+            for place, spec in enumerate(specs):
+                if spec.order:
+                    yield MemoryOrder(number, role, place, spec.order)
+
+
+def _broken_orders(manifest: Manifest) -> Broken:
+    """Orders of no input or output, or that are none of its dims."""
+    seen = set()
+    for index, row in enumerate(manifest.orders):
+        entry = manifest.entries[row.entry] if row.entry < len(manifest.entries) else None
+        specs = () if entry is None else entry.inputs if row.role == "input" else entry.outputs
+        if row.place >= len(specs):
+            found = f"{row.role} {row.place} of entry {row.entry}"
+            yield f"orders[{index}].place", found, "one that is there"
+            continue
+        rank = len(specs[row.place].shape)
+        if sorted(row.axes) != list(range(rank)) or list(row.axes) == sorted(row.axes):
+            expected = f"another order of {rank} dims than their own"
+            yield f"orders[{index}].axes", str(list(row.axes)), expected
+        key = row.entry, row.role, row.place
+        if key in seen:
+            yield f"orders[{index}]", f"{row.role} {row.place} twice", "each once"
+        seen.add(key)
 
 
 def _broken_entries(manifest: Manifest) -> Broken:

@@ -43,11 +43,16 @@ class FixedSizeMismatch(SizeMismatch):
 
 
 class TensorSpec(Record):
-    """One input or output: name, element type (a key of DTYPES) and shape, of ints or `Extent`s."""
+    """One input or output: name, element type (a key of DTYPES) and shape, of ints or `Extent`s.
+
+    order: the dims as memory has them, outermost first; empty where they stand so in the shape. It
+    is written by `MemoryOrder` of the manifest.
+    """
 
     name: str = field(Text())
     dtype: str = field(Choice(*DTYPES))
     shape: tuple[Any, ...] = field(List(Number(0, 1 << 40, is_named=True), limit=64))
+    order: tuple[int, ...] = ()
 
     @property
     def is_fixed(self) -> bool:
@@ -63,15 +68,20 @@ class TensorSpec(Record):
     def at(self, values: Sequence[int]) -> TensorSpec:
         """The same for given sizes: numbers of values are replaced by the values."""
         shape = (values[each.index] if isinstance(each, Extent) else each for each in self.shape)
-        return TensorSpec(self.name, self.dtype, tuple(shape))
+        return TensorSpec(self.name, self.dtype, tuple(shape), self.order)
 
     @property
     def nbytes(self) -> int:
-        """Size of the contiguous array in bytes; only for fixed shapes."""
+        """Size of the array in bytes, which has no gaps; only for fixed shapes."""
         return bytes_of(self.dtype, self.shape)
 
     def __str__(self) -> str:
-        return f"{self.dtype}{list(self.shape)}"
+        return f"{self.dtype}{list(self.shape)}{self.order_text}"
+
+    @property
+    def order_text(self) -> str:
+        """The order of memory for people; empty where it is contiguous."""
+        return f" in memory order {list(self.order)}" if self.order else ""
 
 
 class Dim(Record):

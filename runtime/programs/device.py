@@ -27,7 +27,7 @@ from ..drivers.cuda.exchange import (
 from ..drivers.cuda.streams import LEGACY, current, handle_of
 from ..errors import InputNotContiguous
 from .arguments import places
-from .session import Bound, Session, refuse_overlap
+from .session import Bound, Session, refuse_overlap, write_late
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..bundle.manifest import TensorSpec
     from ..drivers.cuda.exchange import DeviceKind
     from .entry import LoadedEntry
-    from .session import Called, Ports
+    from .session import Called, Late, Ports
 
 # Borrowed arrays are held in two halves. When the newer one is beyond a limit, the calls of the
 # older one have ended or are waited for, and it is released; the newer one becomes the older one.
@@ -163,9 +163,10 @@ class DeviceSession(Session):
         outputs = self._entry.give(values) if out is None else out
         copies = tuple(self._copies_in), tuple(self._copies_out)
         fixed = self._chosen if self.has_own_stream else None
-        keep = given, tuple(self.hold), values
+        late, self._late = self._late, []
+        keep = given, tuple(self.hold), values, late
         staged = tuple(index for each in copies for index, _ in each)
-        return Bound(self, lambda: self._replay_on(fixed, *copies), outputs, keep, staged)
+        return Bound(self, lambda: self._replay_on(fixed, *copies, late), outputs, keep, staged)
 
     def _complete(self, arrays: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
         """What a call has to do after its launch; returns its outputs in order."""
@@ -173,6 +174,7 @@ class DeviceSession(Session):
             for index, host_address in self._copies_out:
                 self._on_driver.copy_out(index, host_address)
             self._on_driver.synchronize()
+            write_late(self._late)
         if self._finish is not None:
             values = tuple(map(self._finish, values))
         if self.has_own_stream:
@@ -187,9 +189,10 @@ class DeviceSession(Session):
         fixed: int | None,
         copies_in: tuple[tuple[int, int], ...],
         copies_out: tuple[tuple[int, int], ...],
+        late: list[Late],
     ) -> Callable[[], None]:
         """What a bound call runs, of the instance in use. fixed: its stream, else the current one;
-        copies: (index, host address) of arrays on the host."""
+        copies: (index, host address) of arrays on the host; late: what is written after them."""
         run, ordinal, on_driver = self._run, self._ordinal, self._on_driver
 
         def replay() -> None:
@@ -205,6 +208,7 @@ class DeviceSession(Session):
             for index, host_address in copies_out:
                 on_driver.copy_out(index, host_address)
             on_driver.synchronize()
+            write_late(late)
 
         return replay_copied
 
@@ -345,6 +349,7 @@ class DeviceSession(Session):
         self.hold.clear()
         self._copies_in.clear()
         self._copies_out.clear()
+        self._late = []
         self._finish = None
         self.has_own_stream = False
         self._is_plain = True

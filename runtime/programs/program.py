@@ -279,13 +279,14 @@ class Loaded:
 class Program:
     """A bundle ready to run; safe to call from several threads at once.
 
-    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); dims: the dynamic
+    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape, order); dims: the dynamic
     sizes, each with its name and range; target: name of the target in use; device: where it
     runs, `cpu` or `cuda:0`; digest: hex SHA-256 of the bundle; threads: host threads that share
     the work of one call; of a device also ordinal, its number, and memory, for outputs.
 
     Calling it takes arrays in the order of `inputs` or by name, as torch tensors, numpy arrays,
-    DLPack producers or plain buffers, nested as the model took them or as one flat list. The
+    DLPack producers or plain buffers, nested as the model took them or as one flat list. Those that
+    do not lie as their spec says are copied. The
     outputs are new arrays of the kind of the first input, nested as the model gave them: one array,
     a tuple, a dict, a record by name. `out=` gives the arrays to write to instead. Each output has
     memory of its own, also where the model gives an input back or one tensor twice. Raises the
@@ -462,8 +463,8 @@ class Program:
                 sessions.close()
 
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
-        """Run once on memory at these addresses: contiguous inputs, then outputs, in the order and
-        with the dtypes of `inputs` and `outputs`.
+        """Run once on memory at these addresses: inputs, then outputs, in the order and with the
+        dtypes and orders of memory of `inputs` and `outputs`.
 
         addresses: of the first byte of each; shapes: those of the inputs, a tuple of ints each,
         with dynamic sizes, which are checked. Nothing else is: for callers that know their arrays,

@@ -6,11 +6,14 @@ import _thread
 import sys
 from operator import attrgetter
 
+from ..arrays.buffers import copy_strided
 from ..arrays.complexes import is_copy
-from ..arrays.dlpack import Borrowed
-from ..arrays.exchange import BUFFER, KINDS, kind_of, shape_of
+from ..arrays.dlpack import Array, Borrowed
+from ..arrays.dtypes import DTYPES
+from ..arrays.exchange import BUFFER, KINDS, TORCH, address_of_output, kind_of, shape_of
 from ..arrays.port import ports
 from ..arrays.strided import copier
+from ..arrays.torch_guard import guard_of
 from ..bundle.manifest import find_entry
 from ..bundle.signature import NO_SIZES
 from ..errors import (
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..arrays.exchange import Kind
     from ..arrays.port import Port
+    from ..arrays.torch_guard import Guard
     from ..bundle.manifest import TensorSpec
     from ..bundle.plan import Plan
     from ..bundle.signature import SessionSizes
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
     Shapes = tuple[tuple[int, ...], ...]
     Ports = tuple[tuple[Port, ...], tuple[Port, ...]]
+    Late = tuple[Port, Array, int]  # what a run has written, and where it goes
 
     class Code(Protocol):
         """Code and weights in memory; whoever uses them is counted."""
@@ -67,6 +72,8 @@ if TYPE_CHECKING:
 
 
 SHAPE = attrgetter("shape")
+# Calls until torch looks at the tensors of later ones, and until it stops where these are others.
+GUARDED_FROM, MOST_MISSES = 2, 6
 
 
 def refuse_copy(value: object, protocol: object) -> Any:
@@ -81,16 +88,29 @@ def refuse_copy(value: object, protocol: object) -> Any:
 class Instance:
     """A session at given shapes: the driver's session and the ports of inputs and outputs.
 
-    on_driver: None once it is closed; last: the addresses that the driver's session holds.
+    on_driver: None once it is closed; last: the addresses that the driver's session holds; guard:
+    torch's own check that inputs are as those of an earlier call, if there is one; misses: calls
+    that were looked at without it.
     """
 
-    __slots__ = ("inputs", "last", "on_driver", "outputs")
+    __slots__ = ("guard", "inputs", "last", "misses", "on_driver", "outputs")
 
     def __init__(self, on_driver: Any, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         self.on_driver = on_driver
         self.inputs = inputs
         self.outputs = outputs
         self.last: list[int] = []
+        self.guard: Guard | None = None
+        self.misses = 0
+
+    def expect(self, arrays: Sequence[Any]) -> None:
+        """Have torch look at all tensors of a call at once, where calls bring such as these; what
+        was looked at here are tensors of torch's that kernels read as they lie."""
+        self.misses += 1
+        if self.misses == GUARDED_FROM and not any(each.requires_grad for each in arrays):
+            self.guard = guard_of(arrays)
+        elif self.misses == MOST_MISSES:
+            self.guard = None
 
     def close(self) -> None:
         """Free what the driver holds for it; idempotent."""
@@ -115,8 +135,8 @@ class Session:
 
     __reduce_ex__ = refuse_copy
     __slots__ = ("__weakref__", "_addresses", "_all_known", "_arity", "_entry", "_inputs",
-                 "_instance", "_known", "_last", "_loaded", "_main", "_on_driver", "_outputs",
-                 "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
+                 "_instance", "_known", "_last", "_late", "_loaded", "_main", "_on_driver",
+                 "_outputs", "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
                  "sizes")  # fmt: skip
 
     @staticmethod
@@ -163,6 +183,7 @@ class Session:
         self._shared: Any = None  # what the instances share
         self._on_driver: Any = None
         self._last: list[int] = []  # what the driver's addresses hold
+        self._late: list[Late] = []  # of this call
         self._loaded = loaded  # before it is counted: what is not counted may be released too
         try:
             loaded.retain(self)
@@ -294,6 +315,8 @@ class Session:
                 given = self._arranged(arrays, named)
             result = self._fill(given, out, hold)
             self._run()
+            if self._late:
+                write_late(self._late)
             return result
 
     def _refuse_in_call(self) -> None:
@@ -413,11 +436,20 @@ class Session:
         is_stale = any(not isinstance(each, Borrowed) for each in hold)  # a copy would be
         if is_stale or any(map(is_copy, given)):
             raise InputNotContiguous()
-        return Bound(self, self._replay, outputs, (given, hold))
+        late, self._late = self._late, []
+        return Bound(self, lambda: self._replay(late), outputs, (given, hold))
 
-    def _replay(self) -> Callable[[], None]:
+    def _replay(self, late: list[Late]) -> Callable[[], None]:
         """What a bound call runs, of the instance in use."""
-        return self._run
+        run: Callable[[], None] = self._run
+        if not late:
+            return run
+
+        def replay() -> None:
+            run()
+            write_late(late)
+
+        return replay
 
     def _take_up(self, bound: Bound) -> None:
         """Have calls run on a bound call's memory again, as before other calls of the session."""
@@ -437,12 +469,20 @@ class Session:
         ports = self._inputs
         addresses: list[int] = []
         first: Kind | None = None
-        for value in arrays:
-            port = ports[len(addresses)]
-            kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses.append(kind.address(port, value, hold))
-            if first is None:
-                first = kind
+        if self._late:  # of a call that raised
+            self._late = []
+        instance: Any = self._instance
+        if instance.guard is not None and instance.guard(*arrays):
+            first, addresses = TORCH, [value.data_ptr() for value in arrays]
+        else:
+            for value in arrays:
+                port = ports[len(addresses)]
+                kind = KINDS.get(type(value)) or kind_of(port, value)
+                addresses.append(kind.address(port, value, hold))
+                if first is None:
+                    first = kind
+            if first is TORCH and not hold and instance.misses < MOST_MISSES:
+                instance.expect(arrays)
         if out is None:
             result = self._make(first or BUFFER, addresses)
         else:
@@ -477,11 +517,20 @@ class Session:
         for port in self._outputs:
             try:
                 value, address = kind.make(port)
+                if port.order is not None and kind is BUFFER:
+                    address = self.write_later(port, address)
             except MemoryError as error:
                 raise port.no_memory() from error
             values.append(value)
             addresses.append(address)
         return self._entry.give(values)
+
+    def write_later(self, port: Port, address: int) -> int:
+        """Have the output of a port, whose dims lie in another order, written into contiguous host
+        memory after the run; the address that the run writes to."""
+        array = Array(port.dtype, port.shape)
+        self._late.append((port, array, address))
+        return array.address
 
     def _take_outputs(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         """Append the addresses of the caller's outputs; returns these in order."""
@@ -490,7 +539,11 @@ class Session:
         for index, value in enumerate(values):
             port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses.append(kind.output(port, value))
+            addresses.append(
+                kind.output(port, value)
+                if port.order is None
+                else address_of_output(kind, port, value, self)
+            )
         return values
 
     def close(self) -> None:
@@ -589,6 +642,15 @@ class Bound:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def write_late(late: list[Late]) -> None:
+    """Write outputs, whose dims lie in another order, into the contiguous memory of buffers."""
+    for port, array, address in late:
+        if port.nbytes:
+            itemsize = DTYPES[port.dtype].itemsize_bytes
+            strides = tuple([itemsize * each for each in port.strides or ()])
+            copy_strided(address, array.address, itemsize, port.shape, strides)
 
 
 def close_each(sessions: list[Any]) -> None:

@@ -117,9 +117,9 @@ class Batcher:
     """Joins requests to a program, or to a deployment, into calls of up to `max_batch` rows.
 
     Requests are arrays in host memory as the program takes them, with one row or more each; the
-    results are what a call by itself gives. Those whose other sizes differ are not joined. Arrays
-    must not change until the result is there. Where a call raises, each of its requests is called
-    by itself, so that only those that raise there fail.
+    results are what a call by itself gives, those of joined calls contiguous. Requests whose other
+    sizes differ are not joined. Arrays must not change until the result is there. Where a call
+    raises, each of its requests is called by itself, so that only those that raise there fail.
 
     requests, batches, overloads, timeouts: how many there were, of timeouts those that were in the
     queue; waiting: requests in the queue now.
@@ -268,7 +268,8 @@ class Batcher:
         sizes = values[: len(entry.dims)]
         found = self._ports.get(sizes)
         if found is None:
-            found = ports(*entry.signature.at(values), self._copy)
+            inputs, outputs = entry.signature.at(values)
+            found = ports(_contiguous(inputs), _contiguous(outputs), self._copy)
             if len(self._ports) >= SHAPES_KEPT:
                 self._ports.clear()
             self._ports[sizes] = found
@@ -430,6 +431,11 @@ def _batch_dim(entry: LoadedEntry, has_states: bool) -> int:
             found = f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
             raise NotBatched(what=f"`{spec.name}`", found=found, expected=expected)
     return firsts.pop() or 0
+
+
+def _contiguous(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """The same inputs or outputs, contiguous as the buffers of joined calls are."""
+    return [spec.replace(order=()) if spec.order else spec for spec in specs]
 
 
 def _check_outputs(entry: LoadedEntry, batch: list[Request], outputs: list[Any]) -> None:

@@ -190,7 +190,8 @@ def test_inspect_shows_signature_kernels_groups_and_memory(aotc, bundle):
     assert "plan.msgpack" in out
     record = json.loads(aotc("inspect", bundle, "--json")[1])
     (entry,) = record["entries"]
-    assert entry["inputs"] == [{"name": "x", "dtype": "f32", "shape": [12, 48], "bytes": 2304}]
+    given = {"name": "x", "dtype": "f32", "shape": [12, 48], "order": None, "bytes": 2304}
+    assert entry["inputs"] == [given]
     assert record["targets"][0]["entries"][0]["launches"]
     groups = record["targets"][0]["groups"]
     assert groups

@@ -39,7 +39,7 @@ NO_CODES = frozenset({
     "cache-dir", "cache-max-size", "control-flow", "data-checks", "docker-registry",
     "dynamic-shapes",
     "guarded-sizes", "tensor-parallel",
-    "max-autotune", "native-back-ends", "reduce-overhead", "remote-cache",
+    "max-autotune", "memory-order", "native-back-ends", "reduce-overhead", "remote-cache",
     "spdx-tools", "tensor-maps", "verify-blob-attestation",
 })  # fmt: skip
 WITH_OTHER_NAMES = ("coverage", "fuzz", "ARCHITECTURE", "CONTRIBUTING", "rewrites", "models-")

@@ -67,15 +67,18 @@ def host_target(nbytes: int = 96) -> TargetContents:
 
 
 def contents(
-    dtype: str = "f32", shape: tuple[int, ...] = SHAPE, targets: tuple = ()
+    dtype: str = "f32",
+    shape: tuple[int, ...] = SHAPE,
+    targets: tuple = (),
+    order: tuple[int, ...] = (),
 ) -> BundleContents:
-    """Contents for sm_90, or for the targets given."""
-    spec = TensorSpec("x", dtype, shape)
+    """Contents for sm_90, or for the targets given; order: of `x` and `y` in memory."""
+    spec = TensorSpec("x", dtype, shape, order)
     weight = TensorData("f32", (6,), WEIGHT)
     zeros = TensorData(dtype, shape, bytes(spec.nbytes))
     return one_entry(
         inputs=(spec,),
-        outputs=(TensorSpec("y", dtype, shape), TensorSpec("w", "f32", (6,))),
+        outputs=(TensorSpec("y", dtype, shape, order), TensorSpec("w", "f32", (6,))),
         targets=targets or (target(nbytes=spec.nbytes),),
         weights={"layer.bias": TensorData("u8", (3,), b"abc"), "layer.weight": weight},
         golden=Golden((zeros,), (zeros, weight), (0.0, 0.0)),

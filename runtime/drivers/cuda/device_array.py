@@ -104,12 +104,13 @@ class DeviceMemory:
 
 
 class DeviceArray:
-    """A contiguous array in device memory: dtype (a key of DTYPES), shape, device address.
+    """An array in device memory: dtype (a key of DTYPES), shape, device address.
 
-    stream: the CUstream handle on which it is written; consumers are made to wait for it.
+    stream: the CUstream handle on which it is written; consumers are made to wait for it. strides:
+    in elements, without gaps; None where it is contiguous.
     """
 
-    __slots__ = ("_memory", "address", "dtype", "shape", "stream")
+    __slots__ = ("_memory", "address", "dtype", "shape", "stream", "strides")
 
     address: int
     dtype: str
@@ -117,7 +118,12 @@ class DeviceArray:
     stream: int
 
     def __init__(
-        self, dtype: str, shape: tuple[int, ...], memory: DeviceMemory, stream: int
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        memory: DeviceMemory,
+        stream: int,
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         """Allocate without initializing; raises `DeviceMemoryFull`."""
         self._memory: DeviceMemory | None = None
@@ -128,6 +134,7 @@ class DeviceArray:
         self._memory = memory
         self.dtype = dtype
         self.shape = tuple(shape)
+        self.strides = strides
         self.stream = stream
 
     @property
@@ -167,7 +174,8 @@ class DeviceArray:
         versioned = max_version is not None and max_version[0] >= 1
         block = allocate_block(header_bytes(self.shape))
         device = self.__dlpack_device__()
-        managed = describe(block, versioned, self.dtype, self.shape, self.address, device)
+        parts = (self.dtype, self.shape, self.address, device, self.strides)
+        managed = describe(block, versioned, *parts)
         managed.deleter = DELETE_ADDRESS
         _exported[block] = (memory, self.address, versioned)
         self._memory = None
@@ -179,11 +187,14 @@ class DeviceArray:
         self._owner()
         if self.dtype == "bf16":
             raise AttributeError("bf16 has no `__cuda_array_interface__`, expected DLPack")
+        row, strides = DTYPES[self.dtype], self.strides
+        if strides is not None:
+            strides = tuple([row.itemsize_bytes * each for each in strides])
         return {
             "shape": self.shape,
-            "typestr": DTYPES[self.dtype].numpy,
+            "typestr": row.numpy,
             "data": (self.address, False),
-            "strides": None,
+            "strides": strides,
             "version": INTERFACE_VERSION,
             "stream": self.stream or LEGACY_NAME,
         }

@@ -3,8 +3,8 @@
 The kinds here stand for those of `arrays/exchange.py`, which do the host's part of the work. Every
 kind gives
 
-- `address(port, value, session)`: the device address of contiguous, aligned memory with the
-  elements of `value`: its own, or that of a copy which the session keeps;
+- `address(port, value, session)`: the device address of aligned memory with the elements of
+  `value`, contiguous or in the port's order: its own, or that of a copy which the session keeps;
 - `output(port, value, session)`: the same for an output of the caller, which the program writes;
 - `answer(value)`: the kind of the outputs where `value` is the first input;
 - `make(port, session)`: a fresh array for an output and its device address;
@@ -23,11 +23,20 @@ from ...arrays.dlpack import (
     DEVICES,
     HOST_DEVICES,
     borrow,
-    is_contiguous,
+    contiguous_strides,
 )
 from ...arrays.dtypes import DTYPES
-from ...arrays.exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
+from ...arrays.exchange import (
+    BUFFER,
+    BY_NUMPY,
+    NUMPY,
+    TORCH,
+    CapsuleKind,
+    address_of_output,
+    is_laid,
+)
 from ...arrays.exchange import kind_of as host_kind_of
+from ...arrays.port import WITHOUT_GAPS
 from ...errors import InputDevice, InputGradient, InputMisaligned, InputStrided
 from .device_array import DeviceArray, device_name
 from .streams import LEGACY, LEGACY_NAME
@@ -57,6 +66,7 @@ if TYPE_CHECKING:
         def keep(self, copy: Any) -> None: ...
         def stage_in(self, port: Port, host_address: int) -> int: ...
         def stage_out(self, port: Port, host_address: int) -> int: ...
+        def write_later(self, port: Port, address: int) -> int: ...
 
 
 ALIGNMENT_BYTES = 16  # kernels read vectors of this size
@@ -76,13 +86,15 @@ class Staged:
         return session.stage_in(port, self._host.address(port, value, session.hold))
 
     def output(self, port: Port, value: Any, session: Caller) -> int:
-        return session.stage_out(port, self._host.output(port, value))
+        return session.stage_out(port, address_of_output(self._host, port, value, session))
 
     def answer(self, value: Any) -> Staged:
         return self
 
     def make(self, port: Port, session: Caller) -> tuple[Any, int]:
         value, host_address = self._host.make(port)
+        if port.order is not None and self._host is BUFFER:
+            host_address = session.write_later(port, host_address)
         return value, session.stage_out(port, host_address)
 
 
@@ -92,7 +104,7 @@ def is_plain(port: Port, value: Any) -> bool:
         value.dtype is port.torch_dtype
         and value.shape == port.shape
         and value.get_device() == port.ordinal
-        and value.is_contiguous()
+        and (value.is_contiguous() if port.strides is None else value.stride() == port.strides)
         and not value.requires_grad
         and not value.is_neg()
         and not value.data_ptr() % ALIGNMENT_BYTES
@@ -116,9 +128,12 @@ class TorchKind:
             if torch.is_grad_enabled():
                 raise InputGradient(name=port.name)
             value = value.detach()
-        if value.is_neg() or not value.is_contiguous() or value.data_ptr() % ALIGNMENT_BYTES:
+        if value.is_neg() or not is_laid(port, value) or value.data_ptr() % ALIGNMENT_BYTES:
             with session.torch_stream():
-                value = value.resolve_neg().contiguous()
+                value = value.resolve_neg()
+                if port.order is not None:
+                    value = value.permute(port.order)
+                value = value.contiguous()
                 if value.data_ptr() % ALIGNMENT_BYTES:
                     value = value.clone()
             session.keep(value)
@@ -136,8 +151,10 @@ class TorchKind:
         if value.is_cpu:
             return STAGED_TORCH.output(port, value, session)
         self._check(port, value, sys.modules["torch"])
-        if not value.is_contiguous() or value.is_neg():
-            raise port.refuse_memory("not contiguous")
+        if not is_laid(port, value):
+            raise port.refuse_layout()
+        if value.is_neg():
+            raise port.refuse_memory("negated by a mark of torch's")
         if value.requires_grad:
             raise port.refuse_memory("a tensor that requires a gradient")
         return aligned(port, value.data_ptr())
@@ -170,8 +187,8 @@ class DeviceCapsuleKind:
         if self._device(port, value) in HOST_DEVICES:
             return self._staged.address(port, value, session)
         borrowed = self._borrow(port, value, session)
-        if not _is_contiguous(borrowed):
-            borrowed = self._borrow(port, _made_contiguous(port, value), session)
+        if not _is_laid(port, borrowed):
+            borrowed = self._borrow(port, _laid(port, value), session)
         return aligned(port, borrowed.address)
 
     def _device(self, port: Port, value: Any) -> int:
@@ -200,8 +217,8 @@ class DeviceCapsuleKind:
         borrowed = self._borrow(port, value, session)
         if borrowed.read_only:
             raise port.refuse_memory("read-only")
-        if not _is_contiguous(borrowed):
-            raise port.refuse_memory("not contiguous")
+        if not _is_laid(port, borrowed):
+            raise port.refuse_layout()
         return aligned(port, borrowed.address)
 
     def answer(self, value: Any) -> DeviceKind:
@@ -250,8 +267,10 @@ class InterfaceKind(OnDevice):
         if mask is not None:
             raise port.unreadable("a masked array", "a plain one")
         itemsize = DTYPES[port.dtype].itemsize_bytes
-        if strides is not None and not is_contiguous(shape, tuple(strides), itemsize):
-            raise InputStrided(role=port.role, name=port.name)
+        if strides is None:
+            strides = contiguous_strides(shape, itemsize)
+        if not port.is_laid(tuple(strides), itemsize):
+            raise strided(port)
         if is_written and is_read_only:
             raise port.refuse_memory("read-only")
         if port.nbytes:
@@ -278,6 +297,8 @@ class OwnKind(OnDevice):
         if ordinal != port.ordinal:
             raise wrong_device(port, device_name(ordinal))
         port.check(value.dtype, value.shape)
+        if not port.is_laid(value.strides or contiguous_strides(value.shape, 1), 1):
+            raise strided(port)
         session.follow(value.stream)
         session.hold_borrowed(value, port.nbytes)
         return value.address
@@ -290,7 +311,7 @@ class OwnKind(OnDevice):
 
 def make_array(port: Port, session: Caller) -> tuple[DeviceArray, int]:
     """A fresh `DeviceArray` and its address."""
-    array = DeviceArray(port.dtype, port.shape, session.memory, session.stream)
+    array = DeviceArray(port.dtype, port.shape, session.memory, session.stream, port.strides)
     return array, array.address
 
 
@@ -316,17 +337,30 @@ def adopter(module: str) -> Callable[[DeviceArray], Any] | None:
     return next((each for each in found if each is not None), None)
 
 
-def _is_contiguous(borrowed: Borrowed) -> bool:
-    return is_contiguous(borrowed.shape, borrowed.strides, DTYPES[borrowed.dtype].itemsize_bytes)
+def strided(port: Port) -> InputStrided:
+    """The error for an array that does not lie as the program reads or writes it."""
+    found, expected = "not contiguous", WITHOUT_GAPS
+    if port.order is not None:
+        found = "in another order"
+        expected = f"elements without gaps, the dims in the order {list(port.order)}"
+    return InputStrided(role=port.role, name=port.name, found=found, expected=expected)
 
 
-def _made_contiguous(port: Port, value: Any) -> Any:
-    """A contiguous copy by the array's own library; raises `InputStrided` where it has no way."""
+def _is_laid(port: Port, borrowed: Borrowed) -> bool:
+    return port.is_laid(borrowed.strides, DTYPES[borrowed.dtype].itemsize_bytes)
+
+
+def _laid(port: Port, value: Any) -> Any:
+    """A copy that lies as the program reads it, by the array's own library; raises `InputStrided`
+    where it has no way."""
     library = sys.modules.get(type(value).__module__.split(".")[0])
     copy = getattr(library, "ascontiguousarray", None)
     if copy is None:
-        raise InputStrided(role=port.role, name=port.name)
-    return copy(value)
+        raise strided(port)
+    if port.order is None:
+        return copy(value)
+    back = [port.order.index(axis) for axis in range(len(port.order))]
+    return copy(value.transpose(port.order)).transpose(back)
 
 
 # Libraries whose arrays' module is not the one that has `from_dlpack`.
