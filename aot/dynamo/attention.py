@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotc.aot.capture.aten_graph import memory_order
 from aotc.aot.schedule.attention import LARGEST_ELEMENT
 
 FEWEST = 16  # rows and keys of a head from which kernels save the gradients their scores
@@ -49,9 +50,15 @@ def forward(query: Tensor, key: Tensor, value: Tensor, *how: Any, **named: Any) 
     total = powers.sum(-1, keepdim=True)
     total = torch.where(total == 0, 1.0, total)
     result = (powers / total) @ value.to(scores.dtype)
-    # The op's result lies as [batch, row, head, element], and views of it count on that.
-    placed = result.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
-    return placed, (highest + torch.log(total)).squeeze(-1)
+    return _as_the_queries(query, result), (highest + torch.log(total)).squeeze(-1)
+
+
+def _as_the_queries(query: Tensor, result: Tensor) -> Tensor:
+    """The result as torch's kernel gives it, which makes it by `empty_like` of the queries."""
+    made = torch.empty_like(query)
+    order = memory_order(made) or tuple(range(made.dim()))
+    placed = result.to(query.dtype).permute(order).contiguous()
+    return placed.permute(sorted(range(len(order)), key=order.__getitem__))
 
 
 def backward(gradient: Tensor, *given: Any, **named: Any) -> Any:
