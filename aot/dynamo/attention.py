@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotc.aot.capture.aten_graph import memory_order
+from aotc.aot.capture.aten_graph import hints, memory_order
 from aotc.aot.schedule.attention import LARGEST_ELEMENT
 
 FEWEST = 16  # rows and keys of a head from which kernels save the gradients their scores
@@ -23,13 +23,18 @@ KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 def _has_kernels(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether `capture/imports/attention.py` imports the ops, and fast."""
     tensors = [query, key, value, *([] if mask is None else [mask])]
-    sizes = [extent for each in tensors for extent in each.shape]
-    if not all(type(extent) is int and extent > 0 for extent in sizes):
+    if not all(type(extent) is int for each in tensors[:3] for extent in each.shape[1::2]):
+        return False  # heads and their elements
+    try:
+        sizes = [hints(each.shape) for each in tensors]
+    except (TypeError, ValueError):  # a size that depends on data
+        return False
+    if 0 in (extent for each in sizes for extent in each):
         return False
     if any(each.dtype not in KERNEL_DTYPES or not each.is_cpu for each in tensors):
         return False
     is_shared = query.shape[1] % key.shape[1] == 0 and key.shape[1] == value.shape[1]
-    is_large = min(query.shape[2], key.shape[2]) >= FEWEST
+    is_large = min(sizes[0][2], sizes[1][2]) >= FEWEST
     widest = max(query.shape[3], value.shape[3])
     return is_shared and is_large and widest <= LARGEST_ELEMENT
 
