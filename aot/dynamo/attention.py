@@ -1,9 +1,9 @@
 """torch's attention for the processor in graphs of AOTAutograd: left whole where we have kernels of
 its forward and backward, arithmetic elsewhere.
 
-The kernels keep the rows' sums for the gradients, so that no scores are kept; batches, rows and keys
-may be open sizes. The arithmetic serves what they cannot say: f64, few rows or keys, an open number
-of heads.
+The kernels keep the rows' sums for the gradients, so that no scores are kept; batches, rows and
+keys may be open sizes. The arithmetic serves what they cannot say: f64, few rows or keys, an open
+number of heads.
 """
 
 from __future__ import annotations

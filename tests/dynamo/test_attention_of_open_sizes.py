@@ -136,7 +136,7 @@ def test_a_layer_learns_from_sequences_of_every_length(calls):
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
     assert set(calls) == BOTH
-    assert counters()["graphs"] - before <= 8  # fixed, of open rows, of open batches, of a batch of 1
+    assert counters()["graphs"] - before <= 8  # fixed, open rows, open batches, a batch of 1
 
 
 LIES = {

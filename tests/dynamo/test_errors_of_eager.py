@@ -69,7 +69,10 @@ def test_data_are_refused_as_eager_does(fresh, function, right, wrong, has_gradi
         results.append(call(*arguments))
     torch.testing.assert_close(*results)
     if has_gradient:
-        gradients = [torch.autograd.grad(each.sum(), own[0]) for each, own in zip(results, taken)]
+        gradients = [
+            torch.autograd.grad(each.sum(), own[0])
+            for each, own in zip(results, taken, strict=True)
+        ]
         torch.testing.assert_close(*gradients)
     for call in (function, compiled):
         with pytest.raises(RuntimeError):

@@ -6,7 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from aotc.aot.capture.imports.call import EAGER_RAISES, NO_KERNEL, Call, NotSupported, Operand, Row, Rows, wide
+from aotc.aot.capture.imports.call import (
+    EAGER_RAISES,
+    NO_KERNEL,
+    Call,
+    NotSupported,
+    Operand,
+    Row,
+    Rows,
+    wide,
+)
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
