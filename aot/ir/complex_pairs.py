@@ -196,12 +196,12 @@ def _growth(value: Node) -> Node:
 def hyperbolic_sine(re: Node, im: Node) -> tuple[Node, Node]:
     """sinh(a)cos(b) + cosh(a)sin(b)i; a part of z that is 0 makes one of the result 0."""
     growth, is_unbounded = _growth(re), _is_unbounded(re, im)
-    is_turned = _both(build.equal(re, 0.0), ~(abs(im) < math.inf))
+    has_no_angle = _both(build.equal(re, 0.0), ~(abs(im) < math.inf))
     first = _hyperbolic("sinh", re) * build.unary("cos", im) * growth
     first = build.where(is_unbounded, math.inf, first)
     second = _hyperbolic("cosh", re) * build.unary("sin", im) * growth
     return (
-        build.where(is_turned, re, first),
+        build.where(has_no_angle, re, first),
         build.where(build.equal(im, 0.0), im, second),
     )
 
@@ -214,10 +214,10 @@ def hyperbolic_cosine(re: Node, im: Node) -> tuple[Node, Node]:
     is_real = build.equal(im, 0.0)
     sign = build.where(re < 0.0, -1.0, build.scalar(1.0, re.dtype))
     second = build.where(_both(is_real, ~build.equal(re, 0.0)), im * sign, second)
-    is_turned = _both(build.equal(re, 0.0), ~(abs(im) < math.inf))
+    has_no_angle = _both(build.equal(re, 0.0), ~(abs(im) < math.inf))
     return (
         build.where(is_unbounded, math.inf, first),
-        build.where(is_turned, 0.0, second),
+        build.where(has_no_angle, 0.0, second),
     )
 
 

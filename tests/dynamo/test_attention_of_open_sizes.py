@@ -143,13 +143,13 @@ LIES = {
     "dense": lambda rows: torch.randn(2, 3, rows, 8),
     "of linears": lambda rows: torch.randn(2, rows, 3, 8).transpose(1, 2),
     "of one linear": lambda rows: torch.randn(2, rows, 3, 24)[..., :8].transpose(1, 2),
-    "turned": lambda rows: torch.randn(8, 3, rows, 2).permute(3, 1, 2, 0),
+    "transposed": lambda rows: torch.randn(8, 3, rows, 2).permute(3, 1, 2, 0),
     "repeated": lambda rows: torch.randn(2, 1, rows, 8).expand(2, 3, rows, 8),
     "f64": lambda rows: torch.randn(2, 3, rows, 8, dtype=torch.float64),
 }
 
 
-OFTEN = ("dense", "of one linear", "turned")
+OFTEN = ("dense", "of one linear", "transposed")
 
 
 @pytest.mark.parametrize("is_dynamic", [False, True])
