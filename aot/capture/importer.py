@@ -237,7 +237,7 @@ class Importer:
             return  # an operand was refused, and is listed
         place = source_line(node)
         try:
-            check = partial(self._note_check, _asked_for(node, base), place or "")
+            check = partial(self._note_check, operation=_asked_for(node, base), place=place or "")
             kinds = float8_types(node) if is_of_bytes else _result_types(node)
             call = Call(kinds, seen, self._table, _gives_complex(node), check, self._require_equal)
             with made_for(place):
@@ -287,7 +287,7 @@ class Importer:
         """The same of what a graph inside checks of its data."""
 
     def _note_check(
-        self, operation: str, place: str, operand: Node, kind: str, low: Extent, high: Extent
+        self, operand: Node, kind: str, low: Extent, high: Extent, *, operation: str, place: str
     ) -> None:
         """Have each call check the elements of `operand`, unless they are known to be right."""
         while operand.op in ("expand", "reshape", "permute") and operand.inputs[0].type.numel:
@@ -362,7 +362,8 @@ class Importer:
             made = build.cast(made, "bool")
             message = str(node.args[1]) if len(node.args) > 1 else ASSERTED
             message = ASSERTED if message.startswith(OF_TORCH) else message
-            self._note_check(message, source_line(node) or "", made, "assertion", 0, 0)
+            where = {"operation": message, "place": source_line(node) or ""}
+            self._note_check(made, "assertion", 0, 0, **where)
             return
         value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else None
         if isinstance(value, torch.SymBool):

@@ -1,8 +1,9 @@
 """torch's attention for the processor in graphs of AOTAutograd: left whole where we have kernels of
 its forward and backward, arithmetic elsewhere.
 
-The kernels keep the rows' sums for the gradients, so that no scores are kept. The arithmetic serves
-what they cannot say: dynamic sizes, f64, few rows or keys.
+The kernels keep the rows' sums for the gradients, so that no scores are kept; batches, rows and
+keys may be open sizes. The arithmetic serves what they cannot say: f64, few rows or keys, an open
+number of heads.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotc.aot.capture.aten_graph import hints, memory_order
 from aotc.aot.schedule.attention import LARGEST_ELEMENT
 
 FEWEST = 16  # rows and keys of a head from which kernels save the gradients their scores
@@ -22,13 +24,18 @@ KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 def _has_kernels(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether `capture/imports/attention.py` imports the ops, and fast."""
     tensors = [query, key, value, *([] if mask is None else [mask])]
-    sizes = [extent for each in tensors for extent in each.shape]
-    if not all(type(extent) is int and extent > 0 for extent in sizes):
+    if not all(type(extent) is int for each in tensors[:3] for extent in each.shape[1::2]):
+        return False  # heads and their elements
+    try:
+        sizes = [hints(each.shape) for each in tensors]
+    except (TypeError, ValueError):  # a size that depends on data
+        return False
+    if 0 in (extent for each in sizes for extent in each):
         return False
     if any(each.dtype not in KERNEL_DTYPES or not each.is_cpu for each in tensors):
         return False
     is_shared = query.shape[1] % key.shape[1] == 0 and key.shape[1] == value.shape[1]
-    is_large = min(query.shape[2], key.shape[2]) >= FEWEST
+    is_large = min(sizes[0][2], sizes[1][2]) >= FEWEST
     widest = max(query.shape[3], value.shape[3])
     return is_shared and is_large and widest <= LARGEST_ELEMENT
 
@@ -49,9 +56,15 @@ def forward(query: Tensor, key: Tensor, value: Tensor, *how: Any, **named: Any) 
     total = powers.sum(-1, keepdim=True)
     total = torch.where(total == 0, 1.0, total)
     result = (powers / total) @ value.to(scores.dtype)
-    # The op's result lies as [batch, row, head, element], and views of it count on that.
-    placed = result.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
-    return placed, (highest + torch.log(total)).squeeze(-1)
+    return _as_the_queries(query, result), (highest + torch.log(total)).squeeze(-1)
+
+
+def _as_the_queries(query: Tensor, result: Tensor) -> Tensor:
+    """The result as torch's kernel gives it, which makes it by `empty_like` of the queries."""
+    made = torch.empty_like(query)
+    order = memory_order(made) or tuple(range(made.dim()))
+    placed = result.to(query.dtype).permute(order).contiguous()
+    return placed.permute(sorted(range(len(order)), key=order.__getitem__))
 
 
 def backward(gradient: Tensor, *given: Any, **named: Any) -> Any:

@@ -28,6 +28,7 @@ from aotc.aot.dynamo import attention
 from aotc.aot.dynamo.random_ops import DROPOUT_MASK
 
 aten = torch.ops.aten
+CHANCES = "a chance given to `bernoulli` is not between 0 and 1"
 Table = dict[Any, Callable[..., Any]]
 
 
@@ -56,7 +57,10 @@ def _bernoulli(of_comparison: Callable[..., Any]) -> Callable[..., Any]:
     threads numbers in another order, and the op stays."""
 
     def called(data: Tensor, **named: Any) -> Any:
-        return NotImplemented if data.is_cuda else of_comparison(data, **named)
+        if data.is_cuda:
+            return NotImplemented
+        aten._assert_async.msg(((data >= 0) & (data <= 1)).all(), CHANCES)
+        return of_comparison(data, **named)
 
     return called
 

@@ -38,11 +38,12 @@ def leave(
     Nothing is kept where torch cannot store what it compiled.
     """
     # Imported here, since a warm start leaves nothing and imports no graphs.
-    from aotc.aot.capture.imports.call import NO_KERNEL, OF_STORAGE
+    from aotc.aot.capture.imports.call import EAGER_RAISES, NO_KERNEL, OF_STORAGE
 
     counting().regions_left += 1
-    if any(each in reason for reason in reasons for each in (NO_KERNEL, OF_STORAGE)):
-        fallback = "eager"  # Inductor computes what has no kernel, and takes one place for all
+    of_eager = NO_KERNEL, EAGER_RAISES, OF_STORAGE
+    if any(each in reason for reason in reasons for each in of_eager):
+        fallback = "eager"  # Inductor computes what raises, and takes one place for all
     if fallback == "inductor" and is_of_kernels(module):
         fallback = "eager"  # Inductor calls the very same kernels
     if fallback == "inductor" and _draws(module):

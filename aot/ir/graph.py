@@ -305,6 +305,13 @@ def walk(outputs: tuple[Node, ...], known: Container[Node] = ()) -> Iterator[Nod
                 yield node
 
 
+def reads_nothing(node: Node) -> bool:
+    """Whether elements are computed from an operand without any, but for parts of a concat."""
+    if not node.type.numel or node.kind in ("concat", "view"):
+        return False
+    return 0 in (operand.type.numel for operand in node.inputs)
+
+
 def fixed_constants(constants: Mapping[str, Constant]) -> dict[str, Constant]:
     """The constants whose values a program depends on: those that cannot be replaced."""
     return {name: each for name, each in constants.items() if not each.is_replaceable}

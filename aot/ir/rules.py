@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotc.aot.ir.graph import Graph, Node, made_for, walk
+from aotc.aot.ir.graph import Graph, Node, made_for, reads_nothing, walk
 from aotc.aot.ir.match import Pattern, match, root_ops
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rounding import is_rounded, of_integer_parts
@@ -99,7 +99,7 @@ class Context:
         for item in walk((node,), self.constancy):
             is_known = item.op != "input" and not OPS[item.op].is_opaque and not item.sizes()
             of_inputs = all(self.constancy[operand] for operand in item.inputs)
-            self.constancy[item] = is_known and of_inputs
+            self.constancy[item] = is_known and of_inputs and not reads_nothing(item)
         return self.constancy[node]
 
 

@@ -163,7 +163,8 @@ def _attention_backward(node: Node) -> Node:
     """All three gradients, of which the node is one."""
     each_of = [node.result(at) for at in range(3)]
     mask = next(iter(node.inputs[6:]), None)
-    places = [*map(placed, node.inputs[:5]), spread(node.inputs[5])]
+    places = [placed(each, may_vary=True) for each in node.inputs[:5]]
+    places.append(spread(node.inputs[5], may_vary=True))
     places += _of_scores(node, mask, node.inputs[1].shape[2])
     # Several blocks of keys add to the gradient of q, in memory.
     dtypes = ("f32", *(operand.dtype for operand in node.inputs[1:3]))

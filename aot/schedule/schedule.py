@@ -9,7 +9,7 @@ from math import prod
 
 from aotc.aot.errors import UnsupportedError
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.graph import Graph, Node, make, reads_nothing
 from aotc.aot.ir.rounding import is_rounded, shared
 from aotc.aot.ir.size import bounds, fixed, proves_below, typical
 from aotc.aot.schedule import domain as loops
@@ -306,13 +306,8 @@ def check_supported(graph: Graph) -> None:
         if bounds(node.type.numel)[0] > LARGEST_NUMEL:
             named = f"`{node.op}` of {node.type}"
             raise TensorTooLarge(tensor=named, numel=node.type.numel, source=_at(node))
-        if node.type.numel and _reads_nothing(node):
+        if reads_nothing(node):
             raise EmptyTensorUnsupported(tensor=f"`{node.op}` of {node.type}", source=_at(node))
-
-
-def _reads_nothing(node: Node) -> bool:
-    """Whether elements are computed from an operand without any, but for parts of a concat."""
-    return node.kind not in ("concat", "view") and 0 in (item.type.numel for item in node.inputs)
 
 
 def _at(node: Node) -> str:

@@ -188,14 +188,14 @@ def test_the_op_stays_where_there_are_kernels():
     assert attention.forward(*operands, 0.5) is NotImplemented
 
 
-def test_sizes_of_the_call_are_arithmetic(calls):
+def test_an_open_number_of_heads_is_arithmetic(calls):
     def attend(data):
         return functional.scaled_dot_product_attention(data, data, data)
 
     compiled = torch.compile(attend, backend="aotc")
-    for rows in (33, 50):
-        data = heads(1, 2, rows, 8)
-        torch._dynamo.mark_dynamic(data, 2, min=32, max=64)
+    for count in (3, 5):
+        data = heads(1, count, 33, 8)
+        torch._dynamo.mark_dynamic(data, 1, min=2, max=64)
         found = torch.autograd.grad(compiled(data).sum(), data)
         torch.testing.assert_close(found, torch.autograd.grad(attend(data).sum(), data))
     assert not calls

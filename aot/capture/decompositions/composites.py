@@ -17,6 +17,7 @@ from aotc.aot.capture.decompositions.replacing import CORRECTED, Replaced
 
 aten = torch.ops.aten
 COUNTED = "a number given to `bincount` is not below `minlength`"
+SEGMENTED = "the lengths given to `segment_reduce` are not those of parts of the whole dim"
 # Reduction of segments → the same of `scatter_reduce`, and what an empty one gives.
 REDUCTIONS = {
     "sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0),
@@ -83,6 +84,9 @@ def _of_segments(
     if offsets is None:
         torch._check(lengths is not None, lambda: "segments need lengths or offsets")
         assert lengths is not None
+        if not unsafe:
+            is_whole = lengths.sum(-1) == data.shape[axis]
+            aten._assert_async.msg(((lengths >= 0).all(-1) & is_whole).all(), SEGMENTED)
         offsets = torch.nn.functional.pad(lengths.cumsum(-1), (1, 0))
     sizes = offsets.diff(dim=-1)
     axis = axis % data.dim()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch._decomp.decompositions as torch_decompositions
 from torch import Tensor
 from torch.nn import functional
 
@@ -19,6 +20,7 @@ from aotc.aot.capture.decompositions import activations, elements, foreach, look
 from aotc.aot.capture.decompositions.replacing import CORRECTED
 
 aten = torch.ops.aten
+CHANCES = "an element given to `binary_cross_entropy` is not between 0 and 1"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -179,6 +181,14 @@ def _encoder_layer(
     return functional.layer_norm(middle + feed(middle), *second)
 
 
+def _cross_entropy_of_chances(
+    data: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1
+) -> Tensor:
+    """torch's arithmetic, which does not ask what its kernels ask: chances are from 0 to 1."""
+    aten._assert_async.msg(((data >= 0) & (data <= 1)).all(), CHANCES)
+    return torch_decompositions.binary_cross_entropy(data, target, weight, reduction)  # type: ignore[no-any-return]
+
+
 _ROWS: Mapping[Any, Callable[..., Any]] = {
     **{op: function for op, (_, function) in CORRECTED.items() if function is not None},
     aten._cdist_backward.default: _distances_backward,
@@ -187,6 +197,7 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
     aten._trilinear.default: _products_of_three,
     aten._weight_norm_interface_backward.default: _weight_norm_backward,
+    aten.binary_cross_entropy.default: _cross_entropy_of_chances,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.dist.default: _distance,
     aten.eye.default: _identity,

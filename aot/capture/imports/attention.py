@@ -103,8 +103,8 @@ def _read(
     read = (*operands, *masks)
     if any(each.dtype not in FLOATS_TO_F32 for each in read):
         raise NotSupported(f"attention of `{query.dtype}` with heads that share keys")
-    if not all(is_static(each.shape) for each in read):
-        raise NotSupported("attention with heads that share keys, of dynamic sizes")
+    if not all(is_static(each.shape[1::2]) for each in operands):
+        raise NotSupported("attention of a dynamic number of heads, or of their elements")
     return read, {"scale": factor, "causal": is_causal, "offset": 0, "window": 0}
 
 

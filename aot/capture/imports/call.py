@@ -40,6 +40,7 @@ Rows = dict[str, Row]
 
 
 NO_KERNEL = "torch has no kernel of it"  # so that eager raises
+EAGER_RAISES = "so that eager raises"
 OF_STORAGE = "a place in the storage of an argument, which may begin anywhere in it"
 
 
@@ -82,7 +83,7 @@ class Call:
     table: Callable[[Array, str], Node]  # a constant of these numbers and this element type
     is_complex: bool = False  # whether the first result is, whose parts have the type given
     # What is to hold of the elements of a node at each call: kind, low end, high end.
-    check: Callable[[Node, str, Extent, Extent], None] = lambda *_: None
+    check: Callable[..., None] = lambda *_, **named: None
     # Have calls whose sizes differ be refused; raises `NotSupported` where that cannot be had.
     require_equal: Callable[[Extent, Extent], None] = not_equal
 
@@ -122,7 +123,7 @@ class Call:
             return value
         is_below = self.dtype == "u8" and -256 < value < 0  # which it takes for 256 more
         if not is_below and wrapped_number(value, self.dtype) != value:
-            raise NotSupported(f"{value} does not fit `{self.dtype}`, so that eager raises")
+            raise NotSupported(f"{value} does not fit `{self.dtype}`, {EAGER_RAISES}")
         return value
 
     def operands(self, *values: Operand) -> tuple[Node, ...]:
@@ -154,6 +155,10 @@ class Call:
     def check_divisor(self, divisor: Node) -> None:
         """No element is 0."""
         self.check(divisor, "divisor", 0, 0)
+
+    def check_assertion(self, holds: Node, message: str) -> None:
+        """No element is false; the error has the message."""
+        self.check(holds, "assertion", 0, 0, operation=message)
 
     def scaled(self, op: str, left: Operand, right: Operand) -> Node:
         """The product or quotient `op`; a wider tensor of one number keeps its bits."""

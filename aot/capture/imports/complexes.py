@@ -78,10 +78,7 @@ def _mul(call: Call, left: Value, right: Value) -> Complex:
 
 
 def _div(call: Call, left: Value, right: Value, *, rounding_mode: Any = None) -> Complex:
-    divisor, (a, b) = _parts(call, right), _parts(call, left)
-    if divisor[1] is None:
-        return _whole(call, a / divisor[0], None if b is None else b / divisor[0])
-    return _whole(call, *pairs.multiplied((a, b), pairs.reciprocal(*divisor)))
+    return _whole(call, *pairs.divided(_parts(call, left), _parts(call, right)))
 
 
 def _sgn(call: Call, value: Complex) -> Complex:
@@ -117,8 +114,12 @@ def _polar(call: Call, length: Node, angle: Node) -> Complex:
 
 
 def _pow(call: Call, base: Value, exponent: Value) -> Complex:
-    """z^n by products for a small whole n; else e^(w log z), and 0 where z is 0 and w.re > 0."""
+    """z^n by products for a small whole n, by roots for ±1/2; else e^(w log z), and 0 where z is 0
+    and w.re > 0."""
     is_number = isinstance(exponent, int | float) and not isinstance(exponent, bool)
+    if is_number and abs(exponent) == 0.5 and isinstance(base, Complex):  # type: ignore[arg-type]
+        root = pairs.square_root(base.re, base.im)
+        return _whole(call, *(root if exponent > 0 else pairs.reciprocal(*root)))  # type: ignore[operator]
     if is_number and float(exponent).is_integer() and abs(exponent) <= POWERS_LIMIT:  # type: ignore[arg-type]
         return _whole(call, *pairs.whole_power(_parts(call, base), int(exponent)))  # type: ignore[arg-type]
     (re, im), powers = _parts(call, base), _parts(call, exponent)

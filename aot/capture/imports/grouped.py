@@ -16,6 +16,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent, is_static
 
+ENDLESS = "`histc` of data that are not all finite, without a range"
 MOST_GROUPS = 4096  # a program of the kernel reads all ends at once
 
 
@@ -29,6 +30,9 @@ def _histogram(
     flat = build.reshape(data, (data.type.numel,))
     values = flat if data.type.kind == "int" else wide(flat)
     first, last = _ends(values, low, high)
+    if low == high and values.type.kind == "float":
+        is_finite = tuple(abs(end) < math.inf for end in (first, last))
+        call.check_assertion(make("logical_and", is_finite), ENDLESS)
     if values.type.kind == "int":
         shifted = (values - first) * bins
         place = shifted // (last - first)

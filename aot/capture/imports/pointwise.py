@@ -6,7 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from aotc.aot.capture.imports.call import Call, Operand, Row, Rows, wide
+from aotc.aot.capture.imports.call import (
+    EAGER_RAISES,
+    NO_KERNEL,
+    Call,
+    NotSupported,
+    Operand,
+    Row,
+    Rows,
+    wide,
+)
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
@@ -158,6 +167,8 @@ def _pow(call: Call, base: Operand, exponent: Operand) -> Node:
     if DTYPES[call.dtype].kind == "float":
         root = ROOTS.get(exponent) if isinstance(exponent, float) else None
         return call.pointwise(root, base) if root else call.pointwise("pow", base, exponent)
+    if isinstance(exponent, int) and not isinstance(exponent, bool) and exponent < 0:
+        raise NotSupported(f"an integer to the power {exponent}, {EAGER_RAISES}")
     value = call.operand(base, call.dtype)
     if isinstance(exponent, int) and call.fitting(exponent) == exponent >= 0:
         return call.fill(_constant_power(value, exponent))
@@ -395,13 +406,18 @@ def _divisor(left: Node, right: Node) -> Node:
     return left
 
 
+def _whole_numbers(call: Call, *values: Operand) -> tuple[Node, ...]:
+    if DTYPES[call.dtype].kind != "int":
+        raise NotSupported(f"{NO_KERNEL} for {call.dtype}")
+    return tuple(call.fill(call.operand(each, call.dtype)) for each in values)
+
+
 def _gcd(call: Call, left: Operand, right: Operand) -> Node:
-    first, second = (call.fill(call.operand(each, call.dtype)) for each in (left, right))
-    return _divisor(first, second)
+    return _divisor(*_whole_numbers(call, left, right))
 
 
 def _lcm(call: Call, left: Operand, right: Operand) -> Node:
-    first, second = (call.fill(call.operand(each, call.dtype)) for each in (left, right))
+    first, second = _whole_numbers(call, left, right)
     shared = build.maximum(_divisor(first, second), 1)
     return abs((first // shared) * second)
 
