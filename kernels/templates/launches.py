@@ -28,3 +28,17 @@ def ask_for(pointers):
         is_pure=False,
         pack=1,
     )
+
+
+@triton.jit
+def held(tile):
+    """A tile of 16 or 32 bits an element that was loaded before a loop. Without this Triton has
+    its elements change threads there, for which all of them must have come."""
+    return tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;",
+        "=r,r",
+        [tile],
+        dtype=tile.dtype,
+        is_pure=False,
+        pack=32 // tile.dtype.primitive_bitwidth,
+    )

@@ -78,7 +78,7 @@ def called_functions(*files: str) -> dict[str, str]:
 _HOLES = ("load_a", "load_b", "store")
 _AHEAD_HOLES = ("ahead", "next_b", *_HOLES)
 _CPU_HOLES = ("tile_rows", *_HOLES)
-_GPU_HOLES = ("describe", "multiply", *_HOLES)
+_GPU_HOLES = ("describe", "multiply", "load_early", *_HOLES)
 
 TEMPLATES: dict[str, Template] = {
     name: Template(name, file, function, holes, *axes)

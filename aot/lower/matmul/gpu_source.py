@@ -182,6 +182,7 @@ def _draft(
         {
             "describe": loads.describe,
             "ahead": first,
+            "load_early": early,
             "load_a": loads.a,
             "load_b": loads.b,
             "next_b": loads.following,
