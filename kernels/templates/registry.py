@@ -89,6 +89,7 @@ TEMPLATES: dict[str, Template] = {
         ("split", "matmul.py", "matmul_split", _GPU_HOLES, ("SPLIT", "BATCH")),
         ("persistent", "matmul.py", "matmul_persistent", _GPU_HOLES),
         ("gemv", "gemv.py", "gemv", _AHEAD_HOLES, ("BATCH", "1")),
+        ("gemv_walk", "gemv.py", "gemv_walk", ("ahead", "load_early", *_HOLES)),
         ("gemv_rows", "gemv.py", "gemv_rows", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
         (
             "decoding",

@@ -21,7 +21,6 @@ from aotc.aot.schedule.group import Part
 # computes each value of a whole tile before the next, and registers hold few such tiles.
 VALUES_IN_PARTS, PARTS = 6, 4
 SMALL_TILE = 8192  # elements of a tile that registers hold beside its sums
-EARLY_TILES = EARLY_VECTORS = True
 _WORD = re.compile(r"\w+")
 # A load of a tile, of elements of 16 or 32 bits.
 _TILE_LOAD = re.compile(
@@ -105,6 +104,10 @@ class _Epilogue(Lines):
         lines = self.body.written
         if not self.is_ahead:
             return self._around_loop(lines)
+        if self.choice.style.is_walk:
+            asked = _asked_for([line for line in lines if line.moment <= Moment.MEMORY])
+            rest = [line.text for line in lines if line not in asked]
+            return [line.text for line in asked], rest
         asked = _asked_for([line for line in lines if line.moment == Moment.MEMORY])
         rest = [line.text for line in lines if line.moment >= Moment.MEMORY and line not in asked]
         before = [*until(Moment.CONSTANTS, lines), WAIT, *(line.text for line in asked)]
@@ -113,13 +116,13 @@ class _Epilogue(Lines):
     def _around_loop(self, lines: list[Line]) -> tuple[list[str], list[str]]:
         """Lines before the loop, which load what is the same for all rows or all columns of a tile
         and, where the tile is small, all else; and the lines behind it."""
-        if self.choice.style.is_flat or self.tile != "acc" or not EARLY_VECTORS:
+        if self.choice.style.is_flat or self.tile != "acc":
             return [], [line.text for line in lines]
         axes = {symbol for _, symbol in self._tile_symbols() if symbol.extent != 1}
         known = [line for line in lines if line.moment <= Moment.MEMORY]
         vectors = _asked_for([line for line in known if not axes <= line.symbols])
         tiles = [line for line in known if axes <= line.symbols and _TILE_LOAD.match(line.text)]
-        if not EARLY_TILES or len(axes) < 2 or self.choice.style.template == "split":
+        if len(axes) < 2 or self.choice.style.template == "split":
             tiles = []  # each part of a split tile would load it
         places = [line for line in known if line.moment == Moment.START and line not in vectors]
         places = [line for line in _asked_for([*places, *tiles]) if line not in tiles]

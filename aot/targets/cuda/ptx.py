@@ -9,7 +9,6 @@ from aotc.aot.targets.toolchain import ToolchainError
 
 ENTRY = re.compile(r"^\.visible \.entry .*?^\{\n", re.DOTALL | re.MULTILINE)
 WAIT = "griddepcontrol.wait"
-LATE = True
 PAIR = re.compile(
     r"^\t(?P<name>add(?=\.[su])|(?:min|max)(?:\.NaN)?)\.(?P<half>[su]16|b?f16)x2[ \t]+"
     r"(?P<result>%\w+), (?P<left>[-%\w]+), (?P<right>[-%\w]+);$",
@@ -48,24 +47,6 @@ def halved(ptx: str) -> str:
     return PAIR.sub(lambda match: HALVES.format(**match.groupdict()), ptx)
 
 
-# Instructions that touch no memory but a program's own parameters and shared memory.
-PRIVATE = re.compile(
-    r"\s*(?:@!?%p\d+\s+)?(?:mov|add|sub|mul|mad|fma|shl|shr|shf|and|or|xor|not|neg|abs|min|max|rem|div|"
-    r"setp|selp|cvt|cvta|bfe|bfi|lop3|prmt|elect|shfl|bar\.sync|fence\.proxy\.async\.shared::cta|"
-    r"ld\.param|ld\.shared|st\.shared|mbarrier\.init)\b[^{]*;\s*(?://.*)?$|\s*(?://.*|\.reg.*)?$"
-)
-
-
-def _place_of_wait(text: str) -> int:
-    """Where the first instruction begins that may touch memory of others, or leaves the block."""
-    place = 0
-    for line in text.splitlines(keepends=True):
-        if not PRIVATE.match(line.rstrip("\n")):
-            break
-        place += len(line)
-    return place
-
-
 def waiting(ptx: str, is_followed_early: bool = False) -> str:
     """An entry that begins by waiting until the kernels before it have ended.
 
@@ -76,14 +57,8 @@ def waiting(ptx: str, is_followed_early: bool = False) -> str:
     this one has ended, and so until those before it have, since every thread of this one waits too.
     """
     start = "\tgriddepcontrol.launch_dependents;\n" if is_followed_early else ""
-    found = list(ENTRY.finditer(ptx))
-    count = len(found)
-    if count == 1:
-        head, rest = ptx[: found[0].end()], ptx[found[0].end() :]
-        if WAIT not in ptx:
-            place = _place_of_wait(rest) if LATE else 0
-            rest = f"{rest[:place]}\t{WAIT};\n{rest[place:]}"
-        text = f"{head}{start}{rest}"
+    wait = "" if WAIT in ptx else f"\t{WAIT};\n"
+    text, count = ENTRY.subn(lambda match: f"{match[0]}{start}{wait}", ptx)
     if count != 1:
         reason = f"its PTX has {count} entries, expected 1"
         raise ToolchainError(step="compiling", name="ptx", reason=reason)
