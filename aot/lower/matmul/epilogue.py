@@ -10,6 +10,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import typical
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT, Body, Line, Moment, Value
 from aotc.aot.lower.kernel_file import WAIT, moments_of
@@ -22,9 +23,10 @@ from aotc.aot.schedule.group import Part
 VALUES_IN_PARTS, PARTS = 6, 4
 SMALL_TILE = 8192  # elements of a tile that registers hold beside its sums
 _WORD = re.compile(r"\w+")
-# A load of a tile, of elements of 16 or 32 bits.
+# A load of a tile: its name, the load, of which parameter, and the widening.
 _TILE_LOAD = re.compile(
-    r"(\w+) = (tl\.load\(in\d+ \+ [^,]*(?:, mask=[^,]*)?(?:, other=0\.0)?\))(\.to\(tl\.float32\))?$"
+    r"(\w+) = (tl\.load\(in(\d+) \+ [^,.]*(?:, mask=[^,]*)?(?:, other=0\.0)?\))"
+    r"(\.to\(tl\.float32\))?$"
 )
 
 
@@ -121,7 +123,7 @@ class _Epilogue(Lines):
         axes = {symbol for _, symbol in self._tile_symbols() if symbol.extent != 1}
         known = [line for line in lines if line.moment <= Moment.MEMORY]
         vectors = _asked_for([line for line in known if not axes <= line.symbols])
-        tiles = [line for line in known if axes <= line.symbols and _TILE_LOAD.match(line.text)]
+        tiles = [line for line in known if axes <= line.symbols and self._may_hold(line)]
         if len(axes) < 2 or self.choice.style.template == "split":
             tiles = []  # each part of a split tile would load it
         places = [line for line in known if line.moment == Moment.START and line not in vectors]
@@ -132,11 +134,17 @@ class _Epilogue(Lines):
         walk = ["FLATTEN == 0"] if self.choice.style.template == "persistent" else []
         before, behind = _where(walk, early, [], early)
         loads = [_TILE_LOAD.sub(r"\1_held = \2", text) for text in texts]
-        holds = [_TILE_LOAD.sub(r"\1 = held(\1_held)\3", text) for text in texts]
+        holds = [_TILE_LOAD.sub(r"\1 = held(\1_held)\4", text) for text in texts]
         more = _where([*walk, f"BM * BN <= {SMALL_TILE}"], loads, holds, texts)
         moved = {id(line) for line in (*places, *vectors, *tiles)}
         before = [*(line.text for line in places), *before, *more[0]]
         return before, [*behind, *more[1], *(line.text for line in lines if id(line) not in moved)]
+
+    def _may_hold(self, line: Line) -> bool:
+        """Whether a line loads a tile of what `held` takes."""
+        found = _TILE_LOAD.match(line.text)
+        reads = self.product.group.reads
+        return found is not None and DTYPES[reads[int(found[3])].dtype].itemsize_bytes in (2, 4)
 
     def _write(self) -> None:
         shape = ["BM", "BN"]
