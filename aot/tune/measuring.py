@@ -117,7 +117,7 @@ class Measurer:
     ) -> Measurement:
         expected_us = max(spec.bytes / BYTES_PER_US, spec.operations / OPERATIONS_PER_US)
         buffers = [
-            _buffer(param.type.removeprefix("*"), operand, spec.are_most)
+            buffer_of(param.type.removeprefix("*"), operand, spec.are_most)
             for param, operand in zip(spec.params, operands, strict=True)
         ]
         return Measurement(
@@ -141,7 +141,7 @@ def measurer_for(
     return None if devices is None else Measurer(target, support_code, devices)
 
 
-def _buffer(kind: str, operand: Operand, are_most: bool) -> Buffer:
+def buffer_of(kind: str, operand: Operand, are_most: bool) -> Buffer:
     """An operand's memory. Zeros as whole numbers would have attention read no key of a cache:
     where they say how much is read, they are large ones, which kernels take for the most."""
     is_read = operand.role == "read" and kind[1:].isdigit() and kind[0] == "i" and kind != "i1"

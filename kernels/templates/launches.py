@@ -1,6 +1,7 @@
-"""What a kernel does while those before it still run, on GPUs that launch it early.
+"""When a kernel on a GPU has what it reads: what it does while those before it still run, where it
+is launched early, and what stays in registers while its loop runs.
 
-A kernel whose text has no such call waits before anything else.
+A kernel whose text has no `wait_for_kernels` waits before anything else.
 """
 
 import triton

@@ -273,8 +273,9 @@ def _where(
     not, none before it and others behind it."""
     if not conditions or not before:
         return list(before), list(behind)
-    text, (own, held, late) = " and ".join(conditions), (
-        [f"{INDENT}{line}" for line in part] for part in (before, behind, else_)
+    text, (own, held, late) = (
+        " and ".join(conditions),
+        ([f"{INDENT}{line}" for line in part] for part in (before, behind, else_)),
     )
     behind = [f"if {text}:", *held] if held else []
     return [f"if {text}:", *own], [*behind, f"if not ({text}):", *late]
