@@ -1,5 +1,6 @@
 """The ahead-of-time compiler: a PyTorch model in, a bundle out.
 
+`aot.build` compiles a model of this process, as `aotc build` does one in a file.
 `aot.EntryPoint` is one of several ways to call a model; see docs/entry-points.md.
 `aot.rewrite` registers a rewrite of one's own, written with `aot.ops`; see docs/rewrites.md.
 `aot.native_op` ties an op of torch to a function of a shared library; see docs/native-backends.md.
@@ -12,6 +13,8 @@ from typing import Any
 
 # Public names that are imported at their first use.
 _PUBLIC = {
+    "build": "aotc.aot.building",
+    "BuildOptions": "aotc.aot.options",
     "EntryPoint": "aotc.aot.entry_points",
     "rewrite": "aotc.aot.rewrites.user_rewrites",
     "ops": "aotc.aot.rewrites.user_rewrites",

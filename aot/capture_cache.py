@@ -19,16 +19,18 @@ from aotc.cache import Key, Store
 
 
 def cached_captures(
-    specs: Sequence[Spec], store: Store, fallback: bool = False, rounds: bool = False
+    specs: Sequence[Spec], store: Store | None, fallback: bool = False, rounds: bool = False
 ) -> Iterator[tuple[Captured, bool]]:
-    """The model of each spec as `capture` gives it, and whether the cache knew it.
+    """The model of each spec as `capture` gives it, and whether the cache knew it; it is not asked
+    without one.
 
     All are hashed before any is run: what a run leaves in a model is not in a fingerprint. Raises
     what `capture` raises.
     """
-    digests, modules = fingerprints(specs), user_modules()
+    digests = [None] * len(specs) if store is None else fingerprints(specs)
+    modules = user_modules()
     for spec, found in zip(specs, digests, strict=True):
-        if found is None:
+        if store is None or found is None:
             yield capture(spec, fallback, rounds), False
         else:
             yield _cached(spec, found, modules, store, (fallback, rounds))

@@ -203,6 +203,13 @@ class BuildExtraMissing(UserError):
     hint = 'pip install "aotc[build]"; in a checkout of aotc: pip install ".[build]"'
 
 
+class OptionInvalid(UserError):
+    """An option of a build has a value that it cannot have."""
+
+    template = "option `{name}` is {found}, expected {expected}"
+    hint = "`aotc build --help` and `aot.BuildOptions` say what each option takes"
+
+
 class OutputExists(UserError):
     """The output path is taken and `--force` was not given."""
 

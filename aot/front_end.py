@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from aotc.aot.capture.capture import Captured
+from aotc.aot.capture.exporting import initialise
 from aotc.aot.capture.quantise import quantise_module
-from aotc.aot.capture.spec import load_specs
+from aotc.aot.capture.spec import Spec, load_specs
 from aotc.aot.capture.tracing import traced
 from aotc.aot.capture_cache import cached_captures
 from aotc.aot.entries import agreed
@@ -44,7 +45,7 @@ class RewrittenModel:
 
 @own_sources()
 def capture_and_rewrite(
-    spec: str,
+    spec: str | Sequence[Spec],
     targets: Sequence[Target],
     options: BuildOptions,
     executor: Executor,
@@ -81,16 +82,22 @@ def _warm_up(devices: Iterable[str], executor: Executor, store: Store) -> None:
         warm_up(device, executor, store)
 
 
-def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> tuple[Captured, ...]:
+def _capture(
+    spec: str | Sequence[Spec], options: BuildOptions, store: Store, clock: Clock
+) -> tuple[Captured, ...]:
     """Each entry by itself, and then all of them with one meaning for each name."""
     with clock.stage("capture"):
         found, known, quantised = [], 0, None
-        specs = load_specs(spec)
+        specs = load_specs(spec) if isinstance(spec, str) else spec
         for loaded in specs:
+            initialise(loaded)
             if options.quantize and (quantised is None or loaded.module is None):
                 quantised = quantise_module(loaded, options.quantize)  # entries share the module
         leaves = options.fallback == "torch"
-        captures = cached_captures(specs, store, leaves, options.round_intermediates)
+        # Files say nothing of a live model: they may have been edited since they were imported.
+        captures = cached_captures(
+            specs, store if isinstance(spec, str) else None, leaves, options.round_intermediates
+        )
         for loaded in specs:
             with host_kernels(loaded):  # export and the golden numbers launch them
                 captured, was_known = next(captures)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from aotc.aot.errors import OptionInvalid
 from aotc.aot.rewrites.registry import UserRewrite
 from aotc.aot.tasks.files import TaskFiles
 from aotc.aot.tasks.task import Executor
 from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.job import Mode
 from aotc.cache import Layer
+
+MOST_RANKS = 8  # GPUs of one host
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,17 @@ class BuildOptions:
     embed_backends: bool = False  # whether the bundle keeps the native libraries that it calls
     rewrites: tuple[UserRewrite, ...] = ()  # of the user's
 
+    def __post_init__(self) -> None:
+        """Raises OptionInvalid for a value that an option has not."""
+        for name, kind in get_type_hints(type(self)).items():
+            values = [each for part in (kind, *get_args(kind)) for each in _values(part)]
+            found = getattr(self, name)
+            if values and found is not None and found not in values:
+                expected = ", ".join(f"`{each}`" for each in values)
+                raise OptionInvalid(name=name, found=repr(found), expected=expected)
+        if not 1 <= self.ranks <= MOST_RANKS:
+            raise OptionInvalid(name="ranks", found=self.ranks, expected=f"1 to {MOST_RANKS}")
+
     def executor(self) -> Executor:
         """Who compiles and measures: worker processes here, a cluster, or files for a scheduler.
 
@@ -62,3 +76,8 @@ class BuildOptions:
             files = (self.tasks_to, self.results_from)
             return TaskFiles(self.jobs, self.measure_on, *files, self.is_confined)
         return Workers(self.jobs, is_confined=self.is_confined)
+
+
+def _values(kind: Any) -> tuple[Any, ...]:
+    """What a `Literal` allows; nothing of another type."""
+    return get_args(kind) if get_origin(kind) is Literal else ()

@@ -209,7 +209,7 @@ def _children_seconds() -> float:
 
 def measure(series: Series, size: int) -> Point:
     """Build one model with an empty cache; its workers end with the build."""
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
 
     torch.manual_seed(0)
     model, inputs = series.model(size)

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from aotc.aot.build import BuildOptions, build
 from aotc.aot.cli.contest import Contender, take_turns
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import Plan
 from benchmarks.machine import facts

@@ -128,8 +128,8 @@ def compare(
 ) -> Tokens:  # fmt: skip
     """Build a bundle of an architecture in `folder`, and hold its tokens against eager's."""
     from aotc import runtime
-    from aotc.aot.build import build
     from aotc.aot.options import BuildOptions
+    from aotc.aot.pipeline import build
 
     length = length_of(steps)
     spec = folder / "spec.py"
@@ -163,7 +163,7 @@ def main() -> int:
     sys.path.insert(0, str(MODELS))
     from architectures import ARCHITECTURES
 
-    from aotc.aot.cli.project import cache_folder
+    from aotc.aot.project import cache_folder
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=list(ARCHITECTURES), choices=ARCHITECTURES)

@@ -85,10 +85,10 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
     from safetensors.torch import save_file
 
     from aotc import runtime
-    from aotc.aot.build import build
     from aotc.aot.capture.spec import load_spec
-    from aotc.aot.cli.project import cache_folder
     from aotc.aot.options import BuildOptions
+    from aotc.aot.pipeline import build
+    from aotc.aot.project import cache_folder
 
     path = folder / "model.py"
     path.write_text(SPEC.format(**vars(given)))

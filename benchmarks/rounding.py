@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from aotc.aot.build import BuildOptions, build
 from aotc.aot.cli.contest import Contender, take_turns
 from aotc.aot.errors import AotcError
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.rules import Context
 from aotc.aot.lower import emit
 from aotc.aot.lower.row import statistics as row_statistics
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.aot.schedule import schedule
 from benchmarks.machine import facts
 from benchmarks.zoo.table import ZOO

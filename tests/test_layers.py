@@ -61,7 +61,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.sources",
     },
     "aot.sources": {*STAGE_FREE, "aot.lower", "aot.plan"},
-    "aot.options": {"aot.rewrites", "aot.tasks", "aot.tune", "cache"},
+    "aot.options": {*WORDS, "aot.rewrites", "aot.tasks", "aot.tune", "cache"},
+    "aot.project": {*WORDS, "aot.measure", "aot.options", "cache"},
+    "aot.build_extra": WORDS,
+    "aot.building": {
+        "aot.build_extra",
+        "aot.capture",
+        "aot.entry_points",
+        "aot.pipeline",
+        "aot.project",
+    },
     "aot.calls": {
         *STAGE_FREE,
         "aot.lower",
@@ -194,7 +203,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.huggingface": {*WORDS, "aot.init"},
     "aot.reduce": {
         *WORDS,
-        "aot.build",
+        "aot.pipeline",
         "aot.capture",
         "aot.host_kernels",
         "aot.options",
@@ -242,7 +251,7 @@ BESIDE = {
     "aot.reduce": ("aot.cli.reduce",),
     "runtime.backends": ("aot.native", "aot.cli.backends"),
 }
-BUILD = "aot.build"  # the one module that knows every stage
+BUILD = "aot.pipeline"  # the one module that knows every stage
 
 # Library → where it may be imported.
 LIBRARIES: dict[str, tuple[str, ...]] = {

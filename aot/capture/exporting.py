@@ -203,6 +203,19 @@ def run(spec: Spec, module: Callable[..., Any]) -> Any:
         ) from error
 
 
+def initialise(spec: Spec) -> None:
+    """Run a module once whose lazy parameters have no shape yet, as its first call in eager does.
+
+    Raises what `run` does.
+    """
+    if spec.module is None:
+        return
+    tensors = (*spec.module.parameters(), *spec.module.buffers())
+    if any(torch.nn.parameter.is_lazy(each) for each in tensors):
+        with torch.no_grad():
+            run(spec, spec.module)
+
+
 @contextmanager
 def unchanged(buffers: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
     """The buffers, which hold at the end what they held before: they are the caller's model's."""

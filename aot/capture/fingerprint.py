@@ -232,7 +232,7 @@ def _files(modules: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for name in sorted(filter(is_users, modules)):
         file = file_of(name)
-        if file is None:  # typed into an interpreter
+        if file is None or not file.is_file():  # typed into an interpreter
             raise _NotHashable
         digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()

@@ -11,15 +11,16 @@ import importlib
 import inspect
 import re
 import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MethodType, ModuleType
+from types import MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import torch
+from torch._dynamo.eval_frame import OptimizedModule
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -77,7 +78,22 @@ class FunctionModule(torch.nn.Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.forward = function
+        self.forward = function if _has_signature(function) else _of_positions(function)
+
+
+def _has_signature(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function)
+    except ValueError:  # compiled code, such as `torch.relu`, has none
+        return False
+    return True
+
+
+def _of_positions(function: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    return forward
 
 
 def load_spec(text: str, entry: str | None = None) -> Spec:
@@ -113,6 +129,18 @@ def load_specs(text: str) -> tuple[Spec, ...]:
         else:
             raise spec_not_understood(text)
         return _from_module(module, location, name)
+
+
+@contextmanager
+def as_it_trains(model: Any) -> Iterator[None]:
+    """Afterwards each module trains or does not as before; specs set their models to eval mode."""
+    modules = model.modules() if isinstance(model, torch.nn.Module) else ()
+    were_training = [(each, each.training) for each in modules]
+    try:
+        yield
+    finally:
+        for module, is_training in were_training:
+            module.training = is_training
 
 
 def spec_of(
@@ -179,7 +207,8 @@ def has_host_kernels(spec: Spec) -> bool:
     """Whether Triton kernels behind ops may be launched for the model, on tensors of the host."""
     from torch._library.triton import triton_ops_to_kernels
 
-    state: Any = spec.module.state_dict() if spec.module else spec.program.state_dict
+    program: Any = spec.program
+    state = program.state_dict if spec.module is None else spec.module.state_dict()
     tensors = (*spec.tensors(), *state.values())
     is_here = all(each.is_cpu for each in tensors if isinstance(each, torch.Tensor))
     return bool(triton_ops_to_kernels) and is_here
@@ -190,17 +219,37 @@ def _from_module(module: ModuleType, path: str, name: str) -> tuple[Spec, ...]:
     model = None
     if entries is None or any(not _program_of(each) for each in _rows(entries, path).values()):
         model = _find_model(module, path, name)
-    states = _given(module, "state_shapes", path)
-    decompositions = decompositions_of(getattr(module, "decompositions", {}), path)
-    if entries is not None:
-        found = entry_specs(model, _rows(entries, path), path, states)
-    else:
-        if not hasattr(module, "example_inputs") and not isinstance(model, ExportedProgram):
-            raise SpecInputsMissing(path=path)
+    example = shapes = None
+    if entries is None:
         example = _given(module, "example_inputs", path)
         shapes = _given(module, "dynamic_shapes", path)
-        found = (spec_of(model, example, path, shapes, states),)
-    return tuple(replace(each, decompositions=decompositions) for each in found)
+    states = _given(module, "state_shapes", path)
+    decompositions = getattr(module, "decompositions", {})
+    return specs_of(model, example, path, shapes, states, entries, decompositions)
+
+
+def specs_of(
+    model: Any,
+    example_inputs: Any,
+    path: str,
+    dynamic_shapes: Any = None,
+    state_shapes: Any = None,
+    entry_points: Any = None,
+    decompositions: Any = MappingProxyType({}),
+) -> tuple[Spec, ...]:
+    """The specs of a live model, one an entry point; `path` stands for it in messages.
+
+    Raises what `spec_of` does, `SpecInputsMissing`, `SpecEntriesInvalid` and
+    `SpecDecompositionsInvalid`.
+    """
+    own = decompositions_of(decompositions, path)
+    if entry_points is not None:
+        found = entry_specs(model, _rows(entry_points, path), path, state_shapes)
+    elif example_inputs is None and not isinstance(model, ExportedProgram):
+        raise SpecInputsMissing(path=path)
+    else:
+        found = (spec_of(model, example_inputs, path, dynamic_shapes, state_shapes),)
+    return tuple(replace(each, decompositions=own) for each in found)
 
 
 def _given(module: ModuleType, name: str, path: str) -> Any:
@@ -291,10 +340,13 @@ def _find_model(module: ModuleType, path: str, name: str) -> Any:
 
 
 def _as_module(model: Any, name: str, path: str) -> torch.nn.Module:
+    """What is compiled: of what `torch.compile` gave, what it was given."""
+    if isinstance(model, OptimizedModule):
+        model = model._orig_mod
     if isinstance(model, torch.nn.Module):
         return model
     if callable(model) and not inspect.isclass(model):
-        return FunctionModule(model)
+        return FunctionModule(getattr(model, "_torchdynamo_orig_callable", model))
     raise SpecModelInvalid(name=name, path=path, found=_kind(model))
 
 

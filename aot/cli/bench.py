@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.build_extra import require_build_extra
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import refuse_missing_file, require_build_extra
+from aotc.aot.cli.build import refuse_missing_file
 from aotc.aot.cli.contest import PERCENTILES, Result, contest
 from aotc.aot.cli.explain import error_classes
 from aotc.aot.cli.output import check_place, plot, write_plot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import importlib.util
 import json
 import sys
 import time
@@ -13,23 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.build_extra import require_build_extra
 from aotc.aot.cli import flags
 from aotc.aot.cli.output import check_place, write_output
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
-from aotc.aot.cli.project import cache_folder, cache_layers, setting
-from aotc.aot.errors import BuildExtraMissing, SpecFileMissing
-from aotc.aot.measure.processor import device_name
+from aotc.aot.errors import SpecFileMissing
 from aotc.aot.pack.staging import check_free
+from aotc.aot.project import build_options
 from aotc.aot.spec_form import spec_not_understood
 from aotc.aot.stages import StageTime
-from aotc.aot.version import warn_untested
 
 if TYPE_CHECKING:
-    from aotc.aot.build import BuildOptions, BuildReport, TargetReport
+    from aotc.aot.pipeline import BuildReport, TargetReport
     from aotc.aot.rewrites.registry import UserRewrite
-
-NEEDED = ("torch", "triton", "numpy")
 
 
 @click.command("build")
@@ -134,9 +130,12 @@ def command(
     progress = progress_for(quiet)
     try:
         progress.begin("import")
-        from aotc.aot.build import build
+        from aotc.aot.pipeline import build
 
-        options = _options(given)
+        has_weights = given.pop("weights") == "bundled"
+        given["tune_budget_seconds"] = given.pop("tune_budget")
+        given["rewrites"] = rewrites_of(given["rewrites"])
+        options = build_options(**given, has_weights=has_weights)
         progress.end(StageTime("import", time.perf_counter() - started_s, "torch, triton"))
         records = []
         with options.executor() as executor:
@@ -187,50 +186,6 @@ def refuse_unknown_targets(targets: Sequence[str]) -> None:
 
     for name in targets:
         find_target(name)
-
-
-def require_build_extra(what: str, needed: Sequence[str] = NEEDED) -> None:
-    """Raise BuildExtraMissing unless what a build imports, `needed`, is installed.
-
-    Warns of releases that aotc is not tested with.
-    """
-    for name in needed:
-        if importlib.util.find_spec(name) is None:
-            raise BuildExtraMissing(module=name, command=what)
-    warn_untested()
-
-
-def _options(given: dict[str, Any]) -> BuildOptions:
-    from aotc.aot.build import BuildOptions
-
-    dump = setting("AOTC_DUMP")
-    return BuildOptions(
-        cache_folder=cache_folder(given["cache_dir"]),
-        cache_layers=cache_layers(given["remote_cache"]),
-        cache_max_bytes=setting("AOTC_CACHE_MAX_SIZE"),
-        device=device_name(),
-        tune=setting("AOTC_TUNE", given["tune"]),
-        tune_budget_seconds=given["tune_budget"],
-        record=given["record"],
-        frozen=setting("AOTC_FROZEN", "1" if given["frozen"] else None),
-        force=given["force"],
-        debug=given["debug"],
-        dump=Path(dump) if dump else None,
-        jobs=setting("AOTC_JOBS", given["jobs"]) or None,
-        ray=given["ray"],
-        measure_on=given["measure_on"],
-        allow_mismatch=given["allow_mismatch"],
-        skip=frozenset(setting("AOTC_SKIP")),
-        rewrites=rewrites_of(given["rewrites"]),
-        quantize=given["quantize"],
-        fallback=given["fallback"],
-        round_intermediates=given["round_intermediates"],
-        unchecked_indices=given["unchecked_indices"],
-        ranks=given["ranks"],
-        adapters=given["adapters"],
-        has_weights=given["weights"] == "bundled",
-        embed_backends=given["embed_backends"],
-    )
 
 
 def rewrites_of(paths: Sequence[Path]) -> tuple[UserRewrite, ...]:

@@ -21,9 +21,9 @@ from aotc.aot.cli.cache_texts import (
     target_of,
 )
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
-from aotc.aot.cli.project import cache_folder, setting
 from aotc.aot.cli.suggesting import FileThatExists, SuggestingGroup
 from aotc.aot.printable import printable
+from aotc.aot.project import cache_folder, setting
 from aotc.cache.keys import BUCKETS
 from aotc.runtime.errors import EnvironmentFault
 from aotc.runtime.settings import SETTINGS, parse

@@ -12,7 +12,7 @@ import click
 
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
-from aotc.aot.cli.project import cache_folder, project_table, remote_layer, setting
+from aotc.aot.project import cache_folder, project_table, remote_layer, setting
 from aotc.aot.version import TESTED, installed_version, tested_text, untested
 from aotc.runtime import settings
 

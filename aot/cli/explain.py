@@ -26,7 +26,7 @@ MODULES = (
     "aotc.aot.errors",
     "aotc.aot.folders",
     "aotc.aot.cli.backends",
-    "aotc.aot.cli.project",
+    "aotc.aot.project",
     "aotc.aot.distribution.errors",
     "aotc.aot.dynamo.errors",
     "aotc.aot.huggingface.errors",

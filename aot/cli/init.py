@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.build_extra import require_build_extra
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.output import check_new, write_output
 from aotc.aot.cli.printing import count_text, print_json
 from aotc.aot.init.errors import InitFileMissing, InitOverModel, model_not_understood

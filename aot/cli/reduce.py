@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.build_extra import require_build_extra
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import refuse_missing_file, refuse_unknown_targets, require_build_extra
+from aotc.aot.cli.build import refuse_missing_file, refuse_unknown_targets
 from aotc.aot.cli.printing import print_json
-from aotc.aot.cli.project import cache_folder, cache_layers, setting
+from aotc.aot.project import cache_folder, cache_layers, setting
 
 
 @click.command("reduce")

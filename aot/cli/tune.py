@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.build_extra import require_build_extra
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
-from aotc.aot.cli.project import cache_folder, cache_layers, setting
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
+from aotc.aot.project import cache_folder, cache_layers, setting
 from aotc.aot.tasks.errors import TasksWritten
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.build_extra import require_build_extra
 from aotc.aot.cli import flags
 from aotc.aot.cli.build import (
     refuse_missing_file,
     refuse_unknown_targets,
-    require_build_extra,
     rewrites_of,
 )
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
-from aotc.aot.cli.project import cache_folder, cache_layers, setting
+from aotc.aot.project import cache_folder, cache_layers, setting
 
 if TYPE_CHECKING:
     from aotc.aot.warm import WarmReport

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aotc.aot.build import build
 from aotc.aot.capture.exporting import export
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.errors import NothingToReduce, OutputExists
 from aotc.aot.folders import owned
 from aotc.aot.host_kernels import host_kernels
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.aot.reduce.piece import Piece, piece
 from aotc.aot.reduce.recording import Recording, record
 from aotc.aot.reduce.search import shrink

@@ -12,7 +12,16 @@ from aotc.aot.ir import access, types
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import AttrValue, Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import Extent, Shape, fixed, is_static, proves_at_most, typical
+from aotc.aot.ir.size import (
+    Extent,
+    Shape,
+    bounds,
+    fixed,
+    is_static,
+    proves_at_most,
+    substitute,
+    typical,
+)
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.trace import Access
 
@@ -22,6 +31,7 @@ PROGRAMS = 8  # of a CPU: heads are not taken together where fewer would be left
 MOST_OF_ONE_CORE = 1 << 21  # operations that are not worth a second core
 SMALLEST_BLOCK, LARGEST_BLOCK = 16, 64  # rows, or keys, of a block of scores on the CPU
 BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest caches with others
+LONG = 512  # rows and keys of calls that take long
 BLOCK_COST = 8  # rows or keys that take as long as a block takes for itself
 OPERATIONS_PER_BYTE = 10  # of one core, and of the memory that scores leave its caches for
 SCORE_PASSES = 4  # of arithmetic over scores: written and read, and the weights again
@@ -29,14 +39,15 @@ Position = tuple[Index, ...]
 
 
 def is_cheaper_on_memory(query: Shape, key: Shape, value: Shape, dtype: str) -> bool:
-    """Whether a CPU's kernel does attention of these shapes typically for less than arithmetic.
+    """Whether a CPU's kernel does attention of these shapes for less than arithmetic. Dynamic sizes
+    are judged where calls take long: one form serves all of them.
 
     That moves its scores through memory, keys and values once for each head that shares them, and
     numbers of 16 bits as f32; the kernel fills up blocks of rows and keys, and where few rows have
     many keys some of the cores are idle.
     """
     members = heads_together(query, key)
-    rows, keys = typical(query[2] * members), typical(key[2])
+    rows, keys = _long(query[2] * members), _long(key[2])
     heads = typical(query[0] * query[1]) // members
     elements = fixed(query[3]), fixed(value[3])
     if min(rows, keys, *elements) == 0 or max(elements) > LARGEST_ELEMENT:
@@ -53,13 +64,26 @@ def is_cheaper_on_memory(query: Shape, key: Shape, value: Shape, dtype: str) -> 
     return operations - useful <= OPERATIONS_PER_BYTE * moved
 
 
-def block_of(extent: int, widest: int) -> int:
+def _long(extent: Extent) -> int:
+    """The typical size, or a longer one up to `LONG` that the ranges allow."""
+    if isinstance(extent, int):
+        return extent
+    longer = {dim: max(dim.typical, min(dim.high, LONG)) for dim in extent.dims()}
+    return fixed(substitute(extent, longer))
+
+
+def block_of(extent: Extent, widest: int) -> int:
     """Rows, or keys, of a CPU's block: the fewest with what fills up the last one, and for each
-    block."""
+    block; of a range as many at its ends and at its typical size together."""
     largest = BLOCK_ELEMENTS >> (widest - 1).bit_length()
     block = best = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, largest))
+    sizes = {*bounds(extent), typical(extent)}
+
+    def cost(block: int) -> int:
+        return sum(-(-size // block) * (block + BLOCK_COST) for size in sizes)
+
     while block >= SMALLEST_BLOCK:
-        best = min(best, block, key=lambda each: -(-extent // each) * (each + BLOCK_COST))
+        best = min(best, block, key=cost)
         block //= 2
     return best
 
@@ -79,8 +103,8 @@ def heads_together(query: Shape, key: Shape) -> int:
 
 def rows_of_block(rows: Extent, widest: int) -> int:
     """Rows of a CPU's block: no more than there are."""
-    most = typical(rows)
-    return min(block_of(most, widest), 1 << (max(1, most) - 1).bit_length())
+    most = bounds(rows)[1]
+    return min(block_of(rows, widest), 1 << (max(1, most) - 1).bit_length())
 
 
 def mask_of(root_op: Node) -> Node | None:

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from aotc.aot.build import build
 from aotc.aot.capture.golden import golden_tensors
 from aotc.aot.errors import ExportFailed, GoldenMismatch, ModelRaised, UnsupportedError
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.aot.tasks.workers import Workers
 from aotc.runtime import load
 

@@ -38,8 +38,8 @@ def measure(
     name: str, work: Path, tune: str, compiles: bool, device: str = "cuda"
 ) -> dict[str, Any]:
     """The row of one workload: times in milliseconds, slow kernels, seconds of the build."""
-    from aotc.aot.build import BuildOptions, build
     from aotc.aot.measure.device_lock import device_turn
+    from aotc.aot.pipeline import BuildOptions, build
     from benchmarks.gpu.cliffs import write_spec
 
     is_full = device == "cuda"

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from aotc.aot.build import BuildOptions, build
 from aotc.aot.cli.contender import load_model
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime import load
 from benchmarks.computation_cases import CASES
 from benchmarks.computations import chosen, error_of

@@ -67,7 +67,7 @@ def _line(row: Build) -> str:
 
 def main(turn: str, size: str, folder: str, *names: str) -> None:
     """In a process of its own: build the models, a line of JSON each."""
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
 
     options = BuildOptions(cache_folder=Path(folder) / "cache", force=True)
     for name in names:

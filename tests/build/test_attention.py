@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aotc.aot.build import BuildOptions, build  # noqa: E402  needs torch
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402  needs torch
 from aotc.aot.schedule import attention  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 

@@ -257,7 +257,7 @@ def test_a_full_disk_leaves_nothing_half_written(spec, cache, bundle, tmp_path):
     """A limit on file sizes stands for a full disk; `bundle` has filled the cache before."""
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "from aotc.aot.cli.program import run; import aotc.aot.build; "
+        "from aotc.aot.cli.program import run; import aotc.aot.pipeline; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); sys.exit(run(sys.argv[1:]))"
     )
     out = tmp_path / "out"

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, scaled_dot_product_attention
 
-from aotc.aot.build import BuildOptions, build
 from aotc.aot.dynamo import aotc
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime import load
 from aotc.runtime.drivers.cpu.driver import features
 

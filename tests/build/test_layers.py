@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aotc.aot.build import BuildOptions, build  # noqa: E402  needs torch
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402  needs torch
 
 pytestmark = pytest.mark.torch
 

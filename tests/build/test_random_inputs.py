@@ -12,7 +12,6 @@ pytest.importorskip("triton")
 import numpy
 import torch
 
-from aotc.aot.build import BuildOptions, build
 from aotc.aot.capture import capture as capture_module
 from aotc.aot.capture import random_inputs as trials_module
 from aotc.aot.capture.capture import capture
@@ -20,6 +19,7 @@ from aotc.aot.capture.random_inputs import TrialWarning, trials
 from aotc.aot.capture.spec import spec_of
 from aotc.aot.contents import TOLERANCES, tolerances
 from aotc.aot.errors import GoldenMismatch
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime import load
 
 TWICE = """

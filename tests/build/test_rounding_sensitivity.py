@@ -15,7 +15,6 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot import validation
-from aotc.aot.build import BuildOptions, build
 from aotc.aot.capture import decisions, rounding_sensitivity
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.rounding_sensitivity import (
@@ -28,6 +27,7 @@ from aotc.aot.capture.rounding_sensitivity import (
 from aotc.aot.capture.spec import spec_of
 from aotc.aot.contents import tolerances
 from aotc.aot.errors import GoldenMismatch
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.aot.signature import signature
 
 SHARES = """

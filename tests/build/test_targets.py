@@ -22,7 +22,7 @@ FLAGS = [word for target in TARGETS for word in ("--target", target)]
 @pytest.fixture(scope="module")
 def many(spec, cache, tmp_path_factory):
     """(the bundle for all targets, the report of its build)."""
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
 
     out = tmp_path_factory.mktemp("many") / "bundle"
     options = BuildOptions(cache_folder=cache, debug=True)

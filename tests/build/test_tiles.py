@@ -51,7 +51,7 @@ example_inputs = tuple(inputs(rows) for rows in (128, 45, 5, 1))
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory, cache):
     """(the model, its inputs, the bundle)."""
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
 
     folder = tmp_path_factory.mktemp("tiles")
     (folder / "model.py").write_text(MODEL)
@@ -90,7 +90,7 @@ def test_every_target_gives_the_model_s_numbers(parts, hidden, monkeypatch):
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_target_needs_what_its_kernels_use(name, parts, cache, tmp_path):
     """Code without products of narrow numbers runs on processors that multiply none."""
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
 
     plain = "x86-64-v3" if "v3" in name else "x86-64-v4"
     text = MODEL.replace(".bfloat16()", "")
@@ -115,8 +115,8 @@ def test_a_denied_permission_leads_to_the_next_target(parts, monkeypatch):
 
 def test_tuning_asks_for_what_all_candidates_may_use(cache, tmp_path, monkeypatch):
     """One row is chosen without tiles or words, and others that would be measured have them."""
-    from aotc.aot.build import BuildOptions, build
     from aotc.aot.errors import TuningDeviceMissing
+    from aotc.aot.pipeline import BuildOptions, build
     from aotc.aot.retune import retune
 
     text = MODEL.replace("(128, 45, 5, 1)", "(1, 1, 1, 1)").replace(".bfloat16()", "")

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 from aotc import runtime
-from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.aot.rewrites.registry import digest_of
 from aotc.aot.rewrites.user_rewrites import load_rewrites
 

@@ -9,11 +9,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytestmark = pytest.mark.torch
 
-from aotc.aot.build import BuildOptions, build  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import load_spec  # noqa: E402
 from aotc.aot.contents import TF32_TOLERANCE, TOLERANCES, tolerances  # noqa: E402
 from aotc.aot.facts.bundle_facts import PRECISIONS  # noqa: E402
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
 SPEC = """

@@ -6,10 +6,10 @@ import numpy
 import pytest
 
 from aotc import runtime
-from aotc.aot.build import build
 from aotc.aot.errors import OpsUnsupported
 from aotc.aot.ir.reference import interpret
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.runtime.errors import AssertionFailed
 
 torch = pytest.importorskip("torch")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from aotc.aot.cli.project import project_table
+from aotc.aot.project import project_table
 from aotc.cache import Key, Store
 
 KEYS = [

@@ -430,7 +430,7 @@ def test_cache_commands_list_explain_and_clear(aotc, build, tmp_path, monkeypatc
 def test_settings_come_from_the_project_file_and_bad_ones_are_named(
     aotc, spec, tmp_path, monkeypatch
 ):
-    from aotc.aot.cli.project import project_table
+    from aotc.aot.project import project_table
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.aotc]\ntune = "perhaps"\n')

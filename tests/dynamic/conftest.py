@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from aotc.aot.build import BuildReport, build
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import BuildReport, build
 
 FOLDER = Path(__file__).parent
 

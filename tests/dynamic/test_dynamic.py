@@ -208,8 +208,8 @@ def test_what_needs_a_number_is_refused_with_its_line(built):
 
 def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     """Built without a device; tests/gpu/test_dynamic.py runs such bundles."""
-    from aotc.aot.build import build
     from aotc.aot.options import BuildOptions
+    from aotc.aot.pipeline import build
     from aotc.runtime.bundle.opened import Bundle
     from aotc.runtime.bundle.plan import Plan
 

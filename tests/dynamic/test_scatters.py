@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 
 import torch
 
-from aotc.aot.build import BuildOptions, build
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime import load
 from aotc.runtime.drivers.cpu import driver
 from aotc.runtime.errors import InputError

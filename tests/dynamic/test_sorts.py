@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 import torch
 
-from aotc.aot.build import BuildOptions, build
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime import load
 
 SORTS = """

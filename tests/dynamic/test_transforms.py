@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 
 import torch
 
-from aotc.aot.build import BuildOptions, build
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime import load
 
 TRANSFORMS = """

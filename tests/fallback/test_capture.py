@@ -11,13 +11,13 @@ torch = pytest.importorskip("torch")
 from torch._higher_order_ops.out_dtype import out_dtype  # noqa: E402
 
 from aotc.aot import errors  # noqa: E402
-from aotc.aot.build import BuildOptions, build  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.fallback import FallbackWarning  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.ir.graph import walk  # noqa: E402
 from aotc.aot.ir.reference import evaluate  # noqa: E402
 from aotc.aot.ir.text import parse_graph, print_graph  # noqa: E402
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
 from aotc.aot.schedule.schedule import EmptyTensorUnsupported  # noqa: E402

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aotc.aot.build import BuildOptions, build
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.aot.tasks.workers import Workers
 from aotc.runtime import load
 

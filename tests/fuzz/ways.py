@@ -22,13 +22,13 @@ import numpy
 import torch
 
 from aotc import kernels
-from aotc.aot.build import build
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.dynamo import aotc
 from aotc.aot.folders import make_owned
 from aotc.aot.lower import Candidate, KernelSpec
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS

@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory):
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
 
     folder, found = tmp_path_factory.mktemp("lies"), {}
     for name, text in (("fixed", FIXED), ("varying", VARYING), ("blocks", BLOCKS)):

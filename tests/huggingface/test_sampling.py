@@ -7,10 +7,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("transformers")
 
-from aotc.aot.build import build  # noqa: E402
 from aotc.aot.huggingface.sampling import Sampling, penalised, sample, uniform  # noqa: E402
 from aotc.aot.ir.reference import philox  # noqa: E402
 from aotc.aot.options import BuildOptions  # noqa: E402
+from aotc.aot.pipeline import build  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 from aotc.runtime.errors import AssertionFailed  # noqa: E402
 

@@ -228,7 +228,7 @@ def errors(results: list[torch.Tensor], inputs: tuple[torch.Tensor, ...]) -> dic
 
 def main() -> None:
     """Builds both models, and calls each with two numbers of images."""
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
     from aotc.runtime import load
 
     target, folder, here = sys.argv[1], Path(sys.argv[2]), Path(__file__)

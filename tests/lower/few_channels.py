@@ -112,7 +112,7 @@ def errors(
 
 def main() -> None:
     """Builds the model, and calls it with numbers, and with some that are infinite or none."""
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
     from aotc.runtime import load
 
     target, folder = sys.argv[1], Path(sys.argv[2])

@@ -11,10 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aotc.aot.build import BuildOptions, build  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.ir.reference import interpret  # noqa: E402
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]

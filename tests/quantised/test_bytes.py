@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 
-from aotc.aot.build import BuildOptions, build  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import load_spec  # noqa: E402
 from aotc.aot.ir.reference import interpret  # noqa: E402
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
 from aotc.aot.traits import TargetTraits  # noqa: E402
 from aotc.runtime import load  # noqa: E402

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 
-from aotc.aot.build import BuildOptions, build  # noqa: E402
 from aotc.aot.capture.spec import load_spec  # noqa: E402
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
 MODEL = """

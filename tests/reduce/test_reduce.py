@@ -8,7 +8,6 @@ from click.testing import CliRunner
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from aotc.aot.build import build  # noqa: E402  needs torch
 from aotc.aot.capture.imports.table import ROWS  # noqa: E402
 from aotc.aot.capture.spec import load_spec  # noqa: E402
 from aotc.aot.cli.program import program  # noqa: E402
@@ -16,6 +15,7 @@ from aotc.aot.errors import GoldenMismatch, NothingToReduce  # noqa: E402
 from aotc.aot.ir.build import scalar  # noqa: E402
 from aotc.aot.ir.graph import make  # noqa: E402
 from aotc.aot.options import BuildOptions  # noqa: E402
+from aotc.aot.pipeline import build  # noqa: E402  needs torch
 from aotc.aot.reduce.reduce import reduce  # noqa: E402
 from aotc.runtime.errors import AotcError  # noqa: E402
 

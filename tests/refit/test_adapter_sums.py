@@ -11,8 +11,8 @@ import torch
 from rounding import multiply_add, product
 
 from aotc import runtime
-from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 
 SPEC = """
 import torch

@@ -12,8 +12,8 @@ from rounding import product
 from safetensors.torch import save_file
 
 from aotc import runtime
-from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.runtime.bundle.placement import PLACEMENT_NAME, Placement
 from aotc.runtime.programs.device_weights import _joined
 

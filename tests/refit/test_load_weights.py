@@ -9,8 +9,8 @@ from refit_models import Drawn, Everything, fill
 from safetensors.torch import save_file, save_model
 
 from aotc import runtime
-from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.runtime.errors import (
     BundleAltered,
     ProgramClosed,

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from aotc import runtime
-from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.runtime.errors import AdapterMismatch
 
 SPEC = """

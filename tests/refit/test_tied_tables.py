@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file, save_model
 
 from aotc import runtime
-from aotc.aot.build import build
 from aotc.aot.cli.inspect import inspect_bundle
 from aotc.aot.facts.layouts import more_bytes
 from aotc.aot.options import BuildOptions
+from aotc.aot.pipeline import build
 from aotc.runtime.errors import AdapterMismatch
 
 WORDS = 200  # of which the last panel has eight

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from aotc.aot.build import BuildOptions, build
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
 from aotc.aot.dynamo import aotc
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.targets.cuda.compile import compile_cubin
 from aotc.aot.targets.cuda.machines import GPUS

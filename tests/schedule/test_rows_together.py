@@ -134,7 +134,7 @@ example_inputs = (torch.randn(3, 30_007), torch.randn(900, 70), torch.randn(5, 4
 def test_their_numbers_beside_torch(tmp_path, cache):
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from aotc.aot.build import BuildOptions, build
+    from aotc.aot.pipeline import BuildOptions, build
     from aotc.runtime import load
 
     (tmp_path / "rows.py").write_text(SPEC)

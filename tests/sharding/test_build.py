@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 
 from fake_cuda import FakeCuda, install  # noqa: E402
 
-from aotc.aot.build import BuildOptions, build  # noqa: E402
 from aotc.aot.cli.inspect import inspect_bundle  # noqa: E402
 from aotc.aot.errors import NothingToSplit, SplitUnsupported  # noqa: E402
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402
 from aotc.runtime import check, load  # noqa: E402
 from aotc.runtime.bundle.manifest import Manifest  # noqa: E402
 from aotc.runtime.bundle.plan import Plan  # noqa: E402

@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 import torch
 
-from aotc.aot.build import BuildOptions, build
+from aotc.aot.pipeline import BuildOptions, build
 from aotc.runtime import load
 
 # Along rows of blocks and a part; less than a block, and more rows than programs; columns, and more

@@ -120,9 +120,9 @@ def _sides(
     extents: tuple[Extent, Extent], elements: tuple[int, int], traits: TargetTraits
 ) -> list[Block]:
     """Rows and keys of a block of so many of both, the first as a rule the fastest."""
-    rows, keys = map(typical, extents)
+    rows, keys = extents
     widest = max(elements)
-    tallest, longest = power_above(rows), power_above(keys)
+    tallest, longest = power_above(typical(rows)), power_above(typical(keys))
     fitting = [row for row in MORE_BLOCKS if row[0] <= tallest and row[1] <= longest]
     down = block_of(rows, widest) if traits.is_gpu else rows_of_block(rows, widest)
     first = down, block_of(keys, widest)

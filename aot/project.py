@@ -1,4 +1,4 @@
-"""`[tool.aotc]` of the nearest pyproject.toml, and settings read through it."""
+"""`[tool.aotc]` of the nearest pyproject.toml, settings read through it, and a build's options."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc.aot.errors import UserError
+from aotc.aot.measure.processor import device_name
 from aotc.runtime import settings
 
 if TYPE_CHECKING:
+    from aotc.aot.options import BuildOptions
     from aotc.cache import Layer
     from aotc.cache.remote import RemoteLayer
 
@@ -58,6 +60,36 @@ def cache_layers(remote: str | None = None) -> tuple[Layer, ...]:
     folders = tuple(FolderLayer(Path(folder)) for folder in setting("AOTC_CACHE_LOWER"))
     url = setting("AOTC_REMOTE_CACHE", remote)
     return (*folders, remote_layer(url)) if url else folders
+
+
+def build_options(
+    *,
+    cache_dir: str | None = None,
+    remote_cache: str | None = None,
+    tune: str | None = None,
+    frozen: bool = False,
+    jobs: int | None = None,
+    **others: Any,
+) -> BuildOptions:
+    """The options of a build: what is given, and where nothing is, what the settings say.
+
+    others: fields of `BuildOptions` by name; raises TypeError for one that it has not.
+    """
+    from aotc.aot.options import BuildOptions
+
+    dump = setting("AOTC_DUMP")
+    settled = {
+        "cache_folder": cache_folder(cache_dir),
+        "cache_layers": cache_layers(remote_cache),
+        "cache_max_bytes": setting("AOTC_CACHE_MAX_SIZE"),
+        "device": device_name(),
+        "tune": setting("AOTC_TUNE", tune),
+        "frozen": setting("AOTC_FROZEN", "1" if frozen else None),
+        "dump": Path(dump) if dump else None,
+        "jobs": setting("AOTC_JOBS", jobs) or None,
+        "skip": frozenset(setting("AOTC_SKIP")),
+    }
+    return BuildOptions(**settled | others)
 
 
 def remote_layer(url: str) -> RemoteLayer:

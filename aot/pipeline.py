@@ -16,6 +16,7 @@ import numpy
 from aotc.aot import contents, validation
 from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.fallback import TorchOp
+from aotc.aot.capture.spec import Spec
 from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.entries import joined_dims, joined_states
 from aotc.aot.errors import GoldenMismatch, SplitUnsupported
@@ -101,14 +102,14 @@ class BuildReport:
 
 
 def build(
-    spec: str,
+    spec: str | Sequence[Spec],
     out: str | os.PathLike[str],
     targets: Sequence[str],
     options: BuildOptions,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> BuildReport:
-    """Compile the model that `spec` names into a bundle at `out` for all `targets`, best first.
+    """Compile the model that `spec` names, or is, into a bundle at `out`, best target first.
 
     Nothing is written at `out` unless every stage ends well and the code gives the exported
     model's numbers on the golden input, on each target that this machine can run. `executor` is
@@ -177,7 +178,7 @@ def _wanted(names: Sequence[str], options: BuildOptions) -> list[Target]:
 
 @own_sources()
 def _compile(
-    spec: str,
+    spec: str | Sequence[Spec],
     targets: Sequence[Target],
     options: BuildOptions,
     resources: Resources,
@@ -259,7 +260,7 @@ def _target_contents(compiled: Compiled) -> TargetContents:
 
 
 def _contents(
-    spec: str,
+    spec: str | Sequence[Spec],
     captured: Sequence[Captured],
     dims: Sequence[Dim],
     compiled: Sequence[Compiled],
@@ -274,7 +275,7 @@ def _contents(
     ]
     facts = {
         **contents.provenance(captured[0].name, parts),
-        "source": contents.source_facts(spec),
+        "source": contents.source_facts(spec) if isinstance(spec, str) else {},
         "rewrites": {each.name: each.digest for each in options.rewrites},
         "round_intermediates": options.round_intermediates,
         "torch_ops": [asdict(op) for each in captured for op in each.torch_ops],
