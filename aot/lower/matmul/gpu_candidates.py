@@ -90,10 +90,10 @@ def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
 
 def _column_walks(rows: int, problem: Problem, machine: Machine) -> Iterator[Choice]:
     """Programs that have the whole depth of their rows, of constant columns that lie along it."""
-    is_whole = problem.is_right_along_depth and problem.batch == 1 and not problem.chunk
-    if not is_whole or not problem.is_right_constant:
+    is_one = problem.extents[0] == 1 and problem.is_right_along_depth and not problem.chunk
+    if not is_one or not problem.is_right_constant:
         return
-    depth = power_above(problem.depth)
+    depth = power_above(highest(problem.extents[3]))  # a tile has all of it, at every call
     for elements, warps, each in GEMV_WALKS:
         threads, programs = LANES * warps, each * machine.multiprocessors
         columns = elements * threads // (rows * depth)
