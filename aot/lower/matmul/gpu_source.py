@@ -179,6 +179,8 @@ def _draft(
     if choice.style.is_walk:
         first, early = [*loads.first, kernel_file.WAIT], [*pairs[1:], *early]
         loads = replace(loads, a=[*loads.before, *loads.a], b=[*pairs[:1], *loads.b], before=[])
+    elif not choice.style.is_flat:  # before all that names columns
+        early, pairs = [*pairs, *early], []
     precision = _precision(product, traits)
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'

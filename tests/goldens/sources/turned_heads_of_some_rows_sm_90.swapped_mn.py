@@ -23,6 +23,7 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    x = x // 32 * 32 + x % 2 * 16 + x // 2 % 16
     x_mask = x < 96
     y_mask = y < 9
     part0 = x - 64
@@ -36,7 +37,6 @@ def kernel(
     ev12 = tl.load(in2 + part1 - 16, mask=part1_mask & einside11).to(tl.float32)
     einside15 = part1 % 32 < 16
     ev16 = tl.load(in2 + part1 + 16, mask=part1_mask & einside15).to(tl.float32)
-    x = x // 32 * 32 + x % 2 * 16 + x // 2 % 16
     xa = tl.minimum(x, 95)
     yb = tl.minimum(y, 8)
     for start in range(0, 64, BK):
