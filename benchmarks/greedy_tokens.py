@@ -104,7 +104,9 @@ def _routed_surely(model: Any, ids: list[int], share: float) -> Any:
     def note(module: Any, given: Any, result: Any) -> None:
         scores.append((result[0] if isinstance(result, tuple) else result).detach().float())
 
-    routers = [part for name, part in model.named_modules() if name.endswith("mlp.gate")]
+    routers = [
+        part for name, part in model.named_modules() if name.endswith(("mlp.gate", "mlp.router"))
+    ]
     hooks = [router.register_forward_hook(note) for router in routers]
     _best(model, ids)
     for hook in hooks:

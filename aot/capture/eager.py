@@ -90,9 +90,9 @@ def _highest(
     data: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> Any:
     values, places = _sorted(data, dim, largest)
-    return (
-        (values, places) if not data.dim() else (values.narrow(dim, 0, k), places.narrow(dim, 0, k))
-    )
+    if not data.dim():
+        return values, places
+    return tuple(each.narrow(dim, 0, k).contiguous() for each in (values, places))
 
 
 def _kth_lowest(
@@ -100,7 +100,7 @@ def _kth_lowest(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     if not data.dim() or not 0 < k <= data.shape[dim]:
         return torch.kthvalue(data, k, dim, keepdim)
-    values, places = (each.narrow(dim, k - 1, 1) for each in _sorted(data, dim))
+    values, places = (each.narrow(dim, k - 1, 1).contiguous() for each in _sorted(data, dim))
     return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
 
 

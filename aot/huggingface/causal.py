@@ -329,9 +329,10 @@ class Calls:
         rows, length = ids.shape
         slots = checked_slots(slots, store.is_seen.shape[0])
         # Padding is the row's last token once more, with its place: it changes nothing.
-        columns = torch.minimum(torch.arange(length).expand(rows, length), lengths[:, None] - 1)
+        last = _checked(lengths - 1, length)
+        columns = torch.minimum(torch.arange(length).expand(rows, length), last[:, None])
         ids, positions = ids.gather(1, columns), starts[:, None] + columns
-        logits = _logits(model, ids, Batch(slots, positions, Seen.OF_SLOTS), lengths - 1)
+        logits = _logits(model, ids, Batch(slots, positions, Seen.OF_SLOTS), last)
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
         seen_before = store.is_seen[slots] & (starts > 0)[:, None]

@@ -23,6 +23,7 @@ from aotc.aot.schedule.attention import LARGEST_ELEMENT
 
 HIDDEN = -1e30  # a score at most this is meant to hide a key
 FAR = -9e8  # as good as -inf in place of a score: -1e9 as 16 bits have it
+OF_ROWS = ("attention", "attention_log_sum_exp")  # ops of the same operands
 SEEN_WHOLE = {"causal": False, "offset": 0, "window": 0}  # each row sees all keys
 Serves = Callable[[Node, Context], bool]  # whether a target has a kernel for an attention
 
@@ -55,7 +56,7 @@ _exponential = call("exp", x - peak, name="exponential")
 _SOFTMAX = either(both_orders(_exponential * call("reciprocal", total)), _exponential / total)
 
 
-def _plain(node: Node) -> Node:
+def plain(node: Node) -> Node:
     """Without casts between floats."""
     while node.op == "cast" and node.type.kind == node.inputs[0].type.kind == "float":
         node = node.inputs[0]
@@ -64,13 +65,13 @@ def _plain(node: Node) -> Node:
 
 def _clamped(node: Node) -> tuple[Node, float | None]:
     """maximum(x, c) → (x, c); else (x, None)."""
-    node = _plain(node)
+    node = plain(node)
     if node.op == "maximum" and node.inputs[1].op == "scalar":
-        return _plain(node.inputs[0]), node.inputs[1].attr("value")
+        return plain(node.inputs[0]), node.inputs[1].attr("value")
     return node, None
 
 
-def _softmax(weights: Node) -> tuple[Node, bool] | None:
+def softmax(weights: Node) -> tuple[Node, bool] | None:
     """(scores, whether a row that sees nothing gives zeros) of a softmax over the last axis."""
     found = match(_SOFTMAX, weights)
     if found is None:
@@ -82,9 +83,7 @@ def _softmax(weights: Node) -> tuple[Node, bool] | None:
     is_row = (largest.op, summed.op) == ("max", "sum")
     if not is_row or not largest.attr("axes") == summed.attr("axes") == axes:
         return None
-    if _plain(summed.inputs[0]) is not exponential or _plain(largest.inputs[0]) is not _plain(
-        scores
-    ):
+    if plain(summed.inputs[0]) is not exponential or plain(largest.inputs[0]) is not plain(scores):
         return None
     if (lowest is not None and lowest > HIDDEN) or (least is not None and least > 1e-20):
         return None
@@ -153,9 +152,9 @@ def _biased(node: Node) -> _Scores | None:
 
 def _as_seen(mask: _Mask) -> _Mask:
     """where(b, 0, -inf) that is added → b, reshaped or not; likewise with exchanged branches."""
-    whole = node = _plain(mask.node)
+    whole = node = plain(mask.node)
     if node.op == "reshape":
-        node = _plain(node.inputs[0])
+        node = plain(node.inputs[0])
     if node.op != "where" or any(branch.op != "scalar" for branch in node.inputs[1:]):
         return mask
     condition, (seen, hidden) = node.inputs[0], (item.attr("value") for item in node.inputs[1:])
@@ -239,15 +238,23 @@ def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
 
 def _recognise(root: Node, context: Context) -> Node | None:
     """matmul(softmax(scores), v) → attention(q, k, v, mask), unless the weights are wanted too."""
-    weights, value = root.inputs
     if root.dtype not in FLOATS_TO_F32:
         return None
-    for outer in _views_of_rows(weights):
-        found = _softmax(outer) if context.is_used_once(outer) else None
-        scores = _scores(found[0]) if found is not None else None
-        if found is not None and scores is not None and not _is_wanted(root, scores, context):
-            return _attention(root, scores, value, found[1])
+    for outer in views_of_rows(root.inputs[0]):
+        found = softmax(outer) if context.is_used_once(outer) else None
+        made = None if found is None else of_scores(root, found[0], context, found[1])
+        if made is not None:
+            return made
     return None
+
+
+def of_scores(root: Node, node: Node, context: Context, is_safe: bool) -> Node | None:
+    """The attention with the scores `node` and the values of the product `root`; None where these
+    are no such scores, or others read what is rounded on the way."""
+    scores = _scores(node)
+    if scores is None or _is_wanted(root, scores, context):
+        return None
+    return _attention(root, scores, root.inputs[1], is_safe)
 
 
 def _is_wanted(root: Node, scores: _Scores, context: Context) -> bool:
@@ -268,7 +275,7 @@ def _with_views(node: Node) -> set[Node]:
     return found
 
 
-def _views_of_rows(weights: Node) -> Iterator[Node]:
+def views_of_rows(weights: Node) -> Iterator[Node]:
     """The weights without casts and reshapes that leave rows whole, one by one."""
     while True:
         yield weights
@@ -350,7 +357,7 @@ def _share_heads(root: Node) -> Node | None:
     keys, values = _repeated(key, 1), _repeated(value, 1)
     if keys is None or values is None or keys[1] != values[1]:
         return None
-    return make("attention", (query, keys[0], values[0], *mask), root.attrs)
+    return make(root.op, (query, keys[0], values[0], *mask), root.attrs)
 
 
 def _narrow_mask(root: Node) -> Node | None:
@@ -358,7 +365,7 @@ def _narrow_mask(root: Node) -> Node | None:
     masks = [each.inputs[0] if each.op == "expand" else each for each in root.inputs[3:]]
     if tuple(masks) == root.inputs[3:] or any(each.type.rank != 4 for each in masks):
         return None
-    return make("attention", (*root.inputs[:3], *masks), root.attrs)
+    return make(root.op, (*root.inputs[:3], *masks), root.attrs)
 
 
 def _scale_query(root: Node, context: Context) -> Node | None:
@@ -371,7 +378,7 @@ def _scale_query(root: Node, context: Context) -> Node | None:
         if is_scaled and not context.is_shared(root, behind(operand, _with_views(data))):
             attrs["scale"] *= factor
             operands = (data, key) if place == 0 else (query, data)
-            return make("attention", (*operands, *rest), attrs)
+            return make(root.op, (*operands, *rest), attrs)
     return None
 
 
@@ -379,16 +386,16 @@ RULES: tuple[Rule, ...] = (
     # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
     rule_for(("matmul",), "attention", _recognise, is_exact=False),
     # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
-    rule_for(("attention",), "attention-heads", _share_heads),
+    rule_for(OF_ROWS, "attention-heads", _share_heads),
     # attention(q, k, v, expand(m)) → attention(q, k, v, m)
-    rule_for(("attention",), "attention-mask-expand", _narrow_mask),
+    rule_for(OF_ROWS, "attention-mask-expand", _narrow_mask),
     # attention(q · c, k, v) → attention(q, k, v), the scale times c
-    rule_for(("attention",), "attention-scale", _scale_query, is_exact=False),
+    rule_for(OF_ROWS, "attention-scale", _scale_query, is_exact=False),
 )
 
 
-def _unviewed(node: Node) -> Node:
-    return _unviewed(node.inputs[0]) if node.kind == "view" else node
+def unviewed(node: Node) -> Node:
+    return unviewed(node.inputs[0]) if node.kind == "view" else node
 
 
 def rules(serves: Serves) -> tuple[Rule, ...]:
@@ -396,6 +403,6 @@ def rules(serves: Serves) -> tuple[Rule, ...]:
 
     def recognise(root: Node, context: Context) -> Node | None:
         found = _recognise(root, context)
-        return found if found is not None and serves(_unviewed(found), context) else None
+        return found if found is not None and serves(unviewed(found), context) else None
 
     return (rule_for(("matmul",), "attention", recognise, is_exact=False), *RULES[1:])

@@ -12,6 +12,7 @@ from functools import reduce
 from aotc.aot.ir import build
 from aotc.aot.ir.affine import Counts
 from aotc.aot.ir.graph import Graph, Node, fixed_constants, make
+from aotc.aot.rewrites.attention import OF_ROWS
 from aotc.aot.rewrites.attention_masks import (
     COMPARISONS,
     joined,
@@ -32,14 +33,18 @@ class _Bound:
 def bounded_masks(graph: Graph) -> tuple[Graph, int]:
     """`graph` with ends in place of masks where these say so, and how many were found."""
     counts, found = Counts(fixed_constants(graph.constants)), 0
+    known: dict[tuple[Node, ...], Node] = {}  # one for an attention and the sums of its rows
 
     def with_ends(_: Node, node: Node) -> Node:
         nonlocal found
-        if node.op != "attention" or len(node.inputs) != 4 or node.attr("causal"):
+        if node.op not in OF_ROWS or len(node.inputs) != 4 or node.attr("causal"):
             return node
-        made = _with_ends(node, counts)
-        found += made is not node
-        return made
+        made = known.setdefault(node.inputs, node)
+        if made is node:
+            made = known[node.inputs] = _with_ends(node, counts)
+        found += made.inputs is not node.inputs
+        attrs = {**dict(node.attrs), "window": made.attr("window")}
+        return make(node.op, made.inputs, attrs, node.source)
 
     return graph.rebuilt(with_ends), found
 
@@ -67,7 +72,7 @@ def _with_ends(node: Node, counts: Counts) -> Node:
         kept += firsts
     ends = reduce(build.minimum, [bound.place + (bound.shift + 1) for bound in lasts])
     operands = (*node.inputs[:3], *joined(kept), ends)
-    return make("attention", operands, {**dict(node.attrs), "window": window}, node.source)
+    return make(node.op, operands, {**dict(node.attrs), "window": window}, node.source)
 
 
 def _window(lasts: list[_Bound], firsts: list[_Bound]) -> tuple[int, bool]:

@@ -18,6 +18,7 @@ from aotc.aot.rewrites import (
     attention,
     attention_ends,
     attention_masks,
+    attention_sinks,
     branches,
     channels,
     fold,
@@ -121,7 +122,8 @@ class RewriteLog:
 
 
 _CLEANING = (*algebra.RULES, *views.RULES)
-_SERVED = attention.rules(memory.serves)
+_SERVED = (*attention.rules(memory.serves), *attention_sinks.rules(memory.serves))
+_OF_GPUS = (*attention.RULES, *attention_sinks.rules(attention_sinks.has_many_rows))
 
 STAGES: tuple[Stage, ...] = (
     Stage("branches", function=branches.choose_both),
@@ -154,7 +156,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("join", function=weights.join_matmuls),
     Stage("integer-products", function=integer_products.multiply_codes, wants=_cpus),
     Stage("rotary", function=rotary.join_rotaries, wants=_gpus),
-    Stage("attention", (*attention.RULES, *_CLEANING), wants=_gpus),
+    Stage("attention", (*_OF_GPUS, *_CLEANING), wants=_gpus),
     Stage("attention", (*_SERVED, *_CLEANING), wants=_cpus),
     Stage(MEMORY, function=order.order_where_ranks_are_of_long_rows, wants=_gpus),
     Stage(MEMORY, function=order.order_where_ranks_are, wants=_cpus),
@@ -180,7 +182,8 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-_OF_ROUNDINGS = (*algebra.RULES, *activations.RULES, *norms.RULES, *attention.RULES)
+_ATTENTION = (*attention.RULES, *attention_sinks.RULES)
+_OF_ROUNDINGS = (*algebra.RULES, *activations.RULES, *norms.RULES, *_ATTENTION)
 # What changes roundings of 16-bit values: rules that say so, and attention, whose weights are not
 # rounded. Rules of layout that are not exact add up in another order, in f32.
 INEXACT = frozenset(
@@ -200,7 +203,7 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
     "views": views.RULES,
     "layout": layout.RULES,
     "groups": groups.RULES,
-    "attention": attention.RULES,
+    "attention": _ATTENTION,
     "weights": weights.PACKING,
     "matrix_vector": (*matrix_vector.RULES, *matrix_vector.LARGE),
 }

@@ -52,6 +52,18 @@ def test_elements_that_lie_in_one_place_are_elements():
     assert torch.equal(scattered, torch.stack([torch.zeros(3), x[1:]], 1))
 
 
+def test_what_is_sorted_for_lies_as_torch_has_it():
+    """Models view it: experts of a router as one row."""
+    x = torch.randn(3, 7, 4, generator=torch.Generator().manual_seed(1))
+    for dim in (0, 1, 2):
+        for keepdim in (False, True):
+            calls = (lambda: x.topk(2, dim), lambda: x.kthvalue(2, dim, keepdim))  # noqa: B023
+            for call in calls:
+                for one, other in zip(golden_tensors(call), call(), strict=True):
+                    assert torch.equal(one, other)
+                    assert one.stride() == other.stride()
+
+
 class Asked(TorchDispatchMode):
     """The ops that are asked of torch."""
 

@@ -38,6 +38,7 @@ def drawn(seed):
         torch.randn(batch, *shape).to(dtype)
         for shape in ((heads, rows, size), (key_heads, keys, size), (key_heads, keys, width))
     )
+    sinks = torch.randn(heads) if draw.random() < 0.4 else None
     shown = torch.rand(batch, keys) > 0.3
     shown[:, 0] = True
 
@@ -54,9 +55,23 @@ def drawn(seed):
             seen = seen & (key > last - window)
         if form == "ends and padding":
             seen = seen & (shown[:, None, None, :] | (key == last))
-        return sdpa(q, k, v, attn_mask=seen, enable_gqa=True)
+        if sinks is None:
+            return sdpa(q, k, v, attn_mask=seen, enable_gqa=True)
+        return beside(q, k, v, seen, sinks)
 
     return attention, (q, k, v, shown), form
+
+
+def beside(q, k, v, seen, sinks):
+    """Attention whose rows also see one key of the score `sinks`, a number a head, and no value, as
+    models of transformers write it."""
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    scores = (q @ k.transpose(2, 3)).float() * q.shape[-1] ** -0.5
+    scores = scores.where(seen, torch.finfo(torch.float32).min)
+    column = sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+    scores = torch.cat([scores, column], -1)
+    weights = (scores - scores.max(-1, keepdim=True).values).softmax(-1)[..., :-1]
+    return weights.to(q.dtype) @ v
 
 
 def placed_at(given, first):
@@ -91,8 +106,9 @@ def test_a_kernel_reads_what_is_seen(seed):
     if form == "all":
         pytest.skip("no place says what is seen")
     graph, _ = rewrite(capture(spec_of(attention, placed_at(given, 3))).graph, traits=CPU)
-    (node,) = (node for node in graph.nodes() if node.op == "placed")
-    assert node.attr("function") == "attention"
-    kinds = [node.inputs[place[0]].type.kind for place in node.attr("operands")[3:]]
+    placed = [node for node in graph.nodes() if node.op == "placed"]
+    assert {node.attr("function") for node in placed} == {"attention"}
+    (operands,) = {(node.inputs, node.attr("operands")) for node in placed}  # of values and sums
+    kinds = [operands[0][place[0]].type.kind for place in operands[1][3:]]
     wanted = {"ends": ["int"], "ends by batch": ["int"], "ends and padding": ["bool", "int"]}
     assert kinds == wanted.get(form, [])

@@ -37,6 +37,16 @@ ARCHITECTURES = {
     ),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {}),
     "glm": ("GlmConfig", "GlmForCausalLM", {"head_dim": 8}),
+    "gpt_oss": (
+        "GptOssConfig",
+        "GptOssForCausalLM",
+        {
+            **WINDOW,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+    ),
     "mixtral": (
         "MixtralConfig",
         "MixtralForCausalLM",

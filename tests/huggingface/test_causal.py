@@ -16,6 +16,8 @@ pytest.importorskip("transformers")
 
 from architectures import ARCHITECTURES, continued, make  # noqa: E402  needs transformers
 
+from aotc.aot.capture.capture import capture  # noqa: E402
+from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.cli.inspect import inspect_bundle  # noqa: E402
 from aotc.aot.huggingface import causal_lm, causal_step  # noqa: E402
 from aotc.runtime import load  # noqa: E402
@@ -70,6 +72,13 @@ def test_entry_points_run_eagerly_as_the_model_generates(name):
     agree(torch.stack(tokens, 1).tolist(), expected)
     assert model.config._attn_implementation == before
     assert continued(model, PROMPTS[1:2], 3) == [(t[:3], m[:3]) for t, m in expected[1:2]]
+
+
+def test_prompts_and_single_tokens_are_one_program():
+    """No number of sequences or tokens is left out."""
+    model, example, shapes = causal_step(make("llama"), max_length=32, batch=3, max_prompt=12)
+    dims = capture(spec_of(model, example, dynamic_shapes=shapes)).dims
+    assert {dim.name: (dim.low, dim.high) for dim in dims} == {"rows": (1, 3), "tokens": (1, 12)}
 
 
 @pytest.mark.nightly  # by day `tests/llm` holds a small Llama against eager
