@@ -61,6 +61,7 @@ class Line:
 
     text: str
     moment: Moment = Moment.START
+    symbols: frozenset[Symbol] = frozenset()  # what its value varies with
 
 
 @dataclass(slots=True)
@@ -104,9 +105,9 @@ class Body:
     def write(self, line: str, symbols: frozenset[Symbol] = frozenset()) -> None:
         """Add a line, inside the open loop if it varies with the loop's symbols."""
         if self.loop is not None and symbols & self.loop_symbols:
-            self.loop.append(Line(line, self.moment))
+            self.loop.append(Line(line, self.moment, symbols))
         else:
-            self.written.append(Line(line, self.moment))
+            self.written.append(Line(line, self.moment, symbols))
 
     def name(self, name: str, text: str, symbols: frozenset[Symbol]) -> None:
         """Give a value a name of its own: that of the last line, if that line is the value."""

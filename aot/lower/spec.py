@@ -133,6 +133,9 @@ class KernelSpec:
     """What the tuner and a target need of a kernel. Candidate 0 is the cost model's choice.
 
     `params` are pointers; an i32 for each of `sizes`, the dims that the source reads, follows them.
+
+    are_most: whole numbers that it reads say how much else it does; `bytes` and `operations` are
+    the most.
     """
 
     name: str
@@ -142,6 +145,7 @@ class KernelSpec:
     bytes: int
     operations: int
     sizes: tuple[Dim, ...] = ()
+    are_most: bool = False
 
     def form(self, candidate: Candidate) -> Form:
         """The source that a candidate configures."""

@@ -1,6 +1,7 @@
-"""What a kernel does while those before it still run, on GPUs that launch it early.
+"""When a kernel on a GPU has what it reads: what it does while those before it still run, where it
+is launched early, and what stays in registers while its loop runs.
 
-A kernel whose text has no such call waits before anything else.
+A kernel whose text has no `wait_for_kernels` waits before anything else.
 """
 
 import triton
@@ -27,4 +28,18 @@ def ask_for(pointers):
         dtype=tl.int32,
         is_pure=False,
         pack=1,
+    )
+
+
+@triton.jit
+def held(tile):
+    """A tile of 16 or 32 bits an element that was loaded before a loop. Without this Triton has
+    its elements change threads there, for which all of them must have come."""
+    return tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;",
+        "=r,r",
+        [tile],
+        dtype=tile.dtype,
+        is_pure=False,
+        pack=32 // tile.dtype.primitive_bitwidth,
     )

@@ -2,7 +2,8 @@
 
 Holes: `load_a`, `load_b` (the prologue: whatever computes an operand's elements), `store` (the
 epilogue), on a CPU `tile_rows`, and on a GPU `describe` (tensor descriptors of the operands, if the
-loads use any) and `multiply` (of a tile of each).
+loads use any), `multiply` (of a tile of each) and `load_early` (what the epilogue reads, whose way
+from memory is then over when the loop is).
 
 As they stand, they multiply contiguous [Z, M, K] by [Z, K, N].
 """
@@ -34,6 +35,11 @@ def load_b(in1, z, k, y, K, N):
 @triton.jit
 def store(out0, acc, z, x, y, M, N):
     tl.store(out0 + (z * M + x) * N + y, acc, mask=(x < M) & (y < N))
+
+
+@triton.jit
+def load_early():
+    pass
 
 
 @triton.jit
@@ -103,6 +109,7 @@ def matmul_plain(
     y = ys + tl.arange(0, BN)[None, :]
     describe(in0, in1, M, N, K)
     acc = tl.zeros((BM, BN), ACCUMULATOR)
+    load_early()
     for start in range(0, K, BK):
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, :], M, K)
         b = load_b(in1, z, start + tl.arange(0, BK)[:, None], y, K, N)
@@ -134,6 +141,7 @@ def matmul_split(
     y = ys + tl.arange(0, BN)[None, :]
     describe(in0, in1, M, N, K)
     acc = tl.zeros((BM, BN), ACCUMULATOR)
+    load_early()
     for step in range(0, tl.cdiv(K, BK * SPLIT) * BK, BK):
         start = part * (tl.cdiv(K, BK * SPLIT) * BK) + step
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, :], M, K)
@@ -177,6 +185,7 @@ def matmul_persistent(
         x = xs + tl.arange(0, BM)[:, None]
         y = ys + tl.arange(0, BN)[None, :]
         acc = tl.zeros((BM, BN), ACCUMULATOR)
+        load_early()
         for start in range(0, K, BK):
             a = load_a(in0, 0, x, start + tl.arange(0, BK)[None, :], M, K)
             b = load_b(in1, 0, start + tl.arange(0, BK)[:, None], y, K, N)

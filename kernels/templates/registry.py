@@ -78,7 +78,7 @@ def called_functions(*files: str) -> dict[str, str]:
 _HOLES = ("load_a", "load_b", "store")
 _AHEAD_HOLES = ("ahead", "next_b", *_HOLES)
 _CPU_HOLES = ("tile_rows", *_HOLES)
-_GPU_HOLES = ("describe", "multiply", *_HOLES)
+_GPU_HOLES = ("describe", "multiply", "load_early", *_HOLES)
 
 TEMPLATES: dict[str, Template] = {
     name: Template(name, file, function, holes, *axes)
@@ -89,6 +89,7 @@ TEMPLATES: dict[str, Template] = {
         ("split", "matmul.py", "matmul_split", _GPU_HOLES, ("SPLIT", "BATCH")),
         ("persistent", "matmul.py", "matmul_persistent", _GPU_HOLES),
         ("gemv", "gemv.py", "gemv", _AHEAD_HOLES, ("BATCH", "1")),
+        ("gemv_walk", "gemv.py", "gemv_walk", ("ahead", "load_early", *_HOLES)),
         ("gemv_rows", "gemv.py", "gemv_rows", _HOLES, ("BATCH", "tl.cdiv(M, BM)")),
         (
             "decoding",

@@ -175,6 +175,18 @@ def product_of_one_row():
     return biased(1, 90, 512)
 
 
+@case("sm_90", "gemv_walk_mnk")
+def product_of_few_rows_and_many_columns():
+    return biased(3, 9001, 200)
+
+
+@case("sm_90", "gemv_walk")
+def norm_of_one_row_and_many_columns():
+    x = b.cast(operand("x", 1, 512, dtype="bf16"), "f32")
+    row = b.cast(b.root_mean_square_norm(x, [1], 1e-5), "bf16")
+    return [op("matmul", row, b.permute(weight("w", 16384, 512, dtype="bf16"), (1, 0)))]
+
+
 @case("sm_90", "plain_mnk")
 def product_of_one_column():
     return biased(96, 1, 300, "f32")

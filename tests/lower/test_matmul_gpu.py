@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -252,12 +253,42 @@ def test_the_cases_use_every_form():
     styles = {form.rstrip("mnk").rstrip("_") for name in CASES for form in _forms(name)}
     made_by_kernels = {"tensor", "persistent", "split_tensor"}  # descriptors, where no launch can
     of_varying_rows = {"gemv_rows"}  # see test_dynamic_sizes.py
+    of_many_columns = {"gemv_walk"}  # see below
     of_codes = {
         "decoding",
         "swapped_codes",
         "swapped_codes_split",
     }  # see tests/quantised/test_products.py
-    assert set(STYLES) - made_by_kernels - of_varying_rows - of_codes <= styles
+    others = made_by_kernels | of_varying_rows | of_many_columns | of_codes
+    assert set(STYLES) - others <= styles
+
+
+WALKS = {
+    "one_row": lambda: biased(1, 1030, 200),
+    "few_rows": lambda: biased(3, 2100, 256),
+    "normed": lambda: normed(200, 1024, "bf16", is_centred=False),
+    "gated": lambda: gated(1, 1024, 256),
+    "single": lambda: biased(1, 1100, 128, "f32"),
+}
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("name", WALKS)
+def test_programs_that_walk_over_columns_agree_with_the_reference(name, tmp_path):
+    """On a device of two multiprocessors, so that few columns are many."""
+    traits, graph, job = replace(TRAITS, multiprocessors=2), graph_of(WALKS[name]()), Job()
+    inputs = [values(each.type, 100 + number) for number, each in enumerate(graph.inputs)]
+    (spec,) = lower(schedule(graph, traits), traits)
+    forms = list(dict.fromkeys(row.form for row in spec.candidates if "walk" in row.form))
+    names = {form: job.add(graph, inputs, form, traits)[0][0] for form in forms}
+    buffers = job.run(tmp_path)
+    assert forms
+    assert not job.errors
+    (wanted,) = (widen(each, graph.outputs[0].dtype) for each in interpret(graph, inputs))
+    for form in forms:
+        found = widen(buffers[names[form]].reshape(wanted.shape), graph.outputs[0].dtype)
+        atol = TOLERANCES[graph.outputs[0].dtype] * numpy.abs(wanted).max()
+        numpy.testing.assert_allclose(found, wanted, rtol=0, atol=atol, err_msg=form)
 
 
 def many_loads(parts: int = 4) -> Node:

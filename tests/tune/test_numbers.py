@@ -4,6 +4,8 @@ import numpy
 import pytest
 
 from aotc.aot.measure.numbers import PATTERN_ELEMENTS, TOLERANCES, WIDTHS, agree, pattern
+from aotc.aot.tune.job import Operand
+from aotc.aot.tune.measuring import buffer_of
 
 
 def floats(kind):
@@ -61,3 +63,13 @@ def test_a_few_whole_numbers_may_differ():
     assert agree("i32", found.tobytes(), expected.tobytes())
     found[:200] = 0
     assert not agree("i32", found.tobytes(), expected.tobytes())
+
+
+def test_whole_numbers_that_say_how_much_is_read_are_large():
+    """Else attention over a cache would be measured on none of its keys."""
+    positions = Operand(16, "read")
+    assert buffer_of("i64", positions, are_most=False).data == b""
+    large = numpy.frombuffer(buffer_of("i64", positions, are_most=True).data, "<i8")
+    assert (large > 1 << 40).all()
+    for kind, role in (("i1", "read"), ("bf16", "read"), ("i32", "weight"), ("i32", "stored")):
+        assert buffer_of(kind, Operand(16, role), are_most=True).data == b""

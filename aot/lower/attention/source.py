@@ -74,6 +74,7 @@ def lower_attention(group: Group, traits: TargetTraits) -> KernelSpec:
     drafts = [_draft(attention, name, found) for name in names if name != OVERLAPPED]
     axes = {name: axes_of(FORMS[name].template, attention.constants()) for name in names}
     spec = kernel_file.kernel_of(group, *folded(drafts, found, axes))
+    spec = replace(spec, are_most=attention.ends is not None)
     if OVERLAPPED not in names:
         return spec
     forms = sorted((*spec.forms, _overlapped(attention)), key=lambda form: names.index(form.name))

@@ -27,7 +27,12 @@ class Style:
     @property
     def is_flat(self) -> bool:
         """Whether products are added up without tensor cores."""
-        return self.template in ("gemv", "gemv_rows", "decoding")
+        return self.template in ("gemv", "gemv_walk", "gemv_rows", "decoding")
+
+    @property
+    def is_walk(self) -> bool:
+        """Whether programs without tensor cores walk over columns."""
+        return self.template == "gemv_walk"
 
     @property
     def is_decoding(self) -> bool:
@@ -52,6 +57,7 @@ STYLES: dict[str, Style] = {
         Style("swapped_codes", "plain", is_swapped=True, multiplies_codes=True),
         Style("swapped_codes_split", "split", is_swapped=True, multiplies_codes=True),
         Style("gemv", "gemv"),
+        Style("gemv_walk", "gemv_walk"),
         Style("gemv_rows", "gemv_rows"),
         Style("decoding", "decoding"),
     )
@@ -161,6 +167,17 @@ GEMV_ALONG_DEPTH: tuple[tuple[int, int, int, int], ...] = (
     (16, 256, 4, 1),
     (16, 256, 4, 3),
 )
+# Elements of a thread on a tile, warps, programs of a multiprocessor that walk over columns.
+GEMV_WALKS: tuple[tuple[int, int, int], ...] = (
+    (32, 4, 8),
+    (32, 4, 6),
+    (64, 4, 4),
+    (16, 4, 8),
+    (16, 8, 4),
+    (32, 8, 3),
+    (16, 16, 2),
+    (64, 8, 2),
+)
 GEMV_ALONG_COLUMNS: tuple[tuple[int, int, int, int], ...] = (
     (32, 64, 4, 1),
     (64, 32, 4, 1),
@@ -226,6 +243,7 @@ class Problem:
     dtype: str
     run: int = 0  # elements that the loop over k may take at once; 0: all of them
     is_right_along_depth: bool = True
+    is_right_constant: bool = False  # no kernel of the call writes it
     has_descriptors: bool = False
     is_plain: bool = True  # both operands are memory as it lies, nothing is computed in the loads
     work: tuple[int, int] = (0, 0)  # operations that load an element of either operand
@@ -338,6 +356,7 @@ class Choice:
             "split": ("GROUP", "SPLIT"),
             "persistent": ("GROUP", "PROGRAMS", "FLATTEN"),
             "gemv": ("STAGES",),
+            "gemv_walk": ("PROGRAMS",),
             "gemv_rows": ("STAGES",),
             "decoding": ("STAGES",),
         }
@@ -369,7 +388,7 @@ class Choice:
         batch = self.problem.extents[0]
         if self.style.template == "split":
             return (self.tile_count, self.split, batch)
-        if self.style.template == "persistent":
+        if self.style.template in ("persistent", "gemv_walk"):
             return (smallest(self.programs, self.tile_count), 1, 1)  # idle ones take their time too
         if self.style.template in ("gemv_rows", "decoding"):
             rows, columns = self.extents

@@ -10,8 +10,9 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import typical
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.emit import Body, Line, Moment, Value
+from aotc.aot.lower.emit import INDENT, Body, Line, Moment, Value
 from aotc.aot.lower.kernel_file import WAIT, moments_of
 from aotc.aot.lower.matmul.choice import Choice
 from aotc.aot.lower.matmul.operands import Product
@@ -20,7 +21,13 @@ from aotc.aot.schedule.group import Part
 # Values that are computed of each element of a tile, from which on it is done in parts: Triton
 # computes each value of a whole tile before the next, and registers hold few such tiles.
 VALUES_IN_PARTS, PARTS = 6, 4
+SMALL_TILE = 8192  # elements of a tile that registers hold beside its sums
 _WORD = re.compile(r"\w+")
+# A load of a tile: its name, the load, of which parameter, and the widening.
+_TILE_LOAD = re.compile(
+    r"(\w+) = (tl\.load\(in(\d+) \+ [^,.]*(?:, mask=[^,]*)?(?:, other=0\.0)?\))"
+    r"(\.to\(tl\.float32\))?$"
+)
 
 
 class Lines:
@@ -44,8 +51,8 @@ def epilogue(product: Product, choice: Choice, is_ahead: bool) -> tuple[list[str
         product = product.renamed("x2", "y2")
     elif not is_ahead and _has_many_values(product):
         return [], _in_parts(product, choice)
-    # Within a branch, a name from before it would have to keep its type.
-    is_apart = is_ahead or choice.style.template == "split"
+    # Beside names of the loads; and within a branch, one from before it would keep its type.
+    is_apart = is_ahead or not choice.style.is_flat
     return _Epilogue(product, choice, is_ahead, "acc", "e" if is_apart else "").parts()
 
 
@@ -98,11 +105,46 @@ class _Epilogue(Lines):
         self._write()
         lines = self.body.written
         if not self.is_ahead:
-            return [], [line.text for line in lines]
+            return self._around_loop(lines)
+        if self.choice.style.is_walk:
+            asked = _asked_for([line for line in lines if line.moment <= Moment.MEMORY])
+            rest = [line.text for line in lines if line not in asked]
+            return [line.text for line in asked], rest
         asked = _asked_for([line for line in lines if line.moment == Moment.MEMORY])
         rest = [line.text for line in lines if line.moment >= Moment.MEMORY and line not in asked]
         before = [*until(Moment.CONSTANTS, lines), WAIT, *(line.text for line in asked)]
         return before, rest
+
+    def _around_loop(self, lines: list[Line]) -> tuple[list[str], list[str]]:
+        """Lines before the loop, which load what is the same for all rows or all columns of a tile
+        and, where the tile is small, all else; and the lines behind it."""
+        if self.choice.style.is_flat or self.tile != "acc":
+            return [], [line.text for line in lines]
+        axes = {symbol for _, symbol in self._tile_symbols() if symbol.extent != 1}
+        known = [line for line in lines if line.moment <= Moment.MEMORY]
+        vectors = _asked_for([line for line in known if not axes <= line.symbols])
+        tiles = [line for line in known if axes <= line.symbols and self._may_hold(line)]
+        if len(axes) < 2 or self.choice.style.template == "split":
+            tiles = []  # each part of a split tile would load it
+        places = [line for line in known if line.moment == Moment.START and line not in vectors]
+        places = [line for line in _asked_for([*places, *tiles]) if line not in tiles]
+        tiles = _known_by([*places, *vectors], known, tiles)
+        early, texts = ([line.text for line in part] for part in (vectors, tiles))
+        # What a flattened walk has from one tile on is carried through its loop.
+        walk = ["FLATTEN == 0"] if self.choice.style.template == "persistent" else []
+        before, behind = _where(walk, early, [], early)
+        loads = [_TILE_LOAD.sub(r"\1_held = \2", text) for text in texts]
+        holds = [_TILE_LOAD.sub(r"\1 = held(\1_held)\4", text) for text in texts]
+        more = _where([*walk, f"BM * BN <= {SMALL_TILE}"], loads, holds, texts)
+        moved = {id(line) for line in (*places, *vectors, *tiles)}
+        before = [*(line.text for line in places), *before, *more[0]]
+        return before, [*behind, *more[1], *(line.text for line in lines if id(line) not in moved)]
+
+    def _may_hold(self, line: Line) -> bool:
+        """Whether a line loads a tile of what `held` takes."""
+        found = _TILE_LOAD.match(line.text)
+        reads = self.product.group.reads
+        return found is not None and DTYPES[reads[int(found[3])].dtype].itemsize_bytes in (2, 4)
 
     def _write(self) -> None:
         shape = ["BM", "BN"]
@@ -216,6 +258,27 @@ class _Epilogue(Lines):
             return Value("others", symbols)
         text = f"tl.where(({column}) == ({own}), {self.tile}, others)"
         return self.body.bind(text, symbols)
+
+
+def _known_by(early: Sequence[Line], lines: Sequence[Line], tiles: Sequence[Line]) -> list[Line]:
+    """Those of the tiles' loads that need nothing which other lines than the early ones compute."""
+    late = {line.text.partition(" = ")[0] for line in lines if line not in early}
+    return [line for line in tiles if late.isdisjoint(_WORD.findall(line.text)[1:])]
+
+
+def _where(
+    conditions: Sequence[str], before: Sequence[str], behind: Sequence[str], else_: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Lines before and behind a loop: the first two where all conditions hold; and where one does
+    not, none before it and others behind it."""
+    if not conditions or not before:
+        return list(before), list(behind)
+    text, (own, held, late) = (
+        " and ".join(conditions),
+        ([f"{INDENT}{line}" for line in part] for part in (before, behind, else_)),
+    )
+    behind = [f"if {text}:", *held] if held else []
+    return [f"if {text}:", *own], [*behind, f"if not ({text}):", *late]
 
 
 def _asked_for(lines: Sequence[Line]) -> list[Line]:

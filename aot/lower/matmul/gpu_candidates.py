@@ -12,6 +12,7 @@ from aotc.aot.lower.matmul.choice import (
     DECODING,
     GEMV_ALONG_COLUMNS,
     GEMV_ALONG_DEPTH,
+    GEMV_WALKS,
     LANES,
     SPLITS,
     STYLES,
@@ -33,6 +34,7 @@ ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
+MOST_WALKED = 144  # elements that a thread of a walk over columns has
 MOST_WORK = 512  # of a thread on a step's tiles: a compiler takes a minute for ten times that
 LEAST_DEPTH = 16  # of a tile
 SUREST = Tile(32, 32, 32, 4, 1)  # nothing is staged: it fits whatever its loads compute
@@ -81,8 +83,27 @@ def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
     most, few = highest(problem.extents[1]), power_above(problem.rows)
     if most <= FEW_ROWS:  # one tile holds all rows
         yield from _flat("gemv", power_above(most), problem)
+        yield from _column_walks(power_above(most), problem, machine)
     if few <= FEW_ROWS and few < most <= ROW_BLOCKS * few:
         yield from _flat("gemv_rows", few, problem)
+
+
+def _column_walks(rows: int, problem: Problem, machine: Machine) -> Iterator[Choice]:
+    """Programs that have the whole depth of their rows, of constant columns that lie along it."""
+    is_one = problem.extents[0] == 1 and problem.is_right_along_depth and not problem.chunk
+    if not is_one or not problem.is_right_constant:
+        return
+    depth = power_above(highest(problem.extents[3]))  # a tile has all of it, at every call
+    for elements, warps, each in GEMV_WALKS:
+        threads, programs = LANES * warps, each * machine.multiprocessors
+        columns = elements * threads // (rows * depth)
+        tile = Tile(rows, max(1, columns), depth, warps, 1)
+        choice = Choice(STYLES["gemv_walk"], problem, tile, programs=programs)
+        # The row, the columns that come, and the products.
+        held = (rows + columns + rows * columns) * depth // threads
+        fits = held <= MOST_WALKED and choice.loading_work <= MOST_WORK
+        if columns >= problem.column_group and fits and choice.tiles >= 2 * programs:
+            yield choice
 
 
 def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:

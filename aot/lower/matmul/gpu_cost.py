@@ -247,10 +247,17 @@ def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
     work = tile.rows * tile.columns * depth * programs / machine.multiprocessors
     arithmetic = work / machine.scalar_operations
     resident = min(2048 // threads, RESIDENT_LIMIT, max(1, programs // machine.multiprocessors))
+    if choice.style.is_walk:
+        resident = choice.programs // machine.multiprocessors
     in_flight = resident * tile.columns * tile.depth * problem.itemsize_bytes * tile.stages
     by_latency = floor * (1 + machine.wanted_bytes / max(1, in_flight))
     idle = ceil(programs / machine.multiprocessors) * machine.multiprocessors / programs
     tail = machine.far_ns + depth / tile.depth * machine.scalar_step_ns
+    if choice.style.is_walk:
+        # The next columns are on the way, and each program norms the row once for all of its own.
+        rounds = ceil(programs / choice.programs)
+        idle, programs = rounds * choice.programs / programs, choice.programs
+        by_latency, tail = by_latency * idle, machine.near_ns if floor else tail
     if problem.is_normed and problem.depth <= SHORT_ROW:
         tail += depth * programs / machine.multiprocessors / machine.normed_elements
         tail += (tile.warps - 1) * machine.joined_ns

@@ -94,6 +94,8 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         dtype=product.root_op.dtype,
         run=fixed(walk.block) if walk.is_split else 0,
         is_right_along_depth=product.right.is_along_depth,
+        is_right_constant=traits.is_launched_early
+        and moments_of(product.group)(product.right.need.node) <= Moment.CONSTANTS,
         has_descriptors=product.group.distance < 2
         and product.left.has_descriptor(size)
         and product.right.has_descriptor(size),
@@ -174,6 +176,11 @@ def _draft(
     early, store = epilogue(oriented, choice, is_ahead)
     pairs = _paired(oriented, choice)
     first = [*pairs, *loads.first, *early] if is_ahead else []
+    if choice.style.is_walk:
+        first, early = [*loads.first, kernel_file.WAIT], [*pairs[1:], *early]
+        loads = replace(loads, a=[*loads.before, *loads.a], b=[*pairs[:1], *loads.b], before=[])
+    elif not choice.style.is_flat:  # before all that names columns
+        early, pairs = [*pairs, *early], []
     precision = _precision(product, traits)
     accumulator = triton_type(computed(product.root_op.dtype))
     how = f'input_precision="{precision}", out_dtype={accumulator}'
@@ -182,6 +189,7 @@ def _draft(
         {
             "describe": loads.describe,
             "ahead": first,
+            "load_early": early,
             "load_a": loads.a,
             "load_b": loads.b,
             "next_b": loads.following,
@@ -219,9 +227,8 @@ def _is_ahead(product: Product, choice: Choice, traits: TargetTraits) -> bool:
     _, _, columns, depth = choice.problem.extents
     nbytes = typical(columns * depth) * choice.problem.itemsize_bytes
     is_short = choice.style.is_decoding or nbytes <= LOADED_AHEAD_BYTES
-    is_constant = moments_of(product.group)(product.right.need.node) <= Moment.CONSTANTS
-    may_wait = traits.is_launched_early and "ahead" in TEMPLATES[choice.style.template].holes
-    return may_wait and is_short and is_constant
+    may_wait = "ahead" in TEMPLATES[choice.style.template].holes
+    return may_wait and choice.problem.is_right_constant and (is_short or choice.style.is_walk)
 
 
 def _loaded_at_once(product: Product) -> int:
@@ -322,6 +329,14 @@ class _PointerLoads(Lines):
             parts = (a, b, multiply)
             texts, sums, products = ([line.text for line in part] for part in parts)
             return _Loads(texts, sums, before=self.body.lines, multiply=products)
+        if self.choice.style.is_walk:
+            own = [*until(Moment.CONSTANTS, self.body.written), "start = 0"]
+            return _Loads(
+                a=[*until(Moment.START, a), *since(Moment.MEMORY, a)],
+                b=[*own, *until(Moment.CONSTANTS, b)],
+                before=since(Moment.MEMORY, self.body.written),
+                first=until(Moment.CONSTANTS, a),
+            )
         early = until(Moment.CONSTANTS, b)
         if any(line.moment == Moment.CONSTANTS for line in a):
             early = [*until(Moment.CONSTANTS, a), *early]

@@ -28,5 +28,5 @@ def kernel(
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     x_mask = x < 136
     y_mask = y < 72
-    v0 = acc * 0.5
-    tl.store(out0 + z*9792 + x*72 + y, v0, mask=x_mask & y_mask)
+    ev0 = acc * 0.5
+    tl.store(out0 + z*9792 + x*72 + y, ev0, mask=x_mask & y_mask)

@@ -25,13 +25,13 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    y_mask = y < 328
+    ev0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
     for start in range(0, 1000, BK):
         a = a_rows.load([xs, start])
         b = b_rows.load([ys, start]).T
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     x_mask = x < 200
-    y_mask = y < 328
-    v0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
-    v1 = acc + v0
-    v2 = tl.where(v1 < 0, 0, v1)
-    tl.store(out0 + x*328 + y, v2, mask=x_mask & y_mask)
+    ev1 = acc + ev0
+    ev2 = tl.where(ev1 < 0, 0, ev1)
+    tl.store(out0 + x*328 + y, ev2, mask=x_mask & y_mask)

@@ -21,6 +21,8 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    y_mask = y < 24
+    ev0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
     xa = tl.minimum(x, 80)
     yb = tl.minimum(y, 23)
     for start in range(0, 288, BK):
@@ -36,8 +38,6 @@ def kernel(
         b = tl.load(in1 + yb*288 + kb)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     x_mask = x < 81
-    y_mask = y < 24
-    v3 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
-    v4 = acc + v3
-    v0 = tl.where(v4 < 0, 0, v4)
-    tl.store(out0 + x*24 + y, v0, mask=x_mask & y_mask)
+    ev1 = acc + ev0
+    ev2 = tl.where(ev1 < 0, 0, ev1)
+    tl.store(out0 + x*24 + y, ev2, mask=x_mask & y_mask)

@@ -21,6 +21,10 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    share = xs // 2 + tl.arange(0, BM // 2)[:, None]
+    share_mask = share < 40
+    ev0 = tl.load(in2 + share*2, mask=share_mask).to(tl.float32)
+    ev4 = tl.load(in2 + share*2 + 1, mask=share_mask).to(tl.float32)
     xa = tl.minimum(x, 79)
     yb = tl.minimum(y, 7)
     for start in range(0, 64, BK):
@@ -29,16 +33,12 @@ def kernel(
         kb = start + tl.arange(0, BK)[:, None]
         b = tl.load(in0 + yb*64 + kb)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
-    share = xs // 2 + tl.arange(0, BM // 2)[:, None]
     column0, column1 = tl.split(tl.permute(tl.reshape(acc, (BM // 2, 2, BN)), (0, 2, 1)))
-    share_mask = share < 40
     y_mask = y < 8
-    v0 = tl.load(in2 + share*2, mask=share_mask).to(tl.float32)
-    v1 = column0 + v0
-    v2 = v1.to(tl.bfloat16).to(tl.float32)
-    v3 = v2 * tl.sigmoid(v2)
-    v4 = tl.load(in2 + share*2 + 1, mask=share_mask).to(tl.float32)
-    v5 = column1 + v4
-    v6 = v5.to(tl.bfloat16).to(tl.float32)
-    v7 = v3 * v6
-    tl.store(out0 + y*40 + share, v7, mask=share_mask & y_mask)
+    ev1 = column0 + ev0
+    ev2 = ev1.to(tl.bfloat16).to(tl.float32)
+    ev3 = ev2 * tl.sigmoid(ev2)
+    ev5 = column1 + ev4
+    ev6 = ev5.to(tl.bfloat16).to(tl.float32)
+    ev7 = ev3 * ev6
+    tl.store(out0 + y*40 + share, ev7, mask=share_mask & y_mask)

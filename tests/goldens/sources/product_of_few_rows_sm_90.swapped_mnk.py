@@ -21,6 +21,8 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    x_mask = x < 72
+    ev0 = tl.load(in2 + x, mask=x_mask).to(tl.float32)
     xa = tl.minimum(x, 71)
     yb = tl.minimum(y, 4)
     for start in range(0, 600, BK):
@@ -31,9 +33,7 @@ def kernel(
         kb_mask = kb < 600
         b = tl.load(in0 + yb*600 + kb, mask=kb_mask, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
-    x_mask = x < 72
     y_mask = y < 5
-    v0 = tl.load(in2 + x, mask=x_mask).to(tl.float32)
-    v1 = acc + v0
-    v2 = tl.where(v1 < 0, 0, v1)
-    tl.store(out0 + y*72 + x, v2, mask=x_mask & y_mask)
+    ev1 = acc + ev0
+    ev2 = tl.where(ev1 < 0, 0, ev1)
+    tl.store(out0 + y*72 + x, ev2, mask=x_mask & y_mask)

@@ -33,7 +33,7 @@ def kernel(
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     single1 = tl.sum(tl.where(y == 0, acc, 0.0), axis=1, keep_dims=True)
     x_mask = x < 96
-    v1 = tl.load(in2)
-    v0 = single1 + v1
-    v2 = tl.where(v0 < 0, 0, v0)
-    tl.store(out0 + x, v2, mask=x_mask)
+    ev0 = tl.load(in2)
+    ev1 = single1 + ev0
+    ev2 = tl.where(ev1 < 0, 0, ev1)
+    tl.store(out0 + x, ev2, mask=x_mask)

@@ -21,6 +21,8 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    y_mask = y < 72
+    ev0 = tl.load(in2 + y, mask=y_mask)
     xa = tl.minimum(x, 199)
     yb = tl.minimum(y, 71)
     for start in range(0, 1000, BK):
@@ -32,8 +34,6 @@ def kernel(
         b = tl.load(in1 + yb*1000 + kb, mask=kb_mask, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="tf32x3", out_dtype=tl.float32)
     x_mask = x < 200
-    y_mask = y < 72
-    v0 = tl.load(in2 + y, mask=y_mask)
-    v1 = acc + v0
-    v2 = tl.where(v1 < 0, 0, v1)
-    tl.store(out0 + x*72 + y, v2, mask=x_mask & y_mask)
+    ev1 = acc + ev0
+    ev2 = tl.where(ev1 < 0, 0, ev1)
+    tl.store(out0 + x*72 + y, ev2, mask=x_mask & y_mask)

@@ -27,6 +27,8 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    x_mask = x < 328
+    ev0 = tl.load(in2 + x, mask=x_mask).to(tl.float32)
     xa = tl.minimum(x, 327)
     yb = tl.minimum(y, 19)
     for step in range(0, tl.cdiv(1000, BK * SPLIT) * BK, BK):
@@ -53,9 +55,7 @@ def kernel(
                 place = partials + (slot * SPLIT + other) * (BM * BN) + own
                 total += tl.load(place, cache_modifier=".cg")
         acc = total
-        x_mask = x < 328
         y_mask = y < 20
-        ev0 = tl.load(in2 + x, mask=x_mask).to(tl.float32)
         ev1 = acc + ev0
         ev2 = tl.where(ev1 < 0, 0, ev1)
         tl.store(out0 + y*328 + x, ev2, mask=x_mask & y_mask)

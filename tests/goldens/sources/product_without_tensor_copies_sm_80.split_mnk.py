@@ -27,6 +27,8 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    y_mask = y < 328
+    ev0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
     xa = tl.minimum(x, 199)
     yb = tl.minimum(y, 327)
     for step in range(0, tl.cdiv(1000, BK * SPLIT) * BK, BK):
@@ -54,8 +56,6 @@ def kernel(
                 total += tl.load(place, cache_modifier=".cg")
         acc = total
         x_mask = x < 200
-        y_mask = y < 328
-        ev0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
         ev1 = acc + ev0
         ev2 = tl.where(ev1 < 0, 0, ev1)
         tl.store(out0 + x*328 + y, ev2, mask=x_mask & y_mask)

@@ -24,6 +24,19 @@ def kernel(
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
     x = x // 32 * 32 + x % 2 * 16 + x // 2 % 16
+    x_mask = x < 96
+    y_mask = y < 9
+    part0 = x - 64
+    part0_mask = (x >= 64) & x_mask
+    part1 = x
+    part1_mask = (x < 64) & x_mask
+    ev0 = tl.load(in2 + part0 + 64, mask=part0_mask).to(tl.float32)
+    ev5 = tl.load(in2 + part1, mask=part1_mask).to(tl.float32)
+    ev8 = tl.load(in3 + y*32 + part1 % 32, mask=y_mask & part1_mask).to(tl.float32)
+    einside11 = part1 % 32 >= 16
+    ev12 = tl.load(in2 + part1 - 16, mask=part1_mask & einside11).to(tl.float32)
+    einside15 = part1 % 32 < 16
+    ev16 = tl.load(in2 + part1 + 16, mask=part1_mask & einside15).to(tl.float32)
     xa = tl.minimum(x, 95)
     yb = tl.minimum(y, 8)
     for start in range(0, 64, BK):
@@ -34,35 +47,22 @@ def kernel(
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     even, odd = tl.split(tl.permute(tl.reshape(acc, (BM // 2, 2, BN)), (0, 2, 1)))
     others = tl.reshape(tl.permute(tl.join(odd, even), (0, 2, 1)), (BM, BN))
-    x_mask = x < 96
-    y_mask = y < 9
-    part0 = x - 64
-    part0_mask = (x >= 64) & x_mask
-    part1 = x
-    part1_mask = (x < 64) & x_mask
-    v0 = tl.load(in2 + part0 + 64, mask=part0_mask).to(tl.float32)
-    v1 = acc + v0
-    v2 = v1.to(tl.bfloat16).to(tl.float32)
-    v3 = v2 * v2
-    v4 = v3 * v2
-    tl.store(out0 + y*32 + part0, v4, mask=y_mask & part0_mask)
-    v5 = tl.load(in2 + part1, mask=part1_mask).to(tl.float32)
-    v6 = acc + v5
-    v7 = v6.to(tl.bfloat16).to(tl.float32)
-    v8 = tl.load(in3 + y*32 + part1 % 32, mask=y_mask & part1_mask).to(tl.float32)
-    v9 = tl.cos(v8)
-    v10 = v7 * v9
-    inside0 = part1 % 32 >= 16
-    v11 = tl.load(in2 + part1 - 16, mask=part1_mask & inside0).to(tl.float32)
-    v12 = others + v11
-    v13 = v12.to(tl.bfloat16).to(tl.float32)
-    inside1 = part1 % 32 < 16
-    v14 = tl.load(in2 + part1 + 16, mask=part1_mask & inside1).to(tl.float32)
-    v15 = others + v14
-    v16 = v15.to(tl.bfloat16).to(tl.float32)
-    v17 = v16 * -1.0
-    v18 = tl.where(inside1, v17, v13)
-    v19 = tl.sin(v8)
-    v20 = v18 * v19
-    v21 = v10 + v20
-    tl.store(out1 + y*64 + part1, v21, mask=y_mask & part1_mask)
+    ev1 = acc + ev0
+    ev2 = ev1.to(tl.bfloat16).to(tl.float32)
+    ev3 = ev2 * ev2
+    ev4 = ev3 * ev2
+    tl.store(out0 + y*32 + part0, ev4, mask=y_mask & part0_mask)
+    ev6 = acc + ev5
+    ev7 = ev6.to(tl.bfloat16).to(tl.float32)
+    ev9 = tl.cos(ev8)
+    ev10 = ev7 * ev9
+    ev13 = others + ev12
+    ev14 = ev13.to(tl.bfloat16).to(tl.float32)
+    ev17 = others + ev16
+    ev18 = ev17.to(tl.bfloat16).to(tl.float32)
+    ev19 = ev18 * -1.0
+    ev20 = tl.where(einside15, ev19, ev14)
+    ev21 = tl.sin(ev8)
+    ev22 = ev20 * ev21
+    ev23 = ev10 + ev22
+    tl.store(out1 + y*64 + part1, ev23, mask=y_mask & part1_mask)

@@ -26,11 +26,14 @@ def kernel(
         x = xs + tl.arange(0, BM)[:, None]
         y = ys + tl.arange(0, BN)[None, :]
         acc = tl.zeros((BM, BN), tl.float32)
+        if FLATTEN == 0:
+            ev0 = tl.load(in2 + y).to(tl.float32)
         for start in range(0, 1536, BK):
             a = a_rows.load([xs, start])
             b = b_rows.load([ys, start]).T
             acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
-        v0 = tl.load(in2 + y).to(tl.float32)
-        v1 = acc + v0
-        v2 = tl.where(v1 < 0, 0, v1)
-        tl.store(out0 + x*512 + y, v2)
+        if not (FLATTEN == 0):
+            ev0 = tl.load(in2 + y).to(tl.float32)
+        ev1 = acc + ev0
+        ev2 = tl.where(ev1 < 0, 0, ev1)
+        tl.store(out0 + x*512 + y, ev2)

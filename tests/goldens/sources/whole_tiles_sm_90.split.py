@@ -27,6 +27,7 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
+    ev0 = tl.load(in2 + y).to(tl.float32)
     for step in range(0, tl.cdiv(1536, BK * SPLIT) * BK, BK):
         start = part * (tl.cdiv(1536, BK * SPLIT) * BK) + step
         ka = start + tl.arange(0, BK)[None, :]
@@ -49,7 +50,6 @@ def kernel(
                 place = partials + (slot * SPLIT + other) * (BM * BN) + own
                 total += tl.load(place, cache_modifier=".cg")
         acc = total
-        ev0 = tl.load(in2 + y).to(tl.float32)
         ev1 = acc + ev0
         ev2 = tl.where(ev1 < 0, 0, ev1)
         tl.store(out0 + x*512 + y, ev2)
