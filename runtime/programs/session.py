@@ -76,6 +76,11 @@ SHAPE = attrgetter("shape")
 GUARDED_FROM, MOST_MISSES = 2, 6
 
 
+def is_torch(value: Any) -> bool:
+    """Whether an array was found to be a tensor of torch's."""
+    return KINDS.get(type(value)) is TORCH
+
+
 def refuse_copy(value: object, protocol: object) -> Any:
     """In place of `__reduce_ex__`: what holds code and memory is of one process, and there once.
 
@@ -104,11 +109,12 @@ class Instance:
         self.misses = 0
 
     def expect(self, arrays: Sequence[Any]) -> None:
-        """Have torch look at all tensors of a call at once, where calls bring such as these; what
-        was looked at here are tensors of torch's that kernels read as they lie."""
+        """Have torch look at all tensors of a call at once, where calls bring such as these, which
+        kernels read as they lie; not where an array is of another kind, as a seed that was drawn."""
         self.misses += 1
-        if self.misses == GUARDED_FROM and not any(each.requires_grad for each in arrays):
-            self.guard = guard_of(arrays)
+        if self.misses == GUARDED_FROM:
+            are_plain = all(is_torch(each) and not each.requires_grad for each in arrays)
+            self.guard = guard_of(arrays) if are_plain else None
         elif self.misses == MOST_MISSES:
             self.guard = None
 
