@@ -343,7 +343,8 @@ def _as_shaped(found: Array, spec: TensorSpec) -> bytes:
     if not spec.order:
         return found.tobytes()
     shape = [spec.shape[axis] for axis in spec.order]
-    return found.view(_kind(spec)).reshape(shape).transpose(inverse(spec.order)).tobytes()
+    elements: Array = found.view(_kind(spec)).reshape(shape)
+    return elements.transpose(inverse(spec.order)).tobytes()
 
 
 def _kind(spec: TensorSpec) -> Any:

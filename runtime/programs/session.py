@@ -76,11 +76,6 @@ SHAPE = attrgetter("shape")
 GUARDED_FROM, MOST_MISSES = 2, 6
 
 
-def is_torch(value: Any) -> bool:
-    """Whether an array was found to be a tensor of torch's."""
-    return KINDS.get(type(value)) is TORCH
-
-
 def refuse_copy(value: object, protocol: object) -> Any:
     """In place of `__reduce_ex__`: what holds code and memory is of one process, and there once.
 
@@ -110,11 +105,11 @@ class Instance:
 
     def expect(self, arrays: Sequence[Any]) -> None:
         """Have torch look at all tensors of a call at once, where calls bring such as these, which
-        kernels read as they lie; not where an array is of another kind, as a seed that was drawn."""
+        kernels read as they lie; not where an array is of another kind, such as a drawn seed."""
         self.misses += 1
         if self.misses == GUARDED_FROM:
-            are_plain = all(is_torch(each) and not each.requires_grad for each in arrays)
-            self.guard = guard_of(arrays) if are_plain else None
+            if all(KINDS.get(type(e)) is TORCH and not e.requires_grad for e in arrays):
+                self.guard = guard_of(arrays)
         elif self.misses == MOST_MISSES:
             self.guard = None
 
