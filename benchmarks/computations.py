@@ -37,6 +37,8 @@ MINIMAL_CALLS = 3
 PAUSE_SECONDS = 0.25  # with several threads: those of a peer wait actively for a while
 WARMUP_CALLS = 3
 MOST_UNEQUAL = 1e-3
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- benchmarks.computations writes from here -->", "<!-- to here -->"
 Call = Callable[[], Any]
 
 
@@ -187,19 +189,24 @@ def main() -> None:
         print(" | ".join(rows[-1]) + away, flush=True)
     heads = ["computation", "aotc, µs", *(f"{PEERS[p]}, µs" for p in peers), "best of these / aotc"]
     if given.page is not None:
-        given.page.write_text(_page(heads, rows, given))
+        before, _, rest = given.page.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        middle = _measured(heads, rows, given)
+        given.page.write_text(f"{before}{BEGIN}\n{middle}{END}{after}")
 
 
-def _page(heads: Sequence[str], rows: list[list[str]], given: argparse.Namespace) -> str:
+def _measured(heads: Sequence[str], rows: list[list[str]], given: argparse.Namespace) -> str:
     facts = machine.facts()
     threads = "1 thread" if given.threads == 1 else f"{given.threads} threads"
+    ratios = [float(row[-1].removesuffix("×")) for row in rows]
+    peers = "".join(f" --peer {each}" for each in given.peer or ())
     return (
-        "# Single computations on the CPU\n\n"
-        "Each by itself, with what a call of it costs: times are medians by the clock, the last "
-        "column is the median of the\nprocessor time of the best peer by ours, round by round. "
-        "Written by\n"
-        "`python -m benchmarks.computations --page docs/computations.md`.\n\n"
-        f"{facts['date']}, {facts['processor']}, {threads}, {facts['versions']}:\n\n"
+        f"{facts['date']}, {facts['processor']}, {threads}, {facts['versions']}, commit "
+        f"{machine.commit(ROOT)}; `python -m benchmarks.computations --rounds {given.rounds}{peers}`"
+        ": times are\nmedians by the clock, the last column is the median of the processor time of "
+        "the best peer by ours, round by round.\n"
+        f"Of {len(rows)} cases {sum(ratio < 1 for ratio in ratios)} are below 1; the geometric "
+        f"mean is {statistics.geometric_mean(ratios):.2f}.\n\n"
         f"{table(heads, rows)}\n"
     )
 
