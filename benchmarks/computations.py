@@ -199,11 +199,10 @@ def _measured(heads: Sequence[str], rows: list[list[str]], given: argparse.Names
     facts = machine.facts()
     threads = "1 thread" if given.threads == 1 else f"{given.threads} threads"
     ratios = [float(row[-1].removesuffix("×")) for row in rows]
-    peers = "".join(f" --peer {each}" for each in given.peer or ())
+    flags = f"--rounds {given.rounds}" + "".join(f" --peer {each}" for each in given.peer or ())
     return (
         f"{facts['date']}, {facts['processor']}, {threads}, {facts['versions']}, commit "
-        f"{machine.commit(ROOT)}; `python -m benchmarks.computations --rounds {given.rounds}{peers}`"
-        ": times are\nmedians by the clock, the last column is the median of the processor time of "
+        f"{machine.commit(ROOT)}; `python -m benchmarks.computations {flags}`: times are\nmedians by the clock, the last column is the median of the processor time of "
         "the best peer by ours, round by round.\n"
         f"Of {len(rows)} cases {sum(ratio < 1 for ratio in ratios)} are below 1; the geometric "
         f"mean is {statistics.geometric_mean(ratios):.2f}.\n\n"
