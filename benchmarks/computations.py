@@ -200,14 +200,19 @@ def _measured(heads: Sequence[str], rows: list[list[str]], given: argparse.Names
     threads = "1 thread" if given.threads == 1 else f"{given.threads} threads"
     ratios = [float(row[-1].removesuffix("×")) for row in rows]
     flags = f"--rounds {given.rounds}" + "".join(f" --peer {each}" for each in given.peer or ())
-    return (
+    lines = (
         f"{facts['date']}, {facts['processor']}, {threads}, {facts['versions']}, commit "
-        f"{machine.commit(ROOT)}; `python -m benchmarks.computations {flags}`: times are\nmedians by the clock, the last column is the median of the processor time of "
-        "the best peer by ours, round by round.\n"
-        f"Of {len(rows)} cases {sum(ratio < 1 for ratio in ratios)} are below 1; the geometric "
-        f"mean is {statistics.geometric_mean(ratios):.2f}.\n\n"
-        f"{table(heads, rows)}\n"
+        f"{machine.commit(ROOT)},",
+        f"`python -m benchmarks.computations {flags}`: times are medians by the clock, the last "
+        "column is the median of",
+        "the processor time of the best peer by ours, round by round. Of "
+        f"{len(rows)} cases {sum(ratio < 1 for ratio in ratios)} are below 1; the geometric mean "
+        f"is {statistics.geometric_mean(ratios):.2f}.",
+        "",
+        table(heads, rows),
+        "",
     )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
