@@ -32,13 +32,15 @@ def build(
 ) -> BuildReport:
     """Compile a model into a bundle at `out`; returns what was made and what it cost.
 
-    - `model`: a `torch.nn.Module`, a function, or an exported program. A module is exported in eval
-      mode, and is afterwards as it was before.
+    - `model`: a `torch.nn.Module`, a function, what `torch.compile` gave, or an exported program. A
+      module is exported in eval mode, and afterwards trains or does not as before, with the weights
+      and buffers that it had; lazy ones have the shapes of a first call.
     - `example_inputs`: a tuple of positional arguments, a dict of named ones, or one tensor; None
       with `entry_points`, and for an exported program's own.
     - `targets`: what `aotc build --target` takes, best first.
     - `dynamic_shapes`, `state_shapes`, `entry_points`, `decompositions`: what a spec file may have
-      by these names (docs/dynamic.md, docs/state.md, docs/entry-points.md, docs/rewrites.md).
+      by these names (docs/dynamic.md, docs/state.md, docs/entry-points.md;
+      docs/how-to/debug-a-wrong-number.md has decompositions).
     - `options`: `tune="full"`, `force=True`, `quantize="int8"` and so on: the fields of
       `aot.BuildOptions`, and `cache_dir`. What is not given is what the settings say.
 
