@@ -353,7 +353,7 @@ def test_many_loads_leave_no_memory_behind(path, torch):
 def test_too_little_memory_is_said_when_a_session_opens(path, torch):
     with load(path, device="cuda") as program:
         free = torch.cuda.mem_get_info()[0]
-        ballast = torch.empty(free - (1 << 20), dtype=torch.uint8, device="cuda")
+        ballast = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
         try:
             opened = []
             with pytest.raises(DeviceMemoryFull, match="free"):
