@@ -38,6 +38,8 @@ class RowShape:
     vector: int  # elements of one load of a thread
     can_share: bool  # elements are stored, and all partial values have 32 bits
     item_bytes: int  # of the shortest elements
+    beside: int = 1  # columns of a tile for each kept one, where reduced elements lie between these
+    steps: Extent = 0  # of tiles along the reduced elements; 0: as many as there are elements
 
     @property
     def rows(self) -> int:
@@ -283,7 +285,8 @@ def _parts(blocks: int, chunks: int, traits: TargetTraits) -> int:
 def _column_block(shape: RowShape) -> int:
     """Columns of a tile."""
     element = 2 if shape.element_bytes < 4 else 4
-    return min(power_above(shape.width), max(32, COLUMN_BYTES // element))
+    wide = max(32, COLUMN_BYTES // element)
+    return min(power_above(shape.width), max(1, wide // shape.beside))
 
 
 def _warps(elements: int, each: int) -> int:
@@ -299,7 +302,7 @@ def _columns(shape: RowShape, width: int, block: int, parts: int = 0, stages: in
         PARTS=parts,
         QBLOCK=power_above(parts) if parts else 0,
         STAGES=stages,
-        num_warps=_warps(width * block, 16),
+        num_warps=_warps(width * shape.beside * block, 16),
     )
 
 
@@ -315,17 +318,19 @@ def _streamed_columns(shape: RowShape) -> Iterator[Candidate]:
     if not isinstance(shape.reduced, int) or shape.reduced > 128:
         width = _column_block(shape)
         for elements in (4096, 2048, 8192):
-            yield _columns(shape, width, max(8, elements // width), stages=1)
+            block = max(8, elements // (width * shape.beside))
+            yield _columns(shape, width, block, stages=1)
 
 
 def _parted_columns(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
     if not shape.stores_elements and shape.levels == 1 and shape.length > 128:
         width = _column_block(shape)
         columns = ceil(shape.width / width) * typical(shape.outer)
+        steps = typical(shape.steps) or shape.length
         for elements in (8192, 4096, 2048):
-            block = max(8, elements // width)
+            block = max(8, elements // (width * shape.beside))
             # The joining program reads a tile of all partial values.
-            most = min(ceil(shape.length / block), LARGEST_TILE // width)
+            most = min(ceil(steps / block), LARGEST_TILE // width)
             parts = _parts(columns, most, traits)
             if parts > 1:
                 yield _columns(shape, width, block, parts, stages=1)

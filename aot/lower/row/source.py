@@ -35,9 +35,11 @@ from aotc.aot.ir.size import content, highest, kernel_text, proves_at_most, typi
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT, Body, Value, as_tensor, triton_type
+from aotc.aot.lower.row.beside import Beside, beside
 from aotc.aot.lower.row.gpu_candidates import RowShape, RowTiles, row_tiles
 from aotc.aot.lower.row.statistics import (
     Partial,
+    Search,
     Statistic,
     Tile,
     accumulated,
@@ -69,6 +71,7 @@ class Layout:
     lanes: str  # shape of one for each lane
     along: str  # of a reduction of the tile
     joined: str  # of a reduction of what lanes or programs have
+    counts: str  # shape of a count for each lane
 
 
 ROWS = Layout(
@@ -80,6 +83,7 @@ ROWS = Layout(
     lanes="XBLOCK, RBLOCK",
     along="axis=1, keep_dims=True",
     joined="axis=1, keep_dims=True",
+    counts="XBLOCK, RBLOCK",
 )
 COLUMNS = Layout(
     block="YBLOCK",
@@ -90,6 +94,7 @@ COLUMNS = Layout(
     lanes="RBLOCK, YBLOCK",
     along="axis=0, keep_dims=True",
     joined="axis=0, keep_dims=True",
+    counts="RBLOCK, 1",
 )
 # One row: a thread has whole vectors, and what is known of the row is a number.
 VECTORS = Layout(
@@ -101,6 +106,7 @@ VECTORS = Layout(
     lanes="RBLOCK // VECTOR,",
     along="axis=None",
     joined="axis=0",
+    counts="RBLOCK // VECTOR,",
 )
 
 
@@ -170,7 +176,12 @@ class RowWriter:
     """Writes the body of a row kernel in one form; `levels` are the passes over a row."""
 
     def __init__(
-        self, group: Group, form: RowForm, levels: Levels, candidates: Sequence[Candidate]
+        self,
+        group: Group,
+        form: RowForm,
+        levels: Levels,
+        candidates: Sequence[Candidate],
+        between: Beside | None = None,
     ) -> None:
         domain = group.domain
         assert domain.reduced is not None
@@ -178,6 +189,13 @@ class RowWriter:
         self.layout = form.layout(domain.is_reduced_in_lanes)
         self.kept_symbol = domain.rows if domain.is_reduced_in_lanes else domain.lanes
         self.kept: Index = kept_index(domain)
+        self.position, self.column = (self.kept, ix.of(self.reduced)), self.kept_symbol
+        self.between = between if form.loop.is_by_lane else None
+        if self.between:
+            self.reduced, self.position = self.between.reduced, self.between.position(domain)
+            self.column, _ = self.between.columns(self.kept_symbol)
+            tile = f"RBLOCK, YBLOCK * {self.between.padded}"
+            self.layout = replace(self.layout, tile=tile, lanes=tile)
         found = {self.kept_symbol, domain.outer}
         self.kept_symbols = frozenset(symbol for symbol in found if symbol.extent != 1)
         self.body, self.masks = Body(), dict[Symbol, str]()
@@ -240,8 +258,21 @@ class RowWriter:
             return
         lanes = f"tl.arange(0, {block}){self.layout.kept}"
         self.body.write(f"{symbol.name} = {program} * {block} + {lanes}")
-        if kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block)):
+        has_tail = kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block))
+        if has_tail:
             kernel_file.write_mask(self.body, symbol, self.masks)
+        if self.between:
+            self._write_columns(self.between, program, has_tail)
+
+    def _write_columns(self, between: Beside, program: str, has_tail: bool) -> None:
+        """Which columns of its tiles are the program's, and those of them that are read."""
+        for name, text in between.lines(self.kept_symbol, program, self.layout.block):
+            self.body.write(f"{name} = {text}")
+        column, place = between.columns(self.kept_symbol)
+        if has_tail:
+            kernel_file.write_mask(self.body, column, self.masks)
+        if place is not None:
+            kernel_file.write_mask(self.body, place, self.masks)
 
     def _write_reduced(self, start: str) -> None:
         self.body.write(f"r = {start}{self.layout.reduced}", frozenset({self.reduced}))
@@ -282,7 +313,23 @@ class RowWriter:
         if not self.form.loop.is_by_lane:
             return known
         tile = Tile("", self.layout.joined)
-        return [row.join(names, tile, self._named) for row, names in zip(level, known, strict=True)]
+        found = [
+            row.join(names, tile, self._named) for row, names in zip(level, known, strict=True)
+        ]
+        if self.between is None:
+            return found
+        pairs = zip(level, found, strict=True)
+        return [self._by_kept(self.between, row, names) for row, names in pairs]
+
+    def _by_kept(self, between: Beside, row: Statistic, columns: Sequence[str]) -> list[str]:
+        """Partial values of the kept elements, from those of the tile's columns."""
+        block, parts = self.layout.block, []
+        for partial, name in zip(row.partials(), columns, strict=True):
+            wide = f"(1, {block} * {between.padded})"
+            text = f"tl.broadcast_to({name}, {wide})" if partial.is_count else name
+            parts.append(self._named(between.by_kept(text, partial.identity, block)))
+        found = row.join(parts, Tile("", "axis=1, keep_dims=True"), self._named)
+        return [self._named(f"tl.reshape({name}, (1, {block}))") for name in found]
 
     def _of_piece(self, statistic: Statistic) -> list[str]:
         count = "tl.full((), RBLOCK, tl.float32)"
@@ -294,6 +341,8 @@ class RowWriter:
 
     def _accumulator(self, partial: Partial) -> str:
         shape = self.layout.lanes if self.form.loop.is_by_lane else self.layout.row
+        if partial.is_count and self.form.loop.is_by_lane:
+            shape = self.layout.counts
         text = f"tl.full(({shape}), {partial.identity}, {triton_type(partial.dtype)})"
         return self.body.bind(text, (), "lane" if self.form.loop.is_by_lane else "v").text
 
@@ -324,13 +373,13 @@ class RowWriter:
 
     def _operand(self, node: Node) -> Value:
         """The tile of a reduction, elements beyond the row replaced by its identity."""
-        index = reduction_index(node, self.kept, ix.of(self.reduced))
+        index = reduction_index(node, *self.position)
         value = self.emitter.operand(node, Access(node.inputs[0], index))
         symbols = value.symbols | {self.reduced}
         text = prepared(node, value.text)
         if self.has_tail:
             text = f"tl.where({self.masks[self.reduced]}, {text}, {identity(node)})"
-        elif self.reduced not in value.symbols or self.kept_symbol not in value.symbols:
+        elif self.reduced not in value.symbols or self.column not in value.symbols:
             text = f"tl.broadcast_to({as_tensor(text, accumulated(node))}, {self.layout.tile})"
         return Value(text, symbols) if text == value.text else self.body.bind(text, symbols)
 
@@ -348,10 +397,12 @@ class RowWriter:
 
     def _know(self, level: Sequence[Statistic], partials: Sequence[Sequence[str]]) -> None:
         """Tell the emitter the values of the reductions, from the joined partial values."""
+        reduced = self.group.domain.reduced
+        assert reduced is not None
         for statistic, names in zip(level, partials, strict=True):
-            values = statistic.values(names, self.reduced.extent)
+            values = statistic.values(names, reduced.extent)
             for node, text in zip(statistic.nodes, values, strict=True):
-                index = reduction_index(node, self.kept, ix.of(self.reduced))
+                index = reduction_index(node, self.kept, ix.of(reduced))
                 axes = node.attr("axes")
                 row = tuple(ix.ZERO if at in axes else part for at, part in enumerate(index))
                 name = text if text.isidentifier() else self._named(text)
@@ -492,8 +543,9 @@ def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
     """
     drafts: list[kernel_file.Draft] = []
     candidates: list[Candidate] = []
-    for form, levels, tiles in (_forms_gpu if traits.is_gpu else _forms_cpu)(group, traits):
-        writer = RowWriter(group, form, levels, tiles.candidates)
+    between = _between(group) if traits.is_gpu else None
+    for form, levels, tiles in _forms(group, traits, between):
+        writer = RowWriter(group, form, levels, tiles.candidates, between)
         drafts.append(kernel_file.Draft(tiles.form, writer.lines()))
         candidates += [
             Candidate(row.config, row.grid, tiles.form, writer.scratch(row))
@@ -502,13 +554,34 @@ def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
     return kernel_file.kernel_of(group, drafts, candidates)
 
 
-def _forms_gpu(group: Group, traits: TargetTraits) -> Iterator[tuple[RowForm, Levels, RowTiles]]:
+def _between(group: Group) -> Beside | None:
+    """Reduced elements between the columns, where one pass over these gives values of columns."""
     levels = statistics(levels_of(group), group.rounded)
-    for tiles in row_tiles(row_shape(group, levels), traits):
+    if group.domain.is_reduced_in_lanes or len(levels) != 1 or _stores_elements(group):
+        return None
+    if any(isinstance(statistic, Search) for statistic in levels[0]):  # first by its position
+        return None
+    return beside(group, [node for statistic in levels[0] for node in statistic.nodes])
+
+
+def _forms(
+    group: Group, traits: TargetTraits, between: Beside | None
+) -> Iterator[tuple[RowForm, Levels, RowTiles]]:
+    if not traits.is_gpu:
+        yield _form_cpu(group, traits)
+        return
+    levels = statistics(levels_of(group), group.rounded)
+    for tiles in row_tiles(row_shape(group, levels, between), traits):
         yield FORMS[tiles.form], levels, tiles
 
 
-def _forms_cpu(group: Group, traits: TargetTraits) -> Iterator[tuple[RowForm, Levels, RowTiles]]:
+def _stores_elements(group: Group) -> bool:
+    """Whether something is stored for each reduced element."""
+    reduced = group.domain.reduced
+    return any(reduced in part.symbols() for root in group.roots for part in root.index)
+
+
+def _form_cpu(group: Group, traits: TargetTraits) -> tuple[RowForm, Levels, RowTiles]:
     domain = group.domain
     assert domain.reduced is not None
     reduced = domain.reduced.extent
@@ -520,7 +593,7 @@ def _forms_cpu(group: Group, traits: TargetTraits) -> Iterator[tuple[RowForm, Le
         candidates = column_candidates(domain.outer.extent, reduced, domain.lanes.extent)
     block = kernel_file.blocks_of(candidates, "RBLOCK")[0]
     form = RowForm(WHOLE if proves_at_most(reduced, block) else JOINED, is_of_gpu=False)
-    yield form, singles(levels_of(group)), RowTiles("", candidates)
+    return form, singles(levels_of(group)), RowTiles("", candidates)
 
 
 def levels_of(group: Group) -> list[list[Node]]:
@@ -536,12 +609,12 @@ def levels_of(group: Group) -> list[list[Node]]:
     return [levels[level] for level in sorted(levels)]
 
 
-def row_shape(group: Group, levels: Levels) -> RowShape:
+def row_shape(group: Group, levels: Levels, between: Beside | None = None) -> RowShape:
     """What decides the form and the tiles of a row kernel."""
     domain = group.domain
     assert domain.reduced is not None
     is_lanes = domain.is_reduced_in_lanes
-    varies = any(domain.reduced in part.symbols() for root in group.roots for part in root.index)
+    varies = _stores_elements(group)
     kept = domain.rows.extent if is_lanes else domain.lanes.extent
     partials = [partial for level in levels for row in level for partial in row.partials()]
     elements = max(1, typical(domain.outer.extent * kept * domain.reduced.extent))
@@ -556,6 +629,8 @@ def row_shape(group: Group, levels: Levels) -> RowShape:
         vector=_vector(group, levels),
         can_share=varies and all(DTYPES[row.dtype].itemsize_bytes <= 4 for row in partials),
         item_bytes=_narrowest(group),
+        beside=between.padded if between else 1,
+        steps=between.steps if between else domain.reduced.extent,
     )
 
 

@@ -25,10 +25,14 @@ _FARTHEST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One partial value: its element type and its value before the first element, as text."""
+    """One partial value: its element type and its value before the first element, as text.
+
+    is_count: it counts elements, as many in each column of a tile.
+    """
 
     dtype: str
     identity: str
+    is_count: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +244,7 @@ class Moments:
         return (self.total, self.squares)
 
     def partials(self) -> tuple[Partial, ...]:
-        return tuple(Partial("f32", "0.0") for _ in range(3))  # count, mean, squares
+        return Partial("f32", "0.0", is_count=True), Partial("f32", "0.0"), Partial("f32", "0.0")
 
     def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
         count = bind(tile.count)
@@ -255,7 +259,11 @@ class Moments:
         if tile.mask:
             one = tile.inner("sum", f"{tile.mask}.to(tl.float32)")
         counted = bind(f"{count} + {one}")
-        moved = bind(f"{mean} + {tile.inner('sum', apart)} / tl.maximum({counted}, 1.0)")
+        step = f"{tile.inner('sum', apart)} / tl.maximum({counted}, 1.0)"
+        if not tile.is_vector:  # one division for all columns
+            share = bind(f"1.0 / tl.maximum({counted}, 1.0)")
+            step = f"{apart} * {share}"
+        moved = bind(f"{mean} + {step}")
         more = f"{apart} * ({tile.text} - {tile.spread(moved)})"
         return [counted, moved, f"{squares} + {tile.inner('sum', tile.kept(more, '0.0'))}"]
 

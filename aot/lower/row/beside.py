@@ -1,0 +1,129 @@
+"""Reduced elements that lie beside each other in memory within a column reduction.
+
+Where channels are the last axis, the few channels of a group are neighbours, and so are the groups:
+a norm of groups reduces a short run of what is contiguous, and all planes. A column reduction has
+groups side by side, and would read one channel of each at a time: every byte as often as a group has
+channels. Instead its tiles are as wide as the runs of all their groups, and what is known of each
+column is joined by groups when all has been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import Extent, kernel_text, typical
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.domain import kept_index
+from aotc.aot.schedule.group import Domain, Group
+from aotc.aot.schedule.trace import Tracer, reduced_extents, reduction_index
+
+LONGEST_RUN = 64  # elements; longer ones are whole lines of memory anyway
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """`run` reduced elements beside each kept one, and `steps` of them in all.
+
+    is_outer: the run is what changes slowest along the reduced elements, else what changes fastest.
+    """
+
+    run: int
+    steps: Extent
+    is_outer: bool
+
+    @property
+    def padded(self) -> int:
+        """Columns of a tile for each kept element."""
+        return power_above(self.run)
+
+    @property
+    def reduced(self) -> Symbol:
+        """The symbol of the steps."""
+        return Symbol("r", self.steps)
+
+    def element(self, place: Index) -> Index:
+        """The linear position among the reduced elements, at a place of the run."""
+        step = ix.of(self.reduced)
+        return place * self.steps + step if self.is_outer else step * self.run + place
+
+    def columns(self, kept: Symbol) -> tuple[Symbol, Symbol | None]:
+        """Symbols of a tile's columns: one, or of the kept element and the place of its run."""
+        if self.padded == self.run:
+            return Symbol("w", kept.extent * self.run), None
+        return Symbol("w", kept.extent), Symbol("c", self.run)
+
+    def position(self, domain: Domain) -> tuple[Index, Index]:
+        """Linear positions among the kept and the reduced elements, at those symbols."""
+        column, place = self.columns(domain.lanes)
+        if place is None:
+            kept, inner = ix.of(column) // self.run, ix.of(column) % self.run
+        else:
+            kept, inner = ix.of(column), ix.of(place)
+        return ix.of(domain.outer) * domain.lanes.extent + kept, self.element(inner)
+
+    def lines(self, kept: Symbol, program: str, block: str) -> Iterator[tuple[str, str]]:
+        """Names and texts of the columns, of a program's block."""
+        column, place = self.columns(kept)
+        wide = f"tl.arange(0, {block} * {self.padded})[None, :]"
+        if place is None:
+            yield column.name, f"{program} * ({block} * {self.run}) + {wide}"
+        else:
+            yield column.name, f"{program} * {block} + {wide} // {self.padded}"
+            yield place.name, f"{wide} % {self.padded}"
+
+    def by_kept(self, text: str, identity: str, block: str) -> str:
+        """A value of each column as a row for each kept element."""
+        rows = f"tl.reshape({text}, ({block}, {self.padded}))"
+        if self.padded == self.run:
+            return rows
+        inside = f"tl.arange(0, {self.padded})[None, :] < {kernel_text(self.run)}"
+        return f"tl.where({inside}, {rows}, {identity})"
+
+
+def beside(group: Group, reductions: Sequence[Node]) -> Beside | None:
+    """What of the reduced elements lies between the columns of a group, if all that it reads of full
+    size lies so."""
+    domain = group.domain
+    assert domain.reduced is not None
+    return next(
+        (
+            option
+            for option in _options(reduced_extents(reductions[0]))
+            if all(_lies_so(group, domain, node, option) for node in reductions)
+        ),
+        None,
+    )
+
+
+def _options(extents: Sequence[Extent]) -> Iterator[Beside]:
+    """Runs of the outer axes and of the inner ones, long ones first."""
+    found = []
+    for split in range(1, len(extents)):
+        outer, inner = prod(extents[:split]), prod(extents[split:])
+        found += [Beside(outer, inner, True)] if isinstance(outer, int) else []
+        found += [Beside(inner, outer, False)] if isinstance(inner, int) else []
+    yield from sorted(
+        (each for each in found if 1 < each.run <= LONGEST_RUN), key=lambda each: -each.run
+    )
+
+
+def _lies_so(group: Group, domain: Domain, node: Node, option: Beside) -> bool:
+    place = Symbol("c", option.run)
+    index = reduction_index(node, kept_index(domain), option.element(ix.of(place)))
+    tracer = Tracer(frozenset(group.reads).__contains__)
+    tracer.visit(node.inputs[0], index)
+    large = max((typical(need.node.type.numel) for need in tracer.accesses), default=0)
+    offsets = [
+        ix.linear(need.index, need.node.shape)
+        for need in tracer.accesses
+        if typical(need.node.type.numel) * 2 > large
+    ]
+    return bool(offsets) and all(
+        offset.stride(place) == 1 and offset.stride(domain.lanes) == option.run
+        for offset in offsets
+    )
