@@ -16,6 +16,7 @@ LARGEST_TILE = 1 << 14  # elements of a tile of several rows or columns
 FEWEST_STREAMED = 1 << 12  # elements of a row worth reading in chunks
 COLUMN_BYTES = 128  # side by side in the tile of a column reduction, four sectors of memory
 SMALLEST_PIECE = 1 << 12  # elements of a row that are worth a program of their own
+MOST_WARPS = 32  # of a program
 RUNNING = 8  # programs of a multiprocessor that run at once, of up to 8 warps
 MOST_SHARING = 16  # programs that wait for each other: the smallest slice of a GPU runs as many
 
@@ -39,6 +40,7 @@ class RowShape:
     can_share: bool  # elements are stored, and all partial values have 32 bits
     item_bytes: int  # of the shortest elements
     beside: int = 1  # columns of a tile for each kept one, where reduced elements lie between these
+    operations: float = 0  # of each element
     steps: Extent = 0  # of tiles along the reduced elements; 0: as many as there are elements
 
     @property
@@ -106,6 +108,10 @@ _HELD = (
 # where there are several warps two have it and meet in shared memory.
 _HALVED = ((8, 1), (16, 1), (16, 2))
 _HALVED_READ = ((16, 1), (32, 1), (8, 1))
+# Operations of an element from which rows wait for arithmetic and addresses, not for memory: sums
+# over windows. Then a thread has few elements, so that its registers leave room for many warps.
+BUSY = 64
+FEWEST_BUSY_WARPS = 16  # of a multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,7 @@ def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
     is_parted, is_shared = _is_parted_best(shape, traits), _is_sharing_best(shape, traits)
     if shape.is_lanes:
         rows = [
-            (_is_held_best(shape), "", _held(shape)),
+            (_is_held_best(shape), "", _held(shape, traits)),
             (is_shared, "shared", _shared(shape)),
             (is_shared, "shared_streamed", _shared_streams(shape)),
             (is_parted, "parts", _parted_rows(shape, traits)),
@@ -189,7 +195,19 @@ def _candidate(programs: Extent, **config: int) -> Candidate:
     return Candidate(found, (programs, 1, 1))
 
 
-def _held(shape: RowShape) -> Iterator[Candidate]:
+def _busy(shape: RowShape, block: int, traits: TargetTraits) -> tuple[tuple[int, int], ...]:
+    """Rows a program and warps, 8 elements a thread, or 4 where these are too few warps."""
+    if shape.operations < BUSY or not block:
+        return ()
+    warps = shape.rows * block / (8 * WARP)
+    each = 8 if warps >= FEWEST_BUSY_WARPS * traits.multiprocessors else 4
+    return tuple(
+        (max(1, elements * WARP * 4 // block), max(4, min(MOST_WARPS, block // (elements * WARP))))
+        for elements in (each, 16, 12 - each)
+    )
+
+
+def _held(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
     block = row_block(shape.reduced, LARGEST_HELD)
     picks = next((row.picks for row in _HELD if block <= row.reduced), ()) if block else ()
     if block == 2 * WARP and shape.vector == 1:
@@ -199,7 +217,7 @@ def _held(shape: RowShape) -> Iterator[Candidate]:
     if not shape.stores_elements and block in (1024, 4096):
         # Nothing waits for stores: programs with more to read of each thread are better.
         picks = picks[1:] + picks[:1]
-    for rows, warps in picks:
+    for rows, warps in (*_busy(shape, block, traits), *picks):
         # Few short rows are spread over more programs.
         rows = min(rows, power_above(shape.width))
         programs = blocks(shape.kept, rows)

@@ -629,6 +629,7 @@ def row_shape(group: Group, levels: Levels, between: Beside | None = None) -> Ro
         vector=_vector(group, levels),
         can_share=varies and all(DTYPES[row.dtype].itemsize_bytes <= 4 for row in partials),
         item_bytes=_narrowest(group),
+        operations=group.operations / elements,
         beside=between.padded if between else 1,
         steps=between.steps if between else domain.reduced.extent,
     )
