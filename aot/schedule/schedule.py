@@ -125,13 +125,16 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
 def _with_unread(
     found: Sequence[Kernel], groups: Sequence[Group], stored: Collection[Node]
 ) -> Iterator[tuple[int, Kernel]]:
-    """Pointwise and row kernels that store what nobody reads, by their numbers, without that: values
-    that both sides of a comparison come from (`compared`), where both read what is computed of
-    them, and the sums of a window whose one reader grew over them."""
+    """Pointwise and row kernels that store what nobody reads, by their numbers, without that.
+
+    Such are values that both sides of a comparison come from (`compared`), where both read what is
+    computed of them, and the sums of a window whose one reader grew over them.
+    """
     read = {node for group in groups for node in group.reads}.union(stored)
     for number, kernel in enumerate(found):
         wanted = [node for node in kernel.roots if node in read]
-        is_plain = kernel.kind in ("pointwise", "row") and kernel.shape and not kernel.elements
+        is_plain = kernel.kind in ("pointwise", "row") and kernel.elements is None
+        is_plain = is_plain and not (kernel.cluster and kernel.cluster.is_parted)
         if is_plain and 0 < len(wanted) < len(kernel.roots):
             yield number, replace(kernel, roots=wanted)
 

@@ -16,7 +16,7 @@ from aotc.aot.ir import build as b
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.row.source import levels_of
+from aotc.aot.lower.row.source import levels_of, lower_row
 from aotc.aot.lower.row.statistics import Moments, statistics
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
@@ -72,6 +72,23 @@ def _groups_of_channels():
     return [op("cast", op("gelu", normed), dtype="bf16")]
 
 
+def _norm_of_groups(groups, run, height, width, batch=2):
+    """Statistics of groups of channels that are the last axis in memory, far from 0."""
+    x = operand("x", batch, height, width, groups * run)
+    planes = b.permute(op("add", x, 40.0), (0, 3, 1, 2))
+    return [
+        b.standardize(b.reshape(planes, (batch, groups, run * height * width)), [2], 1e-5),
+        b.reduce("sum", b.reshape(planes, (batch, groups, run, height * width)), [2, 3]),
+        b.reduce("max", b.reshape(planes, (batch, groups, run, height * width)), [2, 3]),
+    ]
+
+
+def _groups_of_the_last_axis():
+    """The same where the run of channels is the innermost reduced axis."""
+    x = operand("x", 70, 20, 40, 4)
+    return [b.reduce("sum", x, [0, 1, 3]), b.reduce("min", x, [0, 1, 3])]
+
+
 def _norm_beside_its_statistics(*shape):
     """A norm as training has it: mean and factor are results too, the rows of another shape."""
     x, last = operand("x", *shape), len(shape) - 1
@@ -97,6 +114,9 @@ ROWS = {
     "powers_beside_their_shares": _powers_beside_their_shares,
     "elements_beside_their_column_sums": _elements_beside_their_column_sums,
     "groups_of_channels": _groups_of_channels,
+    "groups_of_four": lambda: _norm_of_groups(32, 4, 32, 24),
+    "groups_of_ten": lambda: _norm_of_groups(36, 10, 16, 15),
+    "groups_of_the_last_axis": _groups_of_the_last_axis,
     "softmax_of_a_long_row": lambda: [softmax(operand("x", 3, 20011), 1)],
     "softmax_of_long_halves": lambda: [softmax(operand("x", 2, 32768, dtype="bf16"), 1)],
     "layer_norm_of_a_long_row": lambda: [
@@ -164,6 +184,43 @@ def test_a_standardized_row_is_read_once_for_its_mean_and_variance():
     (group,) = schedule(graph, TRAITS).groups
     ((moments,),) = statistics(levels_of(group))
     assert isinstance(moments, Moments)
+
+
+@pytest.mark.parametrize(("run", "columns"), [(4, "r*128 + w"), (10, "r*320 + w*10 + c")])
+def test_neighbours_of_a_group_are_read_with_it(run, columns):
+    """Consecutive lanes read consecutive elements, and each element once."""
+    planes = b.permute(operand("x", 1, 64, 96, 32 * run), (0, 3, 1, 2))
+    groups = b.reshape(planes, (1, 32, run, 64, 96))
+    graph = graph_of([b.reduce("sum", groups, [2, 3, 4])])
+    (spec,) = lower(schedule(graph, TRAITS), TRAITS)
+    assert {form.name for form in spec.forms} >= {"parts", "streamed"}
+    for form in spec.forms:
+        (load,) = [line for line in form.source.splitlines() if "tl.load(in0" in line]
+        assert columns in load
+
+
+def _norm_of_window_sums(channels, side, dtype):
+    """A depthwise convolution and a norm over its channels, as in ConvNeXt."""
+    x = b.pad(operand("x", 8, side, side, channels, dtype=dtype), (0, 3, 3, 0), (0, 3, 3, 0), 0.0)
+    windows = op("window", x, axes=(1, 2), sizes=(7, 7), strides=(1, 1), dilations=(1, 1))
+    factors = operand("w", 1, 1, 1, channels, 7, 7, dtype=dtype)
+    sums = b.reduce("sum", op("mul", windows, factors), (4, 5))
+    sums = op("cast", b.reshape(sums, (8, side, side, channels)), dtype="f32")
+    return [op("cast", b.standardize(sums, [3], 1e-5), dtype=dtype)]
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "dtype", "elements"),
+    [(96, 56, "bf16", 8), (384, 14, "bf16", 8), (768, 7, "bf16", 4), (768, 7, "f32", 4),
+     (96, 56, "f32", 32)],
+)  # fmt: skip
+def test_norms_of_window_sums_have_few_elements_a_thread(channels, side, dtype, elements):
+    """Each waits for 98 loads, whose addresses take registers; and nothing else is stored."""
+    (*_, group) = schedule(graph_of(_norm_of_window_sums(channels, side, dtype)), TRAITS).groups
+    assert group.kind == "row"
+    assert len(group.roots) == 1
+    config = dict(lower_row(group, TRAITS).candidates[0].config)
+    assert config["XBLOCK"] * config["RBLOCK"] == elements * 32 * config["num_warps"]
 
 
 def test_sums_of_few_columns_store_nothing_else():

@@ -2,9 +2,9 @@
 
 Where channels are the last axis, the few channels of a group are neighbours, and so are the groups:
 a norm of groups reduces a short run of what is contiguous, and all planes. A column reduction has
-groups side by side, and would read one channel of each at a time: every byte as often as a group has
-channels. Instead its tiles are as wide as the runs of all their groups, and what is known of each
-column is joined by groups when all has been read.
+groups side by side, and would read one channel of each at a time, so every line of memory as often
+as a group has channels. Instead its tiles are as wide as the runs of all their groups, and what is
+known of each column is joined by groups when all has been read.
 """
 
 from __future__ import annotations
@@ -86,8 +86,10 @@ class Beside:
 
 
 def beside(group: Group, reductions: Sequence[Node]) -> Beside | None:
-    """What of the reduced elements lies between the columns of a group, if all that it reads of full
-    size lies so."""
+    """What of the reduced elements lies between the columns of a group.
+
+    All that the group reads of full size lies so; else None.
+    """
     domain = group.domain
     assert domain.reduced is not None
     return next(

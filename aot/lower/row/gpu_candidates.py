@@ -112,6 +112,9 @@ _HALVED_READ = ((16, 1), (32, 1), (8, 1))
 # over windows. Then a thread has few elements, so that its registers leave room for many warps.
 BUSY = 64
 FEWEST_BUSY_WARPS = 16  # of a multiprocessor
+# From so many on, rows of f32 are faster where a thread has several: it loads the weights of the
+# window once for all of them.
+MOST_BUSY_WARPS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +198,20 @@ def _candidate(programs: Extent, **config: int) -> Candidate:
     return Candidate(found, (programs, 1, 1))
 
 
-def _busy(shape: RowShape, block: int, traits: TargetTraits) -> tuple[tuple[int, int], ...]:
+def _with_busy(
+    table: tuple[tuple[int, int], ...], shape: RowShape, block: int, traits: TargetTraits
+) -> tuple[tuple[int, int], ...]:
     """Rows a program and warps, 8 elements a thread, or 4 where these are too few warps."""
     if shape.operations < BUSY or not block:
-        return ()
-    warps = shape.rows * block / (8 * WARP)
-    each = 8 if warps >= FEWEST_BUSY_WARPS * traits.multiprocessors else 4
-    return tuple(
+        return table
+    warps = shape.rows * block / (8 * WARP * traits.multiprocessors)
+    each = 8 if warps >= FEWEST_BUSY_WARPS else 4
+    found = tuple(
         (max(1, elements * WARP * 4 // block), max(4, min(MOST_WARPS, block // (elements * WARP))))
         for elements in (each, 16, 12 - each)
     )
+    is_several = shape.item_bytes >= 4 and warps >= MOST_BUSY_WARPS
+    return (*table, *found) if is_several else (*found, *table)
 
 
 def _held(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
@@ -217,7 +224,7 @@ def _held(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
     if not shape.stores_elements and block in (1024, 4096):
         # Nothing waits for stores: programs with more to read of each thread are better.
         picks = picks[1:] + picks[:1]
-    for rows, warps in (*_busy(shape, block, traits), *picks):
+    for rows, warps in _with_busy(picks, shape, block, traits):
         # Few short rows are spread over more programs.
         rows = min(rows, power_above(shape.width))
         programs = blocks(shape.kept, rows)

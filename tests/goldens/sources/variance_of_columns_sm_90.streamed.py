@@ -12,7 +12,7 @@ def kernel(
     z = tl.program_id(0) // tl.cdiv(40, YBLOCK)
     y = tl.program_id(0) % tl.cdiv(40, YBLOCK) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 40
-    lane0 = tl.full((RBLOCK, YBLOCK), 0.0, tl.float32)
+    lane0 = tl.full((RBLOCK, 1), 0.0, tl.float32)
     lane1 = tl.full((RBLOCK, YBLOCK), 0.0, tl.float32)
     lane2 = tl.full((RBLOCK, YBLOCK), 0.0, tl.float32)
     for start in tl.range(0, 3000, RBLOCK, num_stages=STAGES):
@@ -22,17 +22,18 @@ def kernel(
         v1 = tl.where(r_mask, v0, 0.0)
         v2 = tl.where(r_mask, v1 - lane1, 0.0)
         v3 = lane0 + r_mask.to(tl.float32)
-        v4 = lane1 + v2 / tl.maximum(v3, 1.0)
-        v5 = v3
-        v6 = v4
-        v7 = lane2 + tl.where(r_mask, v2 * (v1 - v4), 0.0)
-        lane0 = v5
-        lane1 = v6
-        lane2 = v7
-    v8 = tl.sum(lane0, axis=0, keep_dims=True)
-    v9 = tl.sum(lane1 * lane0, axis=0, keep_dims=True) / v8
-    v10 = lane1 - v9
-    v11 = tl.sum(lane2 + lane0 * v10 * v10, axis=0, keep_dims=True)
-    v12 = v9 * 3000.0
-    v13 = v11 * 0.00033333332976326346
-    tl.store(out0 + z*40 + y, v13, mask=y_mask)
+        v4 = 1.0 / tl.maximum(v3, 1.0)
+        v5 = lane1 + v2 * v4
+        v6 = v3
+        v7 = v5
+        v8 = lane2 + tl.where(r_mask, v2 * (v1 - v5), 0.0)
+        lane0 = v6
+        lane1 = v7
+        lane2 = v8
+    v9 = tl.sum(lane0, axis=0, keep_dims=True)
+    v10 = tl.sum(lane1 * lane0, axis=0, keep_dims=True) / v9
+    v11 = lane1 - v10
+    v12 = tl.sum(lane2 + lane0 * v11 * v11, axis=0, keep_dims=True)
+    v13 = v10 * 3000.0
+    v14 = v12 * 0.00033333332976326346
+    tl.store(out0 + z*40 + y, v14, mask=y_mask)
