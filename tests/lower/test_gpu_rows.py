@@ -7,6 +7,7 @@ programs, so that all of them run at once as they do on a GPU.
 from __future__ import annotations
 
 import sys
+from math import prod
 from pathlib import Path
 
 import numpy
@@ -186,12 +187,13 @@ def test_a_standardized_row_is_read_once_for_its_mean_and_variance():
     assert isinstance(moments, Moments)
 
 
+@pytest.mark.parametrize("shape", [lambda *axes: axes, lambda *axes: (prod(axes),)])
 @pytest.mark.parametrize(("run", "columns"), [(4, "r*128 + w"), (10, "r*320 + w*10 + c")])
-def test_neighbours_of_a_group_are_read_with_it(run, columns):
+def test_neighbours_of_a_group_are_read_with_it(run, columns, shape):
     """Consecutive lanes read consecutive elements, and each element once."""
     planes = b.permute(operand("x", 1, 64, 96, 32 * run), (0, 3, 1, 2))
-    groups = b.reshape(planes, (1, 32, run, 64, 96))
-    graph = graph_of([b.reduce("sum", groups, [2, 3, 4])])
+    groups = b.reshape(planes, (1, 32, *shape(run, 64, 96)))
+    graph = graph_of([b.reduce("sum", groups, [*range(2, groups.type.rank)])])
     (spec,) = lower(schedule(graph, TRAITS), TRAITS)
     assert {form.name for form in spec.forms} >= {"parts", "streamed"}
     for form in spec.forms:

@@ -9,16 +9,16 @@ known of each column is joined by groups when all has been read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import Extent, kernel_text, typical
+from aotc.aot.ir.size import Extent, divides, kernel_text, typical
 from aotc.aot.lower.tiles import power_above
-from aotc.aot.schedule.domain import kept_index
+from aotc.aot.schedule.domain import breaks, kept_index
 from aotc.aot.schedule.group import Domain, Group
 from aotc.aot.schedule.trace import Tracer, reduced_extents, reduction_index
 
@@ -92,40 +92,49 @@ def beside(group: Group, reductions: Sequence[Node]) -> Beside | None:
     """
     domain = group.domain
     assert domain.reduced is not None
+    offsets = _offsets(group, reductions, ix.of(domain.reduced))
+    runs = set().union(*(breaks(offset, domain.reduced) for offset in offsets))
     return next(
         (
             option
-            for option in _options(reduced_extents(reductions[0]))
-            if all(_lies_so(group, domain, node, option) for node in reductions)
+            for option in _options(domain.reduced.extent, runs, reduced_extents(reductions[0]))
+            if _lies_so(group, domain, reductions, option)
         ),
         None,
     )
 
 
-def _options(extents: Sequence[Extent]) -> Iterator[Beside]:
-    """Runs of the outer axes and of the inner ones, long ones first."""
-    found = []
-    for split in range(1, len(extents)):
-        outer, inner = prod(extents[:split]), prod(extents[split:])
-        found += [Beside(outer, inner, True)] if isinstance(outer, int) else []
-        found += [Beside(inner, outer, False)] if isinstance(inner, int) else []
-    yield from sorted(
-        (each for each in found if 1 < each.run <= LONGEST_RUN), key=lambda each: -each.run
-    )
+def _options(whole: Extent, runs: Iterable[Extent], axes: Sequence[Extent]) -> list[Beside]:
+    """Runs that change slowest and such that change fastest, long ones first.
+
+    They end where an axis of the reduction does, or where what is read has one.
+    """
+    splits = [(prod(axes[:at]), prod(axes[at:])) for at in range(1, len(axes))]
+    splits += [(whole // run, run) for run in runs if run and divides(run, whole)]
+    found = [Beside(outer, inner, True) for outer, inner in splits if isinstance(outer, int)]
+    found += [Beside(inner, outer, False) for outer, inner in splits if isinstance(inner, int)]
+    near = {each for each in found if 1 < each.run <= LONGEST_RUN}
+    return sorted(near, key=lambda each: (-each.run, each.is_outer))
 
 
-def _lies_so(group: Group, domain: Domain, node: Node, option: Beside) -> bool:
+def _lies_so(group: Group, domain: Domain, reductions: Sequence[Node], option: Beside) -> bool:
     place = Symbol("c", option.run)
-    index = reduction_index(node, kept_index(domain), option.element(ix.of(place)))
-    tracer = Tracer(frozenset(group.reads).__contains__)
-    tracer.visit(node.inputs[0], index)
-    large = max((typical(need.node.type.numel) for need in tracer.accesses), default=0)
-    offsets = [
-        ix.linear(need.index, need.node.shape)
-        for need in tracer.accesses
-        if typical(need.node.type.numel) * 2 > large
-    ]
+    offsets = _offsets(group, reductions, option.element(ix.of(place)))
     return bool(offsets) and all(
         offset.stride(place) == 1 and offset.stride(domain.lanes) == option.run
         for offset in offsets
     )
+
+
+def _offsets(group: Group, reductions: Sequence[Node], reduced: Index) -> list[Index]:
+    """Where the group reads tensors of full size for its reductions."""
+    tracer = Tracer(frozenset(group.reads).__contains__)
+    for node in reductions:
+        index = reduction_index(node, kept_index(group.domain), reduced)
+        tracer.visit(node.inputs[0], index)
+    large = max((typical(need.node.type.numel) for need in tracer.accesses), default=0)
+    return [
+        ix.linear(need.index, need.node.shape)
+        for need in tracer.accesses
+        if typical(need.node.type.numel) * 2 > large
+    ]
