@@ -411,7 +411,7 @@ def shape_of(port: Port, value: Any) -> tuple[int, ...]:
     if type(kind_of(port, value)) is CapsuleKind:  # DLPack alone tells a shape too late
         raise port.no_array(value)
     view = buffer_of(port, value)
-    if port.is_fixed and view.nbytes == port.nbytes:
-        if _is_flat(view, _buffer_dtype(view, port), port):
-            return port.shape
+    has_bytes = port.is_fixed and view.nbytes == port.nbytes
+    if has_bytes and _is_flat(view, _buffer_dtype(view, port), port):
+        return port.shape
     return tuple(view.shape or ())

@@ -29,8 +29,8 @@ class Port:
     """
 
     __slots__ = ("contiguous", "copy", "device_template", "dtype", "index", "is_fixed", "name",
-                 "nbytes", "numpy_dtype", "order", "ordinal", "role", "shape", "strides", "torch_dtype",
-                 "torch_template")  # fmt: skip
+                 "nbytes", "numpy_dtype", "order", "ordinal", "role", "shape", "strides",
+                 "torch_dtype", "torch_template")  # fmt: skip
 
     def __init__(
         self, spec: TensorSpec, role: str, index: int, copy: Copy, ordinal: int | None = None
