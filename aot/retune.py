@@ -111,8 +111,6 @@ def retune(
         opened = stack.enter_context(Bundle(bundle, digest))
         require_trust(opened)
         manifest = opened.manifest
-        if manifest.is_without_weights:
-            raise WeightsOutside(path=opened.path)
         executor = stack.enter_context(options.executor())
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(opened, options, executor, only)
@@ -188,7 +186,9 @@ def _targets_here(
     only: Sequence[str],
 ) -> dict[str, tuple[TargetRow, Sources]]:
     """The targets to choose anew: all that can be measured, or with `--frozen` all that have
-    sources."""
+    sources. Raises `WeightsOutside` for a bundle that cannot be measured at all."""
+    if opened.manifest.is_without_weights:
+        raise WeightsOutside(path=opened.path)
     known = [row.name for row in opened.manifest.targets]
     for name in only:
         if name not in known:

@@ -30,7 +30,7 @@ KERNEL_CALL = "triton_kernel_wrapper_functional"
 # What Triton launches a kernel with that says nothing else.
 DEFAULT_OPTIONS = {"num_warps": 4, "num_stages": 3}
 OF_DATA = "depends on data, expected numbers of the shapes that a call has"
-OPEN_CONSTANT = "is a compile-time constant of your kernel and depends on a dynamic size: leave out `tl.constexpr`"
+OPEN_CONSTANT = "is a `tl.constexpr` and depends on a dynamic size: make it an ordinary parameter"
 LARGEST_I32, LARGEST_I64 = 2**31 - 1, 2**63 - 1
 # Triton's short names of the types that a parameter may be annotated with, in its language.
 _TYPES = {

@@ -61,8 +61,8 @@ def _by_name(
 def unfold(
     root: Part, specs: tuple[TensorSpec, ...], arrays: Sequence[Any], named: Mapping[str, Any]
 ) -> list[Any]:
-    """The arrays inside the arguments, which nest as the model's did; a flat list is taken too, with
-    a seed or without.
+    """The arrays inside the arguments, which nest as the model's did; a flat list, with a seed or
+    without, is taken too.
 
     Raises what `arrange` does, `InputStructure` where a container is another one, and `InputFixed`
     for a value that differs from the build's.
