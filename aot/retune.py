@@ -19,7 +19,13 @@ import numpy
 
 from aotc.aot import validation
 from aotc.aot.compile import Resources, tune_and_plan
-from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing, UnknownTarget
+from aotc.aot.errors import (
+    GoldenMismatch,
+    SourcesMissing,
+    TuningDeviceMissing,
+    UnknownTarget,
+    WeightsOutside,
+)
 from aotc.aot.extensions import extension
 from aotc.aot.ir.memory_order import inverse
 from aotc.aot.ir.storage import Array
@@ -105,6 +111,8 @@ def retune(
         opened = stack.enter_context(Bundle(bundle, digest))
         require_trust(opened)
         manifest = opened.manifest
+        if manifest.is_without_weights:
+            raise WeightsOutside(path=opened.path)
         executor = stack.enter_context(options.executor())
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(opened, options, executor, only)
