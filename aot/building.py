@@ -50,9 +50,13 @@ def build(
     require_build_extra("aot.build")
     from aotc.aot.capture.spec import as_it_trains, specs_of
     from aotc.aot.pipeline import build as build_specs
+    from aotc.aot.rewrites.user_rewrites import rewrites_of
 
     texts = {name for name in PATHS if isinstance(options.get(name), str)}
-    settled = build_options(**options | {name: Path(options[name]) for name in texts})
+    given = options | {name: Path(options[name]) for name in texts}
+    if "rewrites" in given:
+        given["rewrites"] = rewrites_of(given["rewrites"])
+    settled = build_options(**given)
     name = getattr(model, "__name__", type(model).__name__)
     with as_it_trains(model):
         compiled = deepcopy(model) if settled.quantize else model  # weights are rounded in place

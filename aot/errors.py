@@ -224,6 +224,13 @@ class FileTaken(UserError):
     hint = "choose another one with `-o`, or replace it with `--force`"
 
 
+class WeightsOutside(UserError):
+    """`aotc tune` is given a bundle that was built with `--weights external`."""
+
+    template = "`{path}` does not hold its weights, expected a bundle that does"
+    hint = "tune a build without `--weights external` and give its `--record` to the other build"
+
+
 class UnknownTarget(UserError):
     """`--target` names no row of the target table."""
 

@@ -19,7 +19,13 @@ import numpy
 
 from aotc.aot import validation
 from aotc.aot.compile import Resources, tune_and_plan
-from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing, UnknownTarget
+from aotc.aot.errors import (
+    GoldenMismatch,
+    SourcesMissing,
+    TuningDeviceMissing,
+    UnknownTarget,
+    WeightsOutside,
+)
 from aotc.aot.extensions import extension
 from aotc.aot.ir.memory_order import inverse
 from aotc.aot.ir.storage import Array
@@ -180,7 +186,9 @@ def _targets_here(
     only: Sequence[str],
 ) -> dict[str, tuple[TargetRow, Sources]]:
     """The targets to choose anew: all that can be measured, or with `--frozen` all that have
-    sources."""
+    sources. Raises `WeightsOutside` for a bundle that cannot be measured at all."""
+    if opened.manifest.is_without_weights:
+        raise WeightsOutside(path=opened.path)
     known = [row.name for row in opened.manifest.targets]
     for name in only:
         if name not in known:

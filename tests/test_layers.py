@@ -70,6 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.entry_points",
         "aot.pipeline",
         "aot.project",
+        "aot.rewrites",
     },
     "aot.calls": {
         *STAGE_FREE,

@@ -44,6 +44,8 @@ class OpMode(TorchDispatchMode):
     ) -> Any:
         if not isinstance(function, HigherOrderOperator):
             return self.run_op(function, args, kwargs or {})
+        if function.name() in KERNEL_CALLS:  # no ops of torch's are in it
+            return function(*args, **(kwargs or {}))
         run = CONTROL_FLOW.get(function.name())
         if run is None:
             raise NotImplementedError(f"`{function.name()}` op by op")
@@ -127,6 +129,7 @@ def _with_effects(token: Any, function: Any, *args: Any, **kwargs: Any) -> tuple
     return (after, *found) if isinstance(found, tuple) else (after, found)
 
 
+KERNEL_CALLS = frozenset({"triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation"})
 CONTROL_FLOW: Mapping[str, Callable[..., Any]] = {
     "cond": _cond,
     "while_loop": _while_loop,

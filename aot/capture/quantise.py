@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from aotc.aot.capture.exporting import run
+from aotc.aot.capture.exporting import run, unchanged
 from aotc.aot.capture.golden import golden_tensors
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
@@ -46,8 +46,7 @@ def quantise_module(spec: Spec, kind: str) -> Quantised:
     module = spec.module
     originals: dict[str, Array] = {}
     with torch.no_grad():
-        before = golden_tensors(lambda: run(spec, module))
-        before = tuple(each.clone() for each in before)
+        before = _outputs(spec, module)
         seen: dict[int, Array] = {}  # tied weights have several names
         for name, layer in module.named_modules():
             weight = getattr(layer, "weight", None)
@@ -59,13 +58,21 @@ def quantise_module(spec: Spec, kind: str) -> Quantised:
                 seen[id(weight)] = to_array(weight).copy()
                 weight.copy_(_rounded(weight, kind))
             originals[f"{name}.weight" if name else "weight"] = seen[id(weight)]
-        after = golden_tensors(lambda: run(spec, module))
+        after = _outputs(spec, module)
     errors = [
         float((new.double() - old.double()).abs().max() / (old.double().abs().max() or 1.0))
         for new, old in zip(after, before, strict=True)
         if old.is_floating_point() and old.numel()
     ]
     return Quantised(kind, originals, max(errors, default=0.0))
+
+
+def _outputs(spec: Spec, module: torch.nn.Module) -> tuple[torch.Tensor, ...]:
+    """What the model gives for the example. It is no call of the model's user: states stay."""
+    attributes = [value for each in module.modules() for value in vars(each).values()]
+    tensors = [each for each in attributes if isinstance(each, torch.Tensor)]
+    with unchanged([*module.buffers(), *tensors]):
+        return tuple(each.clone() for each in golden_tensors(lambda: run(spec, module)))
 
 
 def _rounded(weight: torch.Tensor, kind: str) -> torch.Tensor:

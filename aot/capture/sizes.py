@@ -456,7 +456,9 @@ def asserted(value: torch.SymBool) -> Guard | None:
 
 
 _FLAT = re.compile(r"L\['flat_args'\]\[(\d+)\]")  # an input where torch read the model's code
-_SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
+# A place in the arguments: `L['rows']['left'].size()[0]`, `L['pair'].left.size()[0]` of an object.
+_SIZE = re.compile(r"L((?:\[[^\]]+\]|\.\w+)+)\.size\(\)\[(\d+)\]")
+_KEY = re.compile(r"\[([^\]]+)\]|\.(\w+)")
 
 
 def _of_text(expression: Any, inputs: Mapping[str, Any]) -> Reading:
@@ -473,8 +475,7 @@ def _of_text(expression: Any, inputs: Mapping[str, Any]) -> Reading:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise UndecidedSize(f"`{text}`")
-    keys = re.findall(r"\[([^\]]+)\]", match[1])
-    name = "_".join(_identifier(key.strip("'\"")) for key in keys)
+    name = "_".join(map(_identifier, _keys(match[1])))
     return extent_of(inputs[name].shape[int(match[2])])
 
 
@@ -493,8 +494,13 @@ def _plain(text: str) -> str:
     return _SIZE.sub(lambda match: f"{_joined(match[1])}.shape[{match[2]}]", text)
 
 
-def _joined(keys: str) -> str:
-    return ".".join(key.strip("'\"") for key in re.findall(r"\[([^\]]+)\]", keys))
+def _joined(place: str) -> str:
+    return ".".join(_keys(place))
+
+
+def _keys(place: str) -> list[str]:
+    """The keys and attributes by which a place in the arguments is reached."""
+    return [key.strip("'\"") or attribute for key, attribute in _KEY.findall(place)]
 
 
 # -- torch's expressions ---------------------------------------------------------------------------

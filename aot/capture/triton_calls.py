@@ -19,16 +19,18 @@ import torch
 
 from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.call import NotSupported, type_of
+from aotc.aot.capture.sizes import UndecidedSize, extent_of
 from aotc.aot.capture.triton_source import kernel_text, python_text
 from aotc.aot.ir import build
 from aotc.aot.ir.call import CallArgument, CallCandidate
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import Extent, Shape, typical
 
 KERNEL_CALL = "triton_kernel_wrapper_functional"
 # What Triton launches a kernel with that says nothing else.
 DEFAULT_OPTIONS = {"num_warps": 4, "num_stages": 3}
-OPEN_SIZE = "depends on data or on a dynamic size, expected fixed ones around a kernel of yours"
+OF_DATA = "depends on data, expected numbers of the shapes that a call has"
+OPEN_CONSTANT = "is a `tl.constexpr` and depends on a dynamic size: make it an ordinary parameter"
 LARGEST_I32, LARGEST_I64 = 2**31 - 1, 2**63 - 1
 # Triton's short names of the types that a parameter may be annotated with, in its language.
 _TYPES = {
@@ -55,8 +57,8 @@ def kernel_call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> dic
     if written["tma_descriptor_metadata"]:
         raise NotSupported("it is given tensor descriptors: make them inside the kernel")
     arguments = {**written["kwargs"], **constants}
-    _refuse_open_sizes(arguments)
-    tensors = [item for item in arguments.values() if isinstance(item, torch.fx.Node)]
+    _refuse_sizes_of_data(arguments)
+    tensors = [item for item in arguments.values() if _is_tensor(item)]
     if any(values.get(item) is None for item in tensors):
         return None
     configs = getattr(kernel, "configs", None)
@@ -75,14 +77,20 @@ def kernel_call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> dic
     return importer.results(names, candidates)
 
 
-def _refuse_open_sizes(arguments: Mapping[str, Any]) -> None:
-    """Numbers and shapes are part of the text of a call: they must be known."""
+def _refuse_sizes_of_data(arguments: Mapping[str, Any]) -> None:
+    """Numbers and shapes are those of the call's inputs, or known before."""
     for name, item in arguments.items():
         if isinstance(item, torch.fx.Node):
             value = item.meta.get("val")
-            is_tensor = isinstance(value, torch.Tensor)
-            if not is_tensor or any(type(size) is not int for size in value.shape):
-                raise NotSupported(f"`{name}` {OPEN_SIZE}")
+            try:
+                for each in value.shape if isinstance(value, torch.Tensor) else (value,):
+                    extent_of(each)
+            except (UndecidedSize, AttributeError):
+                raise NotSupported(f"`{name}` {OF_DATA}") from None
+
+
+def _is_tensor(item: Any) -> bool:
+    return isinstance(item, torch.fx.Node) and isinstance(item.meta.get("val"), torch.Tensor)
 
 
 @contextmanager
@@ -116,7 +124,7 @@ class _Importer:
     function: Any  # triton.JITFunction
     operands: list[Node] = field(default_factory=list)
     arguments: list[CallArgument] = field(default_factory=list)
-    types: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)  # of each result
+    types: list[tuple[str, Shape]] = field(default_factory=list)  # of each result
     orders: list[tuple[int, ...]] = field(default_factory=list)  # of its dims in memory
     updates: list[tuple[int, int]] = field(default_factory=list)  # (result, operand before it)
     stored: dict[torch.fx.Node, int] = field(default_factory=dict)  # tensor → number of its result
@@ -136,7 +144,7 @@ class _Importer:
                 )
             self.stored[item] = number = len(self.types)
             kind = type_of(value)
-            self.types.append((kind.dtype, tuple(fixed(kind.shape[dim]) for dim in order)))
+            self.types.append((kind.dtype, tuple(kind.shape[dim] for dim in order)))
             self.orders.append(order)
             if not _is_empty(item):
                 data = build.permute(self.values[item], order)
@@ -147,6 +155,8 @@ class _Importer:
         """Note what the parameter called `name` is given."""
         if not isinstance(item, torch.fx.Node):
             self.arguments.append((name, "value", self._number(name, item)))
+        elif not _is_tensor(item):
+            self.arguments.append((name, "size", self._size(name, extent_of(item.meta["val"]))))
         elif item in self.stored:
             self.arguments.append((name, "stored", self.stored[item]))
         else:
@@ -176,7 +186,7 @@ class _Importer:
         self.operands.append(node)
         return len(self.operands) - 1
 
-    def _memory(self, name: str, item: torch.fx.Node) -> tuple[Node, int]:
+    def _memory(self, name: str, item: torch.fx.Node) -> tuple[Node, Extent]:
         """The elements in the order in which they lie, and the place of the first one read."""
         source = item
         while (order := _memory_order(source.meta["val"])) is None:
@@ -184,7 +194,8 @@ class _Importer:
             if viewed is None or self.values.get(viewed) is None:
                 raise NotSupported(f"`{name}` has gaps between its elements: give `.contiguous()`")
             source = viewed
-        start = item.meta["val"].storage_offset() - source.meta["val"].storage_offset()
+        begins = (extent_of(each.meta["val"].storage_offset()) for each in (item, source))
+        start = next(begins) - next(begins)
         return build.permute(self.values[source], order), start
 
     def _number(self, name: str, value: Any) -> str:
@@ -199,6 +210,13 @@ class _Importer:
         dtype = _TYPES.get(param.annotation_type) or _type_of(value)
         return f"tl.full((), {python_text(value)}, tl.{dtype})"
 
+    def _size(self, name: str, extent: Extent) -> tuple[Extent, str]:
+        """A number that depends on dynamic sizes, and its type in the kernel."""
+        param = next(each for each in self.function.params if each.name == name)
+        if param.is_constexpr and not isinstance(extent, int):
+            raise NotSupported(f"`{name}` {OPEN_CONSTANT}")
+        return extent, "" if param.is_constexpr else _TYPES.get(param.annotation_type, "int32")
+
 
 def _type_of(value: float) -> str:
     """The type that Triton gives a number at a launch."""
@@ -212,7 +230,7 @@ def _type_of(value: float) -> str:
 
 
 def _candidates(
-    configs: Sequence[Any] | None, grids: Sequence[Sequence[int]]
+    configs: Sequence[Any] | None, grids: Sequence[Sequence[Any]]
 ) -> tuple[tuple[CallCandidate, ...], dict[str, str]]:
     """Configs with their grids, and how each compile-time parameter of theirs is written."""
     found: list[CallCandidate] = []
@@ -232,26 +250,38 @@ def _candidates(
             rows.append((name, default if config is None else getattr(config, name)))
         if config is not None and config.maxnreg is not None:
             rows.append(("maxnreg", config.maxnreg))
-        if not all(type(extent) is int for extent in grid):
-            raise NotSupported(f"its grid {OPEN_SIZE}")
-        x, y, z = grid
+        try:
+            x, y, z = map(_extent, grid)
+        except UndecidedSize:
+            raise NotSupported(f"its grid {OF_DATA}") from None
         found.append((tuple(rows), (x, y, z)))
     return tuple(dict.fromkeys(found)), tuned
 
 
+def _extent(item: Any) -> Extent:
+    """A number of a grid."""
+    return extent_of(item.meta["val"] if isinstance(item, torch.fx.Node) else item)
+
+
 def _memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     """Dims from the widest stride to the narrowest; None where elements have gaps between them."""
-    strides, shape = value.stride(), value.shape
-    if value.is_contiguous():
-        return tuple(range(len(shape)))
+    strides, shape = (tuple(map(extent_of, each)) for each in (value.stride(), value.shape))
+    order = tuple(range(len(shape)))
+    if _is_dense(order, strides, shape):
+        return order
     # A dim of one element lies anywhere: behind the last, where its stride counts for nothing.
-    order = sorted(range(len(shape)), key=lambda dim: (shape[dim] == 1, -strides[dim], dim))
-    expected = 1
+    by_stride = sorted(order, key=lambda dim: (shape[dim] == 1, -typical(strides[dim]), dim))
+    return tuple(by_stride) if _is_dense(by_stride, strides, shape) else None
+
+
+def _is_dense(order: Sequence[int], strides: Shape, shape: Shape) -> bool:
+    """Whether dims in this order, outermost first, have no gaps between their elements."""
+    expected: Extent = 1
     for dim in reversed(order):
         if shape[dim] != 1 and strides[dim] != expected:
-            return None
-        expected *= shape[dim]
-    return tuple(order)
+            return False
+        expected = expected * shape[dim]
+    return True
 
 
 def _viewed(node: torch.fx.Node) -> torch.fx.Node | None:

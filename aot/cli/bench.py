@@ -41,6 +41,7 @@ KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 @plot
 @flags.entry
 @flags.digest
+@flags.imports_elsewhere
 @flags.as_json
 def command(
     bundle: Path,
@@ -52,6 +53,7 @@ def command(
     plot_file: Path | None,
     entry: str | None,
     digest: str | None,
+    imports: Sequence[str],
     as_json: bool,
 ) -> int:
     """Measure BUNDLE on its golden input; with --against, beside the model that SPEC names.
@@ -75,7 +77,15 @@ def command(
             raise SpecMissing(command="aotc bench --against")
     ours = ("aotc", "bound") if against and device == "cuda" else ("aotc",)
     results = contest(
-        bundle, spec, (*ours, *against), rounds, seconds, device, digest=opened.digest, entry=name
+        bundle,
+        spec,
+        (*ours, *against),
+        rounds,
+        seconds,
+        device,
+        digest=opened.digest,
+        entry=name,
+        imports=imports,
     )
     if results[0].skipped:
         raise _failure(results[0], bundle)

@@ -25,7 +25,6 @@ from aotc.aot.stages import StageTime
 
 if TYPE_CHECKING:
     from aotc.aot.pipeline import BuildReport, TargetReport
-    from aotc.aot.rewrites.registry import UserRewrite
 
 
 @click.command("build")
@@ -131,6 +130,7 @@ def command(
     try:
         progress.begin("import")
         from aotc.aot.pipeline import build
+        from aotc.aot.rewrites.user_rewrites import rewrites_of
 
         has_weights = given.pop("weights") == "bundled"
         given["tune_budget_seconds"] = given.pop("tune_budget")
@@ -186,13 +186,6 @@ def refuse_unknown_targets(targets: Sequence[str]) -> None:
 
     for name in targets:
         find_target(name)
-
-
-def rewrites_of(paths: Sequence[Path]) -> tuple[UserRewrite, ...]:
-    """The rewrites in the files that `--rewrites` names, in order."""
-    from aotc.aot.rewrites.user_rewrites import load_rewrites
-
-    return tuple(rewrite for path in paths for rewrite in load_rewrites(path))
 
 
 def _print(report: BuildReport, seconds: float) -> None:

@@ -6,8 +6,8 @@
 
 KIND is a row of CALLS; PLACE is the bundle of aotc or the folder of AOTInductor; DEVICE is `cpu` or
 `cuda`, and the digest that a bundle must have and the name of an entry point may follow, either of
-them empty. Each prints one JSON object a line. A
-serving contender answers every line `SECONDS` on its standard input with the times of
+them empty, and then files and modules to import before it is loaded. Each prints one JSON object a
+line. A serving contender answers every line `SECONDS` on its standard input with the times of
 `sampling.py`, and ends at the end of its input: the parent lets the contenders take turns, so that
 the spinning threads of one never meet another's, and the device has one to serve.
 """
@@ -23,7 +23,7 @@ import json  # noqa: E402  # the clock starts before anything is imported
 import shutil  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Sequence  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 from functools import cache  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -42,6 +42,7 @@ class Subject:
     device: str
     digest: str | None = None
     entry: str | None = None
+    imports: tuple[str, ...] = ()
 
 
 WARMUP_CALLS = 5
@@ -74,11 +75,13 @@ def _main(mode: str, *rest: str) -> None:
         say({"skipped": missing})
         return
     digest, entry = [*more, "", ""][:2]
-    subject = Subject(spec, Path(place), device, digest or None, entry or None)
+    subject = Subject(spec, Path(place), device, digest or None, entry or None, tuple(more[2:]))
     if spec and CALLS[kind] in (_aotc, _bound):
         _tensors(
             subject
         )  # the time of importing torch and the model, for their inputs, is not ours
+    if subject.imports:  # torch, in most cases, which the bundle alone would not import
+        _import_each(subject.imports)
     began_s = time.perf_counter()
     call = CALLS[kind](subject)
     ready_s = time.perf_counter()
@@ -191,6 +194,13 @@ def _bound(subject: Subject) -> Call:
     entry = load(subject.place, subject.device, subject.digest).entry(subject.entry)
     outputs: Any = entry(*tensors)
     return _without_gradients(entry.bind(*tensors, out=outputs))
+
+
+def _import_each(texts: Sequence[str]) -> None:
+    from aotc.aot.capture.user_code import import_code
+
+    for text in texts:
+        import_code(text)
 
 
 @cache

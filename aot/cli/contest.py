@@ -87,9 +87,10 @@ class Contender:
         device: str = "cpu",
         digest: str = "",
         entry: str = "",
+        imports: Sequence[str] = (),
     ) -> None:
         self.kind = kind
-        arguments = ("serve", kind, spec, str(place), device, digest, entry)
+        arguments = ("serve", kind, spec, str(place), device, digest, entry, *imports)
         self._process = _start(*arguments, stdin=subprocess.PIPE)
         self.times_us: list[float] = []
         self.host_us: list[float] = []
@@ -134,12 +135,13 @@ def contest(
     prepared: Path | None = None,
     digest: str = "",
     entry: str = "",
+    imports: Sequence[str] = (),
 ) -> list[Result]:
     """Sample every contender `seconds` long in each of `rounds` turns.
 
     `prepared`: a folder that holds AOTInductor's package already, if it takes part. `digest`: the
     bundle digest that `bundle` must have. `entry`: the name of the entry point; empty for the one
-    that a call of the program runs.
+    that a call of the program runs. `imports`: what processes that load the bundle import first.
     """
     with ExitStack() as stack:
         folder = prepared or Path(stack.enter_context(owned("bench")))
@@ -154,7 +156,8 @@ def contest(
                     continue
             is_ours = kind in OURS and bundle is not None
             place = (bundle if is_ours else None) or folder
-            contender = Contender(kind, spec or "", place, device, digest if is_ours else "", entry)
+            given = (digest if is_ours else "", entry, imports if is_ours else ())
+            contender = Contender(kind, spec or "", place, device, *given)
             stack.callback(contender.close)
             if "skipped" in contender.head:
                 skipped[kind] = contender.head["skipped"]

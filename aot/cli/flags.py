@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,12 +141,16 @@ def _import_each(context: click.Context, option: click.Parameter, texts: Sequenc
             import_code(text)
 
 
-imports = click.option(
-    "--import",
-    "imports",
-    multiple=True,
-    metavar="FILE.py|MODULE",
-    expose_value=False,
-    callback=_import_each,
-    help="Import this before loading, to register ops that torch runs for the bundle.",
-)
+def _import_option(**handling: Any) -> Callable[[Any], Any]:
+    return click.option(
+        "--import",
+        "imports",
+        multiple=True,
+        metavar="FILE.py|MODULE",
+        help="Import this before loading, to register ops that torch runs for the bundle.",
+        **handling,
+    )
+
+
+imports = _import_option(expose_value=False, callback=_import_each)
+imports_elsewhere = _import_option()  # in the processes that a command starts

@@ -53,6 +53,7 @@ READ = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Times that `aotc bench --json` printed.",
 )
 @flags.digest
+@flags.imports
 @flags.as_json
 def command(
     bundle: Path,

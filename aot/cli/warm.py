@@ -13,7 +13,6 @@ from aotc.aot.cli import flags
 from aotc.aot.cli.build import (
     refuse_missing_file,
     refuse_unknown_targets,
-    rewrites_of,
 )
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
@@ -60,6 +59,7 @@ def command(
     require_build_extra("aotc warm")
     refuse_unknown_targets(targets)
     from aotc.aot.options import BuildOptions
+    from aotc.aot.rewrites.user_rewrites import rewrites_of
     from aotc.aot.warm import warm
 
     options = BuildOptions(

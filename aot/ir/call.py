@@ -15,7 +15,9 @@ A `call` has the kernel itself:
     function    the name of the kernel in it
     arguments   (parameter, kind, what) in the kernel's order:
                 "read", (operand, element at which it begins); "stored", number of a result;
-                "value", the text of a number; "config", the text of a value of the candidate
+                "value", the text of a number; "size", a number that may depend on dynamic sizes
+                and its Triton type, none of a constant; "config", the text of a value of the
+                candidate
     candidates  (config, grid in programs), the first of which is taken without measuring
 
 `placed` says which tensors of that memory other ops of the table read and store; a place is (number

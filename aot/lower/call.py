@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir.call import CallArgument, CallCandidate
-from aotc.aot.ir.size import KERNEL_PREFIX, Dim
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent, kernel_text
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Scratch
@@ -96,6 +96,18 @@ def _arguments(group: Group, called: Called) -> list[str]:
             text = f"out{what}"
         elif kind == "read":
             operand, start = what
-            text = reads[group.root_op.inputs[operand]] + (f" + {start}" if start else "")
+            begin = f" + {kernel_text(start)}" if start != 0 else ""
+            text = reads[group.root_op.inputs[operand]] + begin
+        elif kind == "size":
+            text = _size_text(*what)
         found.append(f"{name}={text}")
     return found
+
+
+def _size_text(extent: Extent, dtype: str) -> str:
+    """A number that a kernel of the user's is given, of the type that a launch gives it."""
+    if not dtype:
+        return str(extent)
+    if isinstance(extent, int):
+        return f"tl.full((), {extent}, tl.{dtype})"
+    return f"{kernel_text(extent)}.to(tl.{dtype})"

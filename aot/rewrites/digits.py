@@ -42,7 +42,7 @@ def serves(node: Node, run: int, run_ns: float = COMPARED_NS) -> bool:
         return False
     count, extent = typical(data.type.numel), typical(data.shape[-1])
     bits = 8 * DTYPES[data.dtype].itemsize_bytes
-    by_digits = _digits_ns(bits, count)
+    by_digits = digits_ns(bits, count)
     ranked = 3 * LAUNCH_NS + count * run_ns
     if typical(node.attr("wanted")) > run // 2:
         merges = (-(-extent // run) - 1).bit_length()
@@ -52,7 +52,7 @@ def serves(node: Node, run: int, run_ns: float = COMPARED_NS) -> bool:
     return bool(by_digits < ranked)
 
 
-def _digits_ns(bits: int, count: int) -> float:
+def digits_ns(bits: int, count: int) -> float:
     """What so many elements cost by digits."""
     return -(-bits // DIGIT) * (3 * LAUNCH_NS + count * DIGIT_NS)
 
@@ -131,7 +131,7 @@ def _sorted_words(keys: Node, order: Node, low: int, high: int) -> Node:
     """An order i32 of `[rows, n]`, by bits of the keys i32 that stand in it."""
     rows, extent = map(fixed, keys.shape)
     merges_ns, merges = _merges(rows * extent, extent)
-    if high - low == HALF and merges_ns < _digits_ns(HALF, rows * extent):
+    if high - low == HALF and merges_ns < digits_ns(HALF, rows * extent):
         return _merged_words(keys, order, merges)
     most = max(1, min(MOST_PARTS, PROGRAMS // max(1, rows)))
     length = max(SHORTEST, -(-extent // (most * WARP)) * WARP)

@@ -7,22 +7,20 @@ of counted values, such as the sines of all positions, are worth their bytes.
 
 from __future__ import annotations
 
-import hashlib
 from collections import ChainMap, Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy
 
 from aotc.aot.ir import build
+from aotc.aot.ir.constants import folded_constant, value_of
 from aotc.aot.ir.graph import Constant, Graph, Node, walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import fixed, proves_at_most, typical
 from aotc.aot.ir.storage import Array, widen
-from aotc.aot.ir.text import print_graph
 from aotc.aot.rewrites.panels import is_widened
 
 COUNTED_LIMIT = 1 << 20  # elements of an expression without constants that are worth a look
@@ -107,7 +105,7 @@ class _Folder:
 
     def value(self, node: Node) -> Array:
         """Value of a constant expression."""
-        return _evaluated(node, ChainMap(self.made, self.constants))
+        return value_of(node, ChainMap(self.made, self.constants))
 
     def _known(self, node: Node) -> Constant:
         """What a constant's node names."""
@@ -235,37 +233,9 @@ class _Folder:
     def _constant(self, node: Node) -> Node:
         """What `node` is, stored; the values of weights are computed when they are asked for."""
         pool = ChainMap(self.made, self.constants)
-        # Named by what it is computed from: hashing the values of large weights takes seconds.
-        text = print_graph(Graph((), (node,), (), ("value",), {}))
-        name = f"folded_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        if self._parts(node).is_fixed:
-            self.made[name] = Constant(name, node.type, _stored(node, pool))
-        else:
-            self.made[name] = stored_constant(name, node, pool)
-        return build.constant(name, node.type)
-
-
-def stored_constant(name: str, node: Node, constants: Mapping[str, Constant]) -> Constant:
-    """A constant that is computed of weights, when it is asked for."""
-    expression, leaves = _raw_expression(node, constants)
-    values = partial(_stored, expression, {leaf.name: leaf for leaf in leaves})
-    return Constant(name, node.type, values, (), expression, leaves)
-
-
-def _raw_expression(
-    node: Node, constants: Mapping[str, Constant]
-) -> tuple[Node, tuple[Constant, ...]]:
-    """`node` with constants that were computed of weights replaced by what they were computed
-    from, and the constants that stand in it then."""
-    new: dict[Node, Node] = {}
-    leaves: dict[Constant, None] = {}
-    for each in walk((node,)):
-        new[each] = each.on(tuple(new[operand] for operand in each.inputs))
-        if each.op == "constant":
-            known = constants[each.attr("name")]
-            new[each] = known.expression or each
-            leaves |= dict.fromkeys(known.leaves or (known,))
-    return new[node], tuple(leaves)
+        made = folded_constant(node, pool, is_weight=not self._parts(node).is_fixed)
+        self.made[made.name] = made
+        return build.constant(made.name, node.type)
 
 
 def _growth(node: Node) -> float:
@@ -273,14 +243,6 @@ def _growth(node: Node) -> float:
     if node.op != "pad":
         return 1.0
     return max(1.0, typical(node.type.numel) / max(1, typical(node.inputs[0].type.numel)))
-
-
-def _evaluated(node: Node, constants: Mapping[str, Constant]) -> Array:
-    return evaluate_all((node,), {}, constants)[0]
-
-
-def _stored(node: Node, constants: Mapping[str, Constant]) -> Array:
-    return numpy.ascontiguousarray(_evaluated(node, constants)).reshape(node.shape)
 
 
 def _filters(node: Node, context: Context) -> Iterator[tuple[Node, int]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aotc.aot.ir import build
+from aotc.aot.ir.constants import stored_constant
 from aotc.aot.ir.float8 import E4M3, bits_of, rounded, widened
 from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.ir.quantised import GROUP, LARGEST, SMALLEST_SCALE
 from aotc.aot.ir.storage import Array
-from aotc.aot.rewrites.fold import stored_constant
 
 
 def quantise_weights(graph: Graph, originals: Mapping[str, Array], kind: str) -> Graph:

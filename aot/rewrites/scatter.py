@@ -20,7 +20,7 @@ from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.infer import ANY_ORDER
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
 from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most, typical
-from aotc.aot.rewrites.digits import sort_by_bits
+from aotc.aot.rewrites.digits import digits_ns, sort_by_bits
 from aotc.aot.rewrites.lookups import literal_of
 from aotc.aot.rewrites.whole_numbers import MOST_ROWS, OF_FLOATS, merged
 
@@ -31,8 +31,11 @@ COMPARED_NS = 0.001  # a comparison, a choice and a sum there
 PROGRAMS = 2048  # that a GPU runs at once
 MOST_COMPARED = 1 << 30  # comparisons of one kernel, whose numbers have 32 bits
 INNER_BLOCK = 64  # elements within an index that a program has
-MANY_ROWS = 1 << 14  # from which on their order pays for its launches
+MANY_ROWS = 1 << 12  # from which on their order can pay for its launches
 FEWEST_COUNTED = 1 << 12  # numbers that are counted
+_OF_ORDERED = 8  # bytes of an element, read or written, and looked up
+# Launches, bytes of an element that is merged, and of one that it is merged with.
+_OF_SUMS, _OF_EXTREMES = (6, 40, 32), (3, 16, 24)
 
 
 def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
@@ -40,7 +43,7 @@ def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
     wanted: dict[Node, Callable[[Node], Node]] = {}
     for node in graph.nodes():
         if node.op == "scatter_rows" and node.attr("merge") != "replace":
-            way = next((make_sums for fits, make_sums in _WAYS if fits(node)), None)
+            way = _counted if _is_counted(node) else _least(node)
             if way is not None:
                 wanted[node] = way
 
@@ -51,6 +54,15 @@ def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
             return wanted[node](made)
 
     return graph.rebuilt(expand), len(wanted)
+
+
+def _least(node: Node) -> Callable[[Node], Node] | None:
+    """The way that takes the least time; None where programs with a share of the places do."""
+    least_ns, way = _in_turn_ns(node), None
+    for fits, takes_ns, make_sums in _WAYS:
+        if fits(node) and (ns := takes_ns(node)) < least_ns:
+            least_ns, way = ns, make_sums
+    return way
 
 
 def _is_counted(node: Node) -> bool:
@@ -102,6 +114,15 @@ def _is_ordered(node: Node) -> bool:
     return is_shared and rows // node.attr("distinct") >= MANY_ROWS and data.shape[axis] > 1
 
 
+def _ordered_ns(node: Node) -> float:
+    """Time of the order of the places, of where each begins, and of its rows' sums."""
+    data, _, source = node.inputs
+    axis = node.attr("axis")
+    bits = fixed(data.shape[axis]).bit_length()
+    nbytes = _OF_ORDERED * (typical(source.type.numel) + typical(data.type.numel))
+    return digits_ns(bits, typical(source.shape[axis])) + 3 * LAUNCH_NS + nbytes * BYTE_NS
+
+
 def _ordered(node: Node) -> Node:
     """data + the sums of the rows at each place, which stand beside each other"""
     data, index, source = node.inputs
@@ -139,10 +160,8 @@ def _first_not_below(ordered: Node, count: int) -> Node:
     return build.reshape(low, (count,))
 
 
-def _is_better(node: Node) -> bool:
-    if not is_static((*node.shape, *node.inputs[2].shape)):
-        return False
-    return _compared_ns(node) < _in_turn_ns(node)
+def _has_fixed_sizes(node: Node) -> bool:
+    return is_static((*node.shape, *node.inputs[2].shape))
 
 
 def _in_turn_ns(node: Node) -> float:
@@ -186,26 +205,24 @@ def _reduced(node: Node, how: Reduction, index: Node, source: Node) -> Node:
 
 
 def _is_in_any_order(node: Node) -> bool:
-    """Whether floats are merged in less time as whole numbers, all at once."""
+    """Whether floats can be merged as whole numbers, all at once."""
     data, _, source = node.inputs
-    merge, rows = node.attr("merge"), source.shape[node.attr("axis")]
-    if merge not in ANY_ORDER or data.dtype not in OF_FLOATS:
-        return False
-    if not proves_at_most(rows, MOST_ROWS):
-        return False
-    launches, each, of_data = (6, 40, 32) if merge == "sum" else (3, 16, 24)  # bytes of an element
+    rows = source.shape[node.attr("axis")]
+    is_known = node.attr("merge") in ANY_ORDER and data.dtype in OF_FLOATS
+    return is_known and proves_at_most(rows, MOST_ROWS)
+
+
+def _at_once_ns(node: Node) -> float:
+    """Time of floats merged as whole numbers."""
+    data, _, source = node.inputs
+    launches, each, of_data = _OF_SUMS if node.attr("merge") == "sum" else _OF_EXTREMES
     nbytes = each * typical(source.type.numel) + of_data * typical(data.type.numel)
-    at_once_ns = launches * LAUNCH_NS + nbytes * BYTE_NS
-    others_ns = [_in_turn_ns(node)]
-    if is_static((*node.shape, *source.shape)):
-        others_ns.append(_compared_ns(node))
-    return at_once_ns < min(others_ns)
+    return launches * LAUNCH_NS + nbytes * BYTE_NS
 
 
-# What is asked of each op in turn, and what is made of it.
+# When a way serves, what it takes, and what it makes.
 _WAYS = (
-    (_is_counted, _counted),
-    (_is_in_any_order, merged),
-    (_is_ordered, _ordered),
-    (_is_better, _reductions),
+    (_is_in_any_order, _at_once_ns, merged),
+    (_is_ordered, _ordered_ns, _ordered),
+    (_has_fixed_sizes, _compared_ns, _reductions),
 )

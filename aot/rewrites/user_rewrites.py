@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import runpy
 import sys
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import AnyLiteral, AnyNode, Call, Literal, Pattern, any_node, call, root_ops
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.types import Scalar
-from aotc.aot.rewrites.registry import UserRewrite, register
+from aotc.aot.rewrites.registry import UserRewrite, register, registered
 
 # -- equations -------------------------------------------------------------------------------------
 
@@ -206,6 +207,26 @@ def load_rewrites(path: Path) -> tuple[UserRewrite, ...]:
         _COLLECTING.reset(token)
     if not found:
         raise UserRewritesUnreadable(path=str(path), reason="it registers no rewrite")
+    return tuple(found)
+
+
+def rewrites_of(given: Any) -> tuple[UserRewrite, ...]:
+    """The rewrites that a build is given, one or several: files of them, and functions of this
+    process that carry `@aot.rewrite`. Raises TypeError for what is neither, and what
+    `load_rewrites` raises."""
+    is_one = callable(given) or isinstance(given, str | os.PathLike | UserRewrite)
+    found: list[UserRewrite] = []
+    for each in [given] if is_one else given:
+        if isinstance(each, str | os.PathLike):
+            found += load_rewrites(Path(each))
+        elif isinstance(each, UserRewrite):
+            found.append(each)
+        else:
+            known = [own for own in registered() if own.function is each]
+            if not known:
+                expected = "a file, or a function with `@aot.rewrite`"
+                raise TypeError(f"`rewrites` has {each!r}, expected {expected}")
+            found += known
     return tuple(found)
 
 

@@ -25,8 +25,8 @@ can prove to lie together, and of `x // 17` and `x % 17` it proves nothing.
 Numbers that are rounded to TF32 for a product lie rounded in memory: tiles come to the tensor cores
 without passing through registers.
 
-On a GPU whose copy unit reads tiles by descriptors, an operand of a large product whose rows do not
-begin at multiples of 16 bytes is copied to rows that do: `x[8192, 50257]` to a pitch of 50304.
+On a GPU whose copy unit reads tiles by descriptors, operands whose rows do not begin at multiples
+of 16 bytes are copied to rows that do (`row_pitch.py`).
 
 On a GPU, a right operand of a product of f32 whose columns lie together is copied so that its depth
 does: tensor cores take TF32 from shared memory along the depth alone, and Triton transposes each
@@ -60,15 +60,14 @@ from aotc.aot.schedule.domain import (
 )
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
-from aotc.aot.schedule.trace import STORED, Access, Tracer, accesses
+from aotc.aot.schedule.row_pitch import Pitches, with_pitch
+from aotc.aot.schedule.trace import STORED, Access, Tracer, accesses, behind_views
 from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
 
 _MOVES = frozenset({"view", "pad", "window"})
 _COMPUTED = _MOVES | {"pointwise", "concat"}
 MOST_PARTS = 32  # of a concat that one kernel joins
 MATRIX_RANK = 2
-SHORT_BYTES = 2  # of the elements of products whose rows are copied to a pitch
-LINE_ELEMENTS = 64  # of that many bytes each, in a line of the cache
 BLOCK = 16  # elements that a processor transposes at once
 LEAST_TAILS = 4  # times as long as its tail, which fills a block, a row is at least
 BLOCK_DEPTH = 64  # elements of a row in a block of such an operand
@@ -80,7 +79,6 @@ TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 MOST_COLUMNS = {"bf16": 32}
 FEWEST_READS = 4  # reads of each element by windows, from which a copy with margins is faster
 WIDE_LANES = 16  # of vectors: shorter ones multiply no faster than they copy
-LEAST_REUSE = 512  # products of each element: fewer take no longer than the copy
 # Multiply-adds of f32, from which on transposing the right operand first is faster (H200: 512³ in
 # 13.5 for 14.8 µs, 1024³ in 38 for 103, 2048³ in 200 for 445), where the rows of the copy begin at
 # multiples of 16 bytes (333 × 517 by 517 × 211 in 39 for 25).
@@ -90,7 +88,7 @@ LEAST_TRANSPOSED = 1 << 24
 def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, frozenset[Node]]:
     """The graph with such copies put in, and the nodes that are the copies."""
     copies: dict[Node, Node] = {}
-    pitched: dict[Node, Node] = {}  # copies of wider rows, by what they are copies of
+    pitches = Pitches(graph.constants)
 
     users, outputs = graph.users(), frozenset(graph.outputs)
 
@@ -105,7 +103,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         node = _with_margins(_with_copy(node, copies), copies, traits)
         node = _with_columns(node, copies, traits)
         node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)
-        node = _with_pitch(node, pitched) if traits.has_tensor_copies else node
+        node = with_pitch(node, pitches) if traits.has_tensor_copies else node
         node = _with_depth(node, copies, traits)
         if traits.is_gpu and not any(
             len(users[each]) > 1 or each in outputs for each in _on_the_way(given.inputs[0])
@@ -113,7 +111,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
             node = _with_rows(node, copies)
         return node
 
-    found = graph.rebuilt(copied)
+    found = graph.rebuilt(copied, pitches.made)
     made = behind.union(copies.values())
     products = (node for node in found.nodes() if node.op == "matmul_tf32")
     rounded = (each for node in products for each in _rounded(node, made))
@@ -146,7 +144,7 @@ def _without_copies(root_op: Node, behind: set[Node]) -> Node:
         changed = root_op.on(inputs)
         domain = matmul_domain(changed)
         need = operand_accesses(changed, domain, batch_index(changed, domain))[position]
-        memory, _ = _behind_views(need)
+        memory, _ = behind_views(need)
         offset = ix.linear(memory.index, memory.node.shape)
         along = domain.lanes if position else domain.rows
         strides = {offset.stride(symbol) for symbol in (along, domain.reduced) if symbol}
@@ -476,7 +474,7 @@ def _with_rows(root_op: Node, copies: dict[Node, Node]) -> Node:
     domain = matmul_domain(root_op)
     assert domain.reduced is not None
     need, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    if _behind_views(need)[0].node.kind not in ("pointwise", "concat"):
+    if behind_views(need)[0].node.kind not in ("pointwise", "concat"):
         return root_op
     tracer = Tracer(lambda node: node.kind not in _COMPUTED or build.is_stored(node))
     tracer.visit(need.node, need.index)
@@ -498,7 +496,7 @@ def _with_depth(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -
     domain = matmul_domain(root_op)
     assert domain.reduced is not None
     _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    behind, _ = _behind_views(need)
+    behind, _ = behind_views(need)
     offset = ix.linear(behind.index, behind.node.shape)
     is_across = offset.stride(domain.lanes) == 1 and offset.stride(domain.reduced) != 1
     is_aligned = depth * DTYPES[right.dtype].itemsize_bytes % DESCRIPTOR_BYTES == 0
@@ -518,62 +516,6 @@ def _lies_apart(need: Access, rows: Symbol, depth: Symbol) -> bool:
         return False
     runs = breaks(offset, rows)
     return is_static(runs) and any(fixed(run) & -fixed(run) < TOGETHER for run in runs)
-
-
-def _with_pitch(root_op: Node, pitched: dict[Node, Node]) -> Node:
-    """The matmul, if large, on copies of those operands whose rows no descriptor can address."""
-    kind = DTYPES[root_op.dtype]
-    sizes = (*root_op.shape, root_op.inputs[0].shape[-1])
-    if root_op.kind != "matmul" or kind.kind != "float" or kind.itemsize_bytes != SHORT_BYTES:
-        return root_op
-    if root_op.type.rank != MATRIX_RANK or not all(isinstance(each, int) for each in sizes):
-        return root_op
-    rows, columns, _ = map(typical, sizes)
-    domain = matmul_domain(root_op)
-    needs = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    lanes, reuses = (domain.rows, domain.lanes), (columns, rows)
-    operands = [
-        _pitched(operand, need, {along, domain.reduced}, pitched)
-        if reuse >= LEAST_REUSE
-        else operand
-        for operand, need, along, reuse in zip(root_op.inputs, needs, lanes, reuses, strict=True)
-    ]
-    return root_op if operands == list(root_op.inputs) else root_op.on(tuple(operands))
-
-
-def _pitched(
-    operand: Node, need: Access, symbols: AbstractSet[Symbol | None], pitched: dict[Node, Node]
-) -> Node:
-    """The operand as a view of a copy with a pitch; itself where its rows need none."""
-    behind, views = _behind_views(need)
-    memory = behind.node
-    pitch = memory.shape[-1] if memory.shape else 1
-    if need.node is not operand or not isinstance(pitch, int):
-        return operand
-    offset = ix.linear(behind.index, memory.shape)
-    strides = {offset.stride(symbol) for symbol in symbols if symbol is not None}
-    itemsize_bytes = DTYPES[operand.dtype].itemsize_bytes
-    if strides != {1, pitch} or pitch * itemsize_bytes % DESCRIPTOR_BYTES == 0:
-        return operand
-    if memory not in pitched:
-        wide = -(-pitch // LINE_ELEMENTS) * LINE_ELEMENTS
-        last = memory.type.rank - 1
-        none = (0,) * last
-        copy = build.stored(build.pad(memory, (*none, 0), (*none, wide - pitch), 0))
-        pitched[memory] = build.slice_axis(copy, last, 0, pitch)
-    moved = pitched[memory]
-    for view in reversed(views):
-        moved = view.on((moved,))
-    return moved
-
-
-def _behind_views(need: Access) -> tuple[Access, list[Node]]:
-    """What is read behind the views of an operand, and these, the outermost first."""
-    views = []
-    while need.node.kind == "view":
-        views.append(need.node)
-        (need,) = accesses(need.node, need.index)
-    return need, views
 
 
 def _is_gathered(root_op: Node, domain: Domain) -> bool:

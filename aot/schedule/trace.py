@@ -231,3 +231,12 @@ def loaded_by(symbol: Symbol) -> frozenset[str]:
     if not is_loaded(symbol):
         return frozenset()
     return frozenset(symbol.name.removeprefix(_LOADED).split())
+
+
+def behind_views(need: Access) -> tuple[Access, list[Node]]:
+    """What is read behind the views of an operand, and these, the outermost first."""
+    views = []
+    while need.node.kind == "view":
+        views.append(need.node)
+        (need,) = accesses(need.node, need.index)
+    return need, views

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aotc.aot.ir import build
+from aotc.aot.ir.constants import stored_constant
 from aotc.aot.ir.graph import Graph, Node, State, make, walk
 from aotc.aot.ir.recursion import deep_recursion
-from aotc.aot.rewrites.fold import stored_constant
 from aotc.aot.sharding.rules import sharded
 from aotc.aot.sharding.splitter import STATUS, Sharded, Splitter, StateSplit
 

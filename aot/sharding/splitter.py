@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy
 
 from aotc.aot.ir import build
+from aotc.aot.ir.constants import stored_constant
 from aotc.aot.ir.graph import Constant, Graph, Node, State, fixed_constants, made_for, make
 from aotc.aot.ir.infer import EXCHANGE_PROGRAMS
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Shape, is_static, typical
 from aotc.aot.ir.types import TensorType
-from aotc.aot.rewrites.fold import stored_constant
 
 TWO_STEPS_BYTES = 1 << 18  # of partial sums that are added up a part by each rank
 RANK, STATUS = "rank", "exchange"

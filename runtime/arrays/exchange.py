@@ -273,7 +273,7 @@ class BufferKind:
             raise port.unreadable("a buffer of addresses (suboffsets)", "an array in one block")
         dtype = _buffer_dtype(view, port)
         shape = tuple(view.shape or ())
-        if len(shape) == 1 and view.c_contiguous and dtype in ("u8", port.dtype):
+        if _is_flat(view, dtype, port):
             if view.nbytes == port.nbytes:
                 return view  # without dims of its own: it stands for the contiguous array
             if dtype != port.dtype:
@@ -297,6 +297,11 @@ class BufferKind:
             return memoryview(block).cast(letter), 0
         address = writable_address(block)
         return memoryview(block).cast("B").cast(letter, list(port.shape)), address
+
+
+def _is_flat(view: memoryview, dtype: str, port: Port) -> bool:
+    """Whether a buffer may stand for the port's contiguous array, if it has as many bytes."""
+    return view.ndim == 1 and view.c_contiguous and dtype in ("u8", port.dtype)
 
 
 def _buffer_dtype(view: memoryview, port: Port) -> str:
@@ -393,13 +398,20 @@ def _has(port: Port, value: Any, name: str) -> bool:
 
 
 def shape_of(port: Port, value: Any) -> tuple[int, ...]:
-    """The shape of an argument; raises `InputUnreadable` for what is not an array or tells none."""
+    """The shape of an argument; raises `InputUnreadable` for what is not an array or tells none.
+
+    A buffer without dims of its own has the port's shape where that is fixed and has its bytes.
+    """
     try:
         shape = getattr(value, "shape", None)
-        if shape is not None:
+        if shape is not None and type(value) is not memoryview:
             return tuple(map(index, shape))
     except Exception as error:  # an attribute of the argument's own
         raise port.no_answer(value, "shape", error) from error
     if type(kind_of(port, value)) is CapsuleKind:  # DLPack alone tells a shape too late
         raise port.no_array(value)
-    return tuple(buffer_of(port, value).shape or ())
+    view = buffer_of(port, value)
+    has_bytes = port.is_fixed and view.nbytes == port.nbytes
+    if has_bytes and _is_flat(view, _buffer_dtype(view, port), port):
+        return port.shape
+    return tuple(view.shape or ())

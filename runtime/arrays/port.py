@@ -28,9 +28,9 @@ class Port:
     and how many elements each steps over; else None. contiguous: the same port without an order.
     """
 
-    __slots__ = ("contiguous", "copy", "device_template", "dtype", "index", "name", "nbytes",
-                 "numpy_dtype", "order", "ordinal", "role", "shape", "strides", "torch_dtype",
-                 "torch_template")  # fmt: skip
+    __slots__ = ("contiguous", "copy", "device_template", "dtype", "index", "is_fixed", "name",
+                 "nbytes", "numpy_dtype", "order", "ordinal", "role", "shape", "strides",
+                 "torch_dtype", "torch_template")  # fmt: skip
 
     def __init__(
         self, spec: TensorSpec, role: str, index: int, copy: Copy, ordinal: int | None = None
@@ -41,6 +41,7 @@ class Port:
         self.role = role
         self.dtype = spec.dtype
         self.shape = spec.shape
+        self.is_fixed = spec.is_fixed
         self.nbytes = spec.nbytes if spec.is_fixed else 0
         self.order = spec.order or None
         self.strides: tuple[int, ...] | None = None

@@ -61,16 +61,23 @@ def _by_name(
 def unfold(
     root: Part, specs: tuple[TensorSpec, ...], arrays: Sequence[Any], named: Mapping[str, Any]
 ) -> list[Any]:
-    """The arrays inside the arguments, which nest as the model's did; a flat list is taken too.
+    """The arrays inside the arguments, which nest as the model's did; a flat list, with a seed or
+    without, is taken too.
 
     Raises what `arrange` does, `InputStructure` where a container is another one, and `InputFixed`
     for a value that differs from the build's.
     """
-    values = (*arrays, *named.values())
-    is_flat = len(values) == len(specs) and not any(map(_is_container, values))
-    is_flat = is_flat and not _gives_record(root, arrays, named)
-    if is_flat and all(any(spec.name == name for spec in specs) for name in named):
-        flat = arrange(specs, arrays, named)
+    seeds = {leaf.value: specs[leaf.value].name for leaf in root.leaves() if leaf.kind == "seed"}
+    others = {name: value for name, value in named.items() if name not in seeds.values()}
+    values, taken = (*arrays, *others.values()), specs
+    if len(values) == len(specs) - len(seeds):  # the seed is named, or left out
+        taken = tuple([spec for at, spec in enumerate(specs) if at not in seeds])
+    is_flat = len(values) == len(taken) and not any(map(_is_container, values))
+    is_flat = is_flat and not _gives_record(root, arrays, others)
+    if is_flat and all(any(spec.name == name for spec in taken) for name in others):
+        flat = arrange(taken, arrays, others)
+        for place, name in seeds.items() if taken is not specs else ():
+            flat.insert(place, seed_array(named[name]) if name in named else next_seed())
         for leaf in root.leaves():
             if leaf.kind == "complex":
                 flat[leaf.value] = apart(flat[leaf.value])

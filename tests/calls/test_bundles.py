@@ -128,3 +128,20 @@ def test_a_build_leaves_tritons_driver_as_it_was(kernel_bundle):
 
     assert type(driver._active).__name__ != "CpuDriver"
     assert "aotc.kernels.driver" in sys.modules
+
+
+def test_kernels_of_the_users_run_at_all_sizes_of_a_dim(cache, tmp_path):
+    from aotc import aot
+
+    user_model = load_spec(SPEC).module  # ops of a file that was loaded again are the last one's
+    rows = torch.export.Dim("rows", min=4, max=29)  # it reads row 3, and 2,048 elements
+    targets = ["cpu", "cuda:sm_90"]
+    where = {"cache_dir": str(cache), "targets": targets}
+    aot.build(user_model, (inputs(0),), tmp_path / "b", dynamic_shapes=({0: rows},), **where)
+    with load(tmp_path / "b", device="cpu") as program:
+        for count in (23, 4, 29, 5, 23):
+            x = torch.randn(count, 70, generator=torch.Generator().manual_seed(count))
+            with torch.no_grad(), kernels.on_cpu():
+                expected = user_model(x)
+            for name, found in program(x).items():
+                torch.testing.assert_close(found, expected[name], rtol=1e-5, atol=1e-5, msg=name)

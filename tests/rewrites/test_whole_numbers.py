@@ -142,11 +142,12 @@ def test_few_places_and_short_turns_are_left_to_others():
     """Many rows at many places are merged as whole numbers; other cases have their own way."""
     names = ("data", "index", "source")
 
-    def ops(places, rows, merge, dtype="f32"):
+    def ops(places, rows, merge, dtype="f32", width=1):
+        inner = (width,) if width > 1 else ()
         inputs = (
-            operand("data", places, dtype=dtype),
-            operand("index", rows, dtype="i64"),
-            operand("source", rows, dtype=dtype),
+            operand("data", places, *inner, dtype=dtype),
+            operand("index", rows, *(1 for _ in inner), dtype="i64"),
+            operand("source", rows, *inner, dtype=dtype),
         )
         node = make("scatter_rows", inputs, {"axis": 0, "merge": merge, "distinct": 1})
         found, _ = reduce_few_places(Graph(inputs, (node,), names, ("out",), {}))
@@ -159,3 +160,10 @@ def test_few_places_and_short_turns_are_left_to_others():
         assert "bitcast" not in ops(10_000, 1 << 20, merge)  # more than a sum has bits for
         assert "bitcast" not in ops(10_000, 200_000, merge, "f64")
     assert "bitcast" not in ops(10_000, 200_000, "prod")
+    # Long rows are summed in the order of their places, which costs nothing an element.
+    assert "sum_runs" not in ops(20_000, 200_000, "sum", width=2)
+    for dtype in ("f32", "f64", "bf16"):
+        assert "sum_runs" in ops(20_000, 200_000, "sum", dtype, width=128)
+        assert "sum_runs" in ops(50_257, 8_192, "sum", dtype, width=768)
+        assert "sum_runs" not in ops(20_000, 2_000, "sum", dtype, width=128)
+    assert "sum_runs" not in ops(20_000, 200_000, "max", width=128)

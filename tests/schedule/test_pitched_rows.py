@@ -1,4 +1,5 @@
-"""Operands of large products whose rows begin at any place, copied for descriptors to read."""
+"""Operands of large products whose rows begin at any place, copied for descriptors to read; weights
+are stored so."""
 
 from __future__ import annotations
 
@@ -6,16 +7,19 @@ import numpy
 import pytest
 
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.storage import narrow
+from aotc.aot.ir.types import TensorType
 from aotc.aot.lower import lower
 from aotc.aot.schedule import Schedule, schedule
-from aotc.aot.schedule.contiguous_copies import LEAST_REUSE
+from aotc.aot.schedule.row_pitch import LEAST_REUSE
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 
 TRAITS = GPUS[90]
 WIDTH = 1001
+ROWS, COLUMNS = 4096, 18  # of products by weights
 
 
 def operand(name: str, *shape: int, dtype: str = "bf16") -> Node:
@@ -78,3 +82,33 @@ def test_the_numbers_are_the_same():
 )
 def test_none_is_made_where_nothing_is_gained(graph, traits):
     assert not copies(schedule(graph, traits))
+
+
+def weighted(depth: int, names: tuple[str, ...], is_transposed: bool) -> Graph:
+    """Rows `[4096, depth]` by a weight of 18 columns, as it lies or transposed."""
+    x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (ROWS, depth)})
+    shape = (COLUMNS, depth) if is_transposed else (depth, COLUMNS)
+    values = narrow(numpy.random.default_rng(depth).standard_normal(shape, "float32"), "bf16")
+    weight = build.constant("w", TensorType("bf16", shape))
+    right = build.transpose(weight) if is_transposed else weight
+    pool = {"w": Constant("w", weight.type, values, names)}
+    return Graph((x,), (make("matmul", (x, right)),), ("x",), ("y",), pool)
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("names", [(), ("layer.weight",)])
+@pytest.mark.parametrize("depth", [168, 176])
+def test_weights_are_stored_at_a_pitch_and_no_call_copies_them(depth, names, is_transposed):
+    graph = weighted(depth, names, is_transposed)
+    found = schedule(graph, GPUS[90])
+    assert len(found.groups) == 1
+    (constant,) = found.graph.constants.values()
+    columns = depth if is_transposed else COLUMNS
+    assert constant.type.shape[-1] == columns + -columns % 8
+    kept = constant.array[:, :columns]
+    assert numpy.array_equal(kept, graph.constants["w"].array)
+    assert not constant.array[:, columns:].any()
+    if constant.name != "w" and names:  # other weights are brought to it
+        assert [leaf.names for leaf in constant.leaves] == [names]
+    x = narrow(numpy.random.default_rng(1).standard_normal((ROWS, depth), "float32"), "bf16")
+    assert numpy.array_equal(interpret(found.graph, [x])[0], interpret(graph, [x])[0])

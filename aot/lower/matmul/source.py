@@ -328,7 +328,7 @@ class _MatmulWriter:
         return Value("acc", frozenset(symbol for symbol in tile if symbol.extent != 1))
 
 
-# Sizes of the pointwise convolutions on which windows won (benchmarks/gpu/convolution.py).
+# Sizes of the pointwise convolutions on which windows can win (benchmarks/gpu/convolution.py).
 FEWEST_ROWS = 256
 MOST_OPERATIONS = 2_000_000_000
 
@@ -338,14 +338,14 @@ def lower_product(group: Group, traits: TargetTraits) -> KernelSpec:
 
     Windows are written by convolution/source.py where they are plain loads. So are small products
     of many rows, beside the forms of gpu_source.py: with little to compute, its shorter programs
-    win.
+    win at times (2 of the 13 such products of ResNet-50 and BERT, tuned on an H200).
     """
     is_windowed = any(node.op == "window" for node in group.nodes)
     windows = lower_convolution(group, traits) if is_windowed or _is_small(group) else None
     if windows is not None and is_windowed:
         return windows
     plain = lower_matmul_gpu(group, traits)
-    return plain if windows is None else _merged(windows, plain)
+    return plain if windows is None else _merged(plain, windows)
 
 
 def _is_small(group: Group) -> bool:
@@ -356,9 +356,9 @@ def _is_small(group: Group) -> bool:
 
 
 def _merged(first: KernelSpec, second: KernelSpec) -> KernelSpec:
-    """One spec with the candidates of both in turns; the second where they read other dims."""
+    """One spec with the candidates of both in turns; the first where they read other dims."""
     if first.sizes != second.sizes:
-        return second
+        return first
     pairs = zip_longest(first.candidates, second.candidates)
     candidates = tuple(each for each in chain.from_iterable(pairs) if each is not None)
-    return replace(second, forms=(*first.forms, *second.forms), candidates=candidates)
+    return replace(first, forms=(*first.forms, *second.forms), candidates=candidates)

@@ -76,6 +76,9 @@ def _timm(name: str) -> nn.Module:
     import timm
 
     made: nn.Module = timm.create_model(name, pretrained=False)
+    for parameter in made.parameters():  # the heads of some begin with zeros, and give nothing else
+        if parameter.dim() > 1 and not parameter.any():
+            nn.init.normal_(parameter, std=0.02)
     return made
 
 
