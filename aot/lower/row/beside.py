@@ -6,7 +6,8 @@ groups side by side, and would read one channel of each at a time, so every line
 as a group has channels. Instead its tiles are as wide as the runs of all their groups, and what is
 known of each column is joined by groups when all has been read.
 
-Up to 16 groups side by side the schedule has the reduced elements along the lanes, and none of this.
+Up to 16 groups side by side the schedule has the reduced elements along the lanes, and none of
+this.
 """
 
 from __future__ import annotations
