@@ -16,7 +16,7 @@ import click
 
 from benchmarks.cores import groups
 from benchmarks.gpu.corpus.rows import CORPUS
-from benchmarks.gpu.corpus.slower import SLOWER
+from benchmarks.gpu.corpus.slower import SLOWER, UNEQUAL
 from benchmarks.report import geometric_mean, table
 from benchmarks.suite import ROOT, Step, Suite
 
@@ -27,7 +27,6 @@ import sys
 
 sys.path.insert(0, {root!r})
 from benchmarks.gpu.corpus.rows import CORPUS
-from benchmarks.gpu.corpus.slower import SLOWER
 
 model, example_inputs = CORPUS[{name!r}].made({is_full})
 """
@@ -114,7 +113,11 @@ def render(facts: Mapping[str, str], rows: Mapping[str, dict[str, Any]]) -> str:
         "reach less than 25 % of their limit.",
         _slow(built),
     ]
-    failed = [[name, str(row["failed"])] for name, row in rows.items() if row["failed"]]
+    failed = [
+        [name, "; ".join(filter(None, (str(row["failed"]), UNEQUAL.get(name))))]
+        for name, row in rows.items()
+        if row["failed"]
+    ]
     if failed:
         parts += ["## Not built, not right or not measured", table(["workload", "why"], failed)]
     return "\n\n".join([*parts, ""])
