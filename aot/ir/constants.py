@@ -1,17 +1,21 @@
-"""Constants that are computed of others, and their values."""
+"""Constants that are computed of others, and their values.
+
+Schedules make such constants, and commands of a machine without numpy load the schedules' modules:
+numpy is imported where values are computed.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from functools import partial
-
-import numpy
+from typing import TYPE_CHECKING
 
 from aotc.aot.ir.graph import Constant, Graph, Node, walk
-from aotc.aot.ir.reference import evaluate_all
-from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import print_graph
+
+if TYPE_CHECKING:
+    from aotc.aot.ir.storage import Array
 
 
 def folded_constant(node: Node, constants: Mapping[str, Constant], is_weight: bool) -> Constant:
@@ -34,6 +38,8 @@ def stored_constant(name: str, node: Node, constants: Mapping[str, Constant]) ->
 
 def value_of(node: Node, constants: Mapping[str, Constant]) -> Array:
     """Value of an expression of constants."""
+    from aotc.aot.ir.reference import evaluate_all
+
     return evaluate_all((node,), {}, constants)[0]
 
 
@@ -54,4 +60,6 @@ def _raw_expression(
 
 
 def _stored(node: Node, constants: Mapping[str, Constant]) -> Array:
+    import numpy
+
     return numpy.ascontiguousarray(value_of(node, constants)).reshape(node.shape)
