@@ -2,7 +2,7 @@
 
 Builds it, waits for the device, then profiles the bundle and times it beside torch. With `--cpu` at
 its small sizes on this processor, which shows that it works. A result is right if it is no farther
-from a wider reference than `TIMES_EAGER` times eager is, on the same inputs or ones a rounding away.
+from a wider reference than `TIMES_EAGER` times eager is, on the same inputs or a rounding away.
 """
 
 from __future__ import annotations
