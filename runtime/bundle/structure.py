@@ -4,8 +4,8 @@ A bundle's inputs and outputs are flat lists of arrays. Where the model took or 
 (a dict, nested tuples, a record with names, a number that was fixed at build time, nothing at all),
 the manifest holds a structure, and a call takes and gives what the model did:
 
-    unfold(structure.inputs, specs, arrays, named)   arguments of a call → arrays in order
-    giver(structure.outputs)(values)                 arrays in order → the model's result
+    Arguments(structure.inputs, specs).arrange(…)   arguments of a call → arrays in order
+    giver(structure.outputs)(values)                arrays in order → the model's result
 
 In the manifest a tree is the list of its parts in pre-order; a part with n keys, or of size n where
 it is a tuple or a list, is followed by the n trees below it. Types of libraries are rebuilt as

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..bundle.manifest import find_entry
 from ..bundle.structure import giver
-from .arguments import places
+from .arguments import Arguments, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ class LoadedEntry:
     """An entry point of a bundle as a program and its sessions know it.
 
     number: its place in the bundle; ports: those of fixed shapes; arity: how many arguments a call
-    has where none is nested, else -1; give: makes a call's result of its outputs in order; shapes:
-    those of the inputs where no size of a call is dynamic, else None.
+    has where none is nested, else -1; arrange: the arrays of a call's arguments in order; give:
+    makes a call's result of its outputs in order; shapes: those of the inputs where no size of a
+    call is dynamic, else None.
     """
 
-    __slots__ = ("arity", "dims", "give", "inputs", "name", "number", "outputs", "ports", "shapes",
-                 "signature", "structure")  # fmt: skip
+    __slots__ = ("arity", "arrange", "dims", "give", "inputs", "name", "number", "outputs", "ports",
+                 "shapes", "signature", "structure")  # fmt: skip
 
     def __init__(self, number: int, row: Entry, ports: Ports) -> None:
         self.number = number
@@ -46,6 +47,7 @@ class LoadedEntry:
         self.signature: Signature = row.signature
         self.ports = ports
         self.arity = -1 if row.structure.inputs else len(row.inputs)
+        self.arrange = Arguments(row.structure.inputs, row.inputs).arrange
         is_fixed = all(spec.is_fixed for spec in row.inputs)
         self.shapes = tuple([spec.shape for spec in row.inputs]) if is_fixed else None
         nested = row.structure.outputs

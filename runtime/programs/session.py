@@ -23,7 +23,7 @@ from ..errors import (
     ProgramClosed,
     SessionBusy,
 )
-from .arguments import arrange, places, unfold
+from .arguments import places
 from .entry import EntryFunction
 
 TYPE_CHECKING = False
@@ -236,7 +236,7 @@ class Session:
             return (
                 arrays
                 if not named and len(arrays) == self._arity
-                else self._arranged(arrays, named)
+                else self._entry.arrange(arrays, named)
             )
         if not named:  # nearly all calls: arrays that tell their shapes, and those of the last call
             try:
@@ -246,7 +246,7 @@ class Session:
                 pass
         given: Sequence[Any] = arrays
         if named or len(arrays) != self._arity:
-            given = self._arranged(arrays, named)
+            given = self._entry.arrange(arrays, named)
         self._enter_shapes(tuple([self._shape_of(*pair) for pair in enumerate(given)]))
         return given
 
@@ -313,7 +313,7 @@ class Session:
             if self._known is not None:
                 given = self._shaped(arrays, named)
             elif named or len(arrays) != self._arity:
-                given = self._arranged(arrays, named)
+                given = self._entry.arrange(arrays, named)
             result = self._fill(given, out, hold)
             self._run()
             if self._late:
@@ -501,16 +501,8 @@ class Session:
         if self._known is not None:
             return self._shaped(arrays, named)
         if named or len(arrays) != self._arity:
-            return self._arranged(arrays, named)
+            return self._entry.arrange(arrays, named)
         return arrays
-
-    def _arranged(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The arrays of the inputs in order, from arguments by place, by name or nested."""
-        entry = self._entry
-        root = entry.structure.inputs
-        if root is None:
-            return arrange(entry.inputs, arrays, named)
-        return unfold(root, entry.inputs, arrays, named)
 
     def _make(self, kind: Kind, addresses: list[int]) -> Any:
         """Fresh outputs of a kind, nested as the model's are; appends their addresses."""

@@ -30,7 +30,7 @@ from ..arrays.strided import copier
 from ..bundle.extent import Extent
 from ..bundle.manifest import find_entry
 from ..errors import BatcherClosed, BatcherOption, DeadlinePassed, NotBatched, Overloaded
-from ..programs.arguments import arrange, places, unfold
+from ..programs.arguments import places
 from ..programs.session import refuse_copy
 
 TYPE_CHECKING = False
@@ -259,10 +259,7 @@ class Batcher:
     def _checked(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Request:
         """A request of these arguments; raises the `InputError` family."""
         entry = self._entry
-        if entry.structure.inputs is None:
-            given = list(arrange(entry.inputs, arrays, named))
-        else:
-            given = list(unfold(entry.structure.inputs, entry.inputs, arrays, named))
+        given = list(entry.arrange(arrays, named))
         shapes = [shape_of(*pair) for pair in zip(entry.ports[0], given, strict=True)]
         values = tuple(entry.signature.bind(shapes))
         sizes = values[: len(entry.dims)]
