@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch._C import DispatchKey
 
+from aotc.aot.capture.decompositions.alignments import ALIGNED
 from aotc.aot.capture.decompositions.replacing import CORRECTED, Replaced
 
 aten = torch.ops.aten
@@ -112,8 +113,8 @@ def _counts(data: Tensor, weights: Tensor | None = None, minlength: int = 0) -> 
     """How often each number below `minlength` stands in the data; a larger one is an error of the
     call, where torch gives a longer result."""
     if not minlength:
-        key = DispatchKey.CompositeExplicitAutograd
-        return aten.bincount.default._op_dk(key, data, weights, minlength)  # type: ignore[no-any-return]
+        with torch._C._AutoDispatchBelowAutograd():  # it has no kernel of all devices to be asked for
+            return aten.bincount.default(data, weights, minlength)
     aten._assert_async.msg((data < minlength).all(), COUNTED)
     places = data.long()
     if weights is None:
@@ -131,5 +132,6 @@ COMPOSITES: Replaced = {
 OF_EXPORT: Replaced = {
     **CORRECTED,
     **COMPOSITES,
+    **ALIGNED,
     aten.bincount.default: (DispatchKey.Autograd, _counts),
 }
