@@ -616,6 +616,15 @@ class OpsUnsupported(UnsupportedError):
     )
 
 
+class ShapesUnsupported(OpsUnsupported):
+    """All that has no import gives tensors that are as large as data say, each with its line."""
+
+    hint = (
+        "shapes are those of inputs, settings and `dynamic_shapes`: write what the lines say, or "
+        "do this outside of the model"
+    )
+
+
 class FallbackRefused(OpsUnsupported):
     """With `--fallback torch`: what torch cannot run for compiled code either, with its line."""
 

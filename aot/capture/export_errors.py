@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from aotc.aot.capture.decompositions.composites import MANY_CLASSES
 from aotc.aot.capture.user_code import Source, users_innermost
 from aotc.aot.errors import ExportFailed
 
@@ -36,6 +37,12 @@ REMEDIES = (
         "a size or an index is the value of a tensor",
         "keep the full size and mask what lies beyond, or pass the number as an argument, which "
         "is fixed at build time",
+        is_of_data=True,
+    ),
+    Remedy(
+        "expression Eq(u0, u1)",
+        "two sizes that depend on data have to be equal",
+        "select by one mask that is computed once, as in `mask = x > 0`, `x[mask] - y[mask]`",
         is_of_data=True,
     ),
     Remedy(
@@ -101,8 +108,23 @@ REMEDIES = (
         "a tensor is changed behind torch's back, such as by `.data`",
         "change the tensor itself under `torch.no_grad()`, and make it a buffer",
     ),
+    Remedy(
+        MANY_CLASSES,
+        "",
+        "give `num_classes`: how many classes there are is part of the result's shape",
+    ),
     Remedy("", "", "control flow may depend on shapes and settings, not on the values of tensors"),
 )
+# Ops that give a bool of Python, and any other one of which torch knows no result before it runs.
+COMPARED = Remedy(
+    "", "control flow depends on the values of tensors",
+    "compare by `torch.where`, or by ops that give a tensor, such as `(x == y).all()`",
+    is_of_data=True,
+)  # fmt: skip
+UNKNOWN = Remedy(
+    "", "torch knows of no result of an op before it runs",
+    "write it with other ops, or do it outside of the model",
+)  # fmt: skip
 
 
 def export_refusal(
@@ -118,9 +140,13 @@ def export_refusal(
     """
     reason = _reason(error)
     recurrent = _recurrent(module)
+    signs = re.sub(r"Eq\(u\d+, u\d+\)", "Eq(u0, u1)", reason)  # torch numbers them as they come
     row = next(
-        row for row in REMEDIES if row.sign in reason and (recurrent or not row.is_of_recurrence)
+        row for row in REMEDIES if row.sign in signs and (recurrent or not row.is_of_recurrence)
     )
+    op = re.fullmatch(r"aten\.(\w+)\.\w+", reason)
+    if op is not None:
+        row = COMPARED if op[1] in ("allclose", "equal", "is_nonzero") else UNKNOWN
     reason = _of_sizes(reason)
     named = f"{reason}; {recurrent}" if row.is_of_recurrence else reason
     detail = f"{row.meaning} ({named})" if row.meaning else reason

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture import data_numbers
 from aotc.aot.capture.aliases import has_plain_memory, without_aliases
+from aotc.aot.capture.data_shapes import OF_DATA
 from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import NotSupported, type_of
@@ -23,7 +24,12 @@ from aotc.aot.capture.lifted import NONE_LIFTED, Lifted, initial_of
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
 from aotc.aot.capture.state_values import mark_state, marking_states
 from aotc.aot.capture.triton_calls import KERNEL_CALL
-from aotc.aot.errors import FallbackRefused, MutationUnsupported, OpsUnsupported
+from aotc.aot.errors import (
+    FallbackRefused,
+    MutationUnsupported,
+    OpsUnsupported,
+    ShapesUnsupported,
+)
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Extent, Guard
@@ -67,8 +73,9 @@ def import_program(
         for node in program.graph.nodes:
             walker.visit(node)
     if walker.unsupported:
-        refused = FallbackRefused if fallback else OpsUnsupported
-        raise refused(ops=_distinct(walker.unsupported))
+        of_data = all(OF_DATA in each for each in walker.unsupported)
+        refused = ShapesUnsupported if of_data else OpsUnsupported
+        raise (FallbackRefused if fallback else refused)(ops=_distinct(walker.unsupported))
     return walker.graph(), tuple(walker.guards)
 
 

@@ -21,8 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import MEANINGS, Decompositions, base_name
-from aotc.aot.capture.decompositions.alignments import ALIGNMENTS
-from aotc.aot.capture.decompositions.composites import OF_EXPORT
+from aotc.aot.capture.decompositions.composites import OF_EXPORT, TAKEN_APART
 from aotc.aot.capture.decompositions.lookups import GRADIENTS
 from aotc.aot.capture.decompositions.replacing import replaced
 from aotc.aot.capture.decompositions.table import arithmetic
@@ -151,7 +150,7 @@ def _table(own: Decompositions, whole: Collection[str]) -> dict[OperatorBase, Ca
     table[torch.ops.aten.copy.default] = _copied
     ours = arithmetic().items()
     table.update({op: row for op, row in ours if base_name(op) not in ROWS or op in GRADIENTS})
-    table.update(ALIGNMENTS)
+    table.update(TAKEN_APART)
     table.update(quantised_decompositions())
     table.update(MEANINGS)
     table.update(own)

@@ -16,6 +16,7 @@ from aotc.aot.capture import data_numbers
 from aotc.aot.capture.aten_signature import RELAID
 from aotc.aot.capture.control_flow import CONTROL, control_flow
 from aotc.aot.capture.custom_ops import IMPORTS, called_op, ways_out
+from aotc.aot.capture.data_shapes import OF_DATA, reason_of
 from aotc.aot.capture.fallback import torch_call
 from aotc.aot.capture.imports.call import (
     Call,
@@ -567,7 +568,8 @@ def data_dependence(node: torch.fx.Node) -> str:
         for tensor in tensors:
             tuple(map(extent_of, tensor.shape))
     except UndecidedSize as refused:
-        return str(refused)
+        reason = str(refused)
+        return reason_of(node.target) if reason.startswith(OF_DATA) else reason
     return "" if value is None or tensors else data_numbers.REASON
 
 

@@ -28,6 +28,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from aotc.aot.capture.data_shapes import MASKED, OF_DATA
 from aotc.aot.capture.size_of_one import untrue_at_one
 from aotc.aot.errors import GuardUnsupported
 from aotc.aot.ir.size import (
@@ -506,7 +507,7 @@ def _keys(place: str) -> list[str]:
 # -- torch's expressions ---------------------------------------------------------------------------
 
 
-SHAPE_OF_DATA = "its shape depends on data: keep the full size and a mask of what counts"
+SHAPE_OF_DATA = f"{OF_DATA}: {MASKED}"
 # Denominators of factors whose products with sizes are exact in floats.
 LARGEST_FRACTION = 1 << 10
 

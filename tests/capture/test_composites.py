@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
-from aotc.aot.capture.decompositions.composites import COUNTED  # noqa: E402
+from aotc.aot.capture.decompositions.composites import COUNTED, REPEATED  # noqa: E402
 from aotc.aot.capture.decompositions.elements import ELEMENTS  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.ir.reference import interpret  # noqa: E402
@@ -49,6 +49,10 @@ MODELS = {
         torch.bincount(PLACES[1], weights=x[0], minlength=9),
         torch.bincount(PLACES[2].to(torch.uint8), minlength=9),
     ),
+    "repeated": lambda x: (
+        torch.repeat_interleave(x[0], COUNTS, output_size=19),
+        torch.repeat_interleave(x, torch.tensor([2, 0, 1, 3]), 0, output_size=6),
+    ),
     "places": lambda x: (
         (x > 0).nonzero_static(size=9),
         (PLACES % 2).nonzero_static(size=40, fill_value=7),
@@ -75,6 +79,12 @@ def test_numbers_are_eagers(name):
 def test_a_number_that_is_not_counted_is_an_error_of_the_call():
     captured = capture(spec_of(lambda i: torch.bincount(i, minlength=9), (PLACES[0],)))
     assert COUNTED in [check.attr("operation") for check in captured.graph.checks]
+
+
+def test_numbers_of_repetitions_are_checked():
+    model = lambda x, i: torch.repeat_interleave(x, i, output_size=19)  # noqa: E731
+    captured = capture(spec_of(model, (DATA[0], COUNTS)))
+    assert REPEATED in [check.attr("operation") for check in captured.graph.checks]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])

@@ -38,7 +38,27 @@ def numpy_inside(x):
     return torch.tensor(memoryview(x.numpy()).tolist())
 
 
+def compared(x):
+    return x if torch.equal(x, x * 1) else -x
+
+
+def classes(x):
+    return torch.nn.functional.one_hot(x.long())
+
+
+def selected_twice(x):
+    return (x[x > 0] - x[x > 0] * 2).abs().sum()
+
+
+def least_squares(x):
+    return torch.linalg.lstsq(x, x).solution
+
+
 EXPORT = {
+    compared: ("control flow depends on the values", "torch.equal(x, x * 1)", "torch.where"),
+    classes: ("how many classes", "one_hot(x.long())", "num_classes"),
+    selected_twice: ("two sizes that depend on data", "x[x > 0] - x[x > 0] * 2", "one mask"),
+    least_squares: ("no result of an op before it runs", "torch.linalg.lstsq(x, x)", "outside"),
     branch: ("control flow depends on the value", "if x.sum() > 0:", "torch.where"),
     turns: ("control flow depends on the value", "range(int(x.abs().max()))", "fixed number"),
     size: ("a size or an index is the value", "x[: int(x[0, 0].item())]", "mask"),
@@ -57,6 +77,24 @@ def test_what_export_refuses_has_reason_line_and_remedy(model, capsys):
     assert remedy in caught.value.hint_text
     assert len(caught.value.message.splitlines()) == 2  # one paragraph and the place
     assert capsys.readouterr() == ("", "")  # torch's own graph stays out of the way
+
+
+OF_DATA = {
+    "unique": (lambda x: torch.unique(x), "sort it"),
+    "nonzero": (lambda x: torch.nonzero(x), "nonzero_static"),
+    "counts": (lambda x: torch.bincount(x[0].long()), "minlength"),
+    "repeated": (lambda x: torch.repeat_interleave(x, x[0].long(), 0), "output_size"),
+    "rows": (lambda x: x[x > 0], "a mask of what counts"),
+}
+
+
+@pytest.mark.parametrize("name", OF_DATA)
+def test_an_op_whose_shape_depends_on_data_says_what_to_write(name):
+    model, remedy = OF_DATA[name]
+    with pytest.raises(errors.ShapesUnsupported, match=r"test_export_errors\.py:\d+ in") as caught:
+        capture(spec_of(model, (X,), "test_refusals.py"))
+    assert remedy in caught.value.message
+    assert "--fallback" not in caught.value.hint_text
 
 
 def reads(x):

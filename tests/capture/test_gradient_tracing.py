@@ -205,8 +205,7 @@ def test_a_trace_of_its_own_has_places_that_any_kernel_may_take():
     assert not made.any()
     model = lambda x, t: functional.ctc_loss(x, t, (6, 5), (3, 2))  # noqa: E731
     given = torch.randn(6, 2, 5).log_softmax(-1), torch.randint(1, 5, (5,))
-    with pytest.raises(errors.ExportFailed):
-        capture(spec_of(model, given))
+    capture(spec_of(model, given))
 
 
 def test_an_export_leaves_hooks_of_saved_tensors_on():

@@ -74,8 +74,10 @@ def _losses(
         found = torch.where((number < inputs).unsqueeze(1), found, so_far)
         return [found]
 
-    numbers = torch.arange(1, frames, device=chances.device)
-    (last,) = scan_op(next_frame, [first], [seen[1:], numbers], (leaps, inputs))
+    last = first
+    if frames != 1:  # no scan has no rows
+        numbers = torch.arange(1, frames, device=chances.device)
+        (last,) = scan_op(next_frame, [first], [seen[1:], numbers], (leaps, inputs))
     ends = _at(last, 2 * lengths), torch.where(lengths > 0, _at(last, 2 * lengths - 1), NEVER)
     chance = _either(*ends)
     chance = torch.where(inputs > 0, chance, torch.where(lengths > 0, NEVER, 0.0))
@@ -129,5 +131,5 @@ def _at(chances: Tensor, places: Tensor) -> Tensor:
 
 OPS = (aten.ctc_loss.IntList, aten.ctc_loss.Tensor)
 # For the trace, which leaves the op whole and asks for its result, and for what takes it apart.
-ALIGNED: Replaced = {op: (DispatchKey.CompositeImplicitAutograd, _loss) for op in OPS}
+ALIGNED: Replaced = dict.fromkeys(OPS, (DispatchKey.CompositeImplicitAutograd, _loss))
 ALIGNMENTS: Mapping[OperatorBase, Callable[..., Any]] = dict.fromkeys(OPS, _loss)

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 from torch._C import DispatchKey
 
-from aotc.aot.capture.decompositions.alignments import ALIGNED
+from aotc.aot.capture.decompositions.alignments import ALIGNED, ALIGNMENTS
 from aotc.aot.capture.decompositions.replacing import CORRECTED, Replaced
 
 aten = torch.ops.aten
 COUNTED = "a number given to `bincount` is not below `minlength`"
+REPEATED = "the numbers given to `repeat_interleave` are not those of `output_size` elements"
+MANY_CLASSES = "how many classes `one_hot` has depends on data"
 SEGMENTED = "the lengths given to `segment_reduce` are not those of parts of the whole dim"
 # Reduction of segments → the same of `scatter_reduce`, and what an empty one gives.
 REDUCTIONS = {
@@ -113,7 +115,9 @@ def _counts(data: Tensor, weights: Tensor | None = None, minlength: int = 0) -> 
     """How often each number below `minlength` stands in the data; a larger one is an error of the
     call, where torch gives a longer result."""
     if not minlength:
-        with torch._C._AutoDispatchBelowAutograd():  # it has no kernel of all devices to be asked for
+        with (
+            torch._C._AutoDispatchBelowAutograd()
+        ):  # it has no kernel of all devices to be asked for
             return aten.bincount.default(data, weights, minlength)
     aten._assert_async.msg((data < minlength).all(), COUNTED)
     places = data.long()
@@ -121,6 +125,24 @@ def _counts(data: Tensor, weights: Tensor | None = None, minlength: int = 0) -> 
         return places.new_zeros(minlength).scatter_add(0, places, torch.ones_like(places))
     kept = weights if weights.dtype == torch.float32 else weights.double()
     return kept.new_zeros(minlength).scatter_add(0, places, kept)
+
+
+def _classes(data: Tensor, count: int = -1) -> Tensor:
+    if isinstance(count, int) and count < 0:
+        raise RuntimeError(MANY_CLASSES)
+    key = DispatchKey.CompositeImplicitAutograd
+    return aten.one_hot.default._op_dk(key, data, count)  # type: ignore[no-any-return]
+
+
+def _repeated(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
+    """The places of elements of which each comes as often as its number says."""
+    if output_size is None:
+        return NotImplemented  # its shape depends on data
+    ends = repeats.cumsum(0)
+    is_whole = (repeats >= 0).all() & (repeats.sum() == output_size)
+    aten._assert_async.msg(is_whole, REPEATED)
+    places = torch.arange(output_size, device=repeats.device)
+    return torch.searchsorted(ends, places, right=True).to(repeats.dtype)
 
 
 COMPOSITES: Replaced = {
@@ -134,4 +156,7 @@ OF_EXPORT: Replaced = {
     **COMPOSITES,
     **ALIGNED,
     aten.bincount.default: (DispatchKey.Autograd, _counts),
+    aten.one_hot.default: (DispatchKey.CompositeImplicitAutograd, _classes),
 }
+# Of an exported program, which keeps them whole until it is taken apart.
+TAKEN_APART = {**ALIGNMENTS, aten.repeat_interleave.Tensor: _repeated}
