@@ -616,6 +616,15 @@ class OpsUnsupported(UnsupportedError):
     )
 
 
+class EndsUnsupported(OpsUnsupported):
+    """Inputs or outputs of a kind that no program has, each with what to give instead."""
+
+    template = "the model takes or gives what no program does:\n{ops}"
+    hint = (
+        "programs take and give dense tensors of floats, whole numbers, bools and complex numbers"
+    )
+
+
 class ShapesUnsupported(OpsUnsupported):
     """All that has no import gives tensors that are as large as data say, each with its line."""
 

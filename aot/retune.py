@@ -189,14 +189,15 @@ def _targets_here(
     sources. Raises `WeightsOutside` for a bundle that cannot be measured at all."""
     if opened.manifest.is_without_weights:
         raise WeightsOutside(path=opened.path)
-    known = [row.name for row in opened.manifest.targets]
+    rows = opened.manifest.targets
     for name in only:
-        if name not in known:
+        if not any(name in (row.name, row.device) for row in rows):
+            known = dict.fromkeys(each for row in rows for each in (row.device, row.name))
             raise UnknownTarget(target=name, known=", ".join(known))
     found = {}
     missing: ClusterDeviceMissing | None = None
-    for row in opened.manifest.targets:
-        if only and row.name not in only:
+    for row in rows:
+        if only and not {row.name, row.device} & set(only):
             continue
         target = find_target(row.name)  # whose candidates need more than what was chosen may
         if not options.frozen:
@@ -215,7 +216,7 @@ def _targets_here(
     if not found and missing is not None:
         raise missing
     if not found:
-        names = ", ".join(row.name for row in opened.manifest.targets)
+        names = ", ".join(row.name for row in rows)
         raise TuningDeviceMissing(target=names, count=_kernels(opened))
     return found
 

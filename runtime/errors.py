@@ -514,7 +514,7 @@ class SizeOutOfRange(InputError):
 
     code = "size-range"
     template = "size `{size}` is {found} ({role} `{name}`, dim {axis}), expected {low} to {high}"
-    hint = "rebuild with a `Dim` of a wider range, or pad or split the input"
+    hint = "rebuild with a `Dim` of a wider range (sizes are 1 and more), or pad or split the input"
 
 
 class SizeMismatch(InputError):

@@ -19,12 +19,14 @@ from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import NotSupported, type_of
 from aotc.aot.capture.imports.complexes import Complex, parts_beside
+from aotc.aot.capture.imports.float8 import Float8, at_end
 from aotc.aot.capture.imports.sorting import ranking_long_rows
 from aotc.aot.capture.lifted import NONE_LIFTED, Lifted, initial_of
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
 from aotc.aot.capture.state_values import mark_state, marking_states
 from aotc.aot.capture.triton_calls import KERNEL_CALL
 from aotc.aot.errors import (
+    EndsUnsupported,
     FallbackRefused,
     MutationUnsupported,
     OpsUnsupported,
@@ -73,10 +75,17 @@ def import_program(
         for node in program.graph.nodes:
             walker.visit(node)
     if walker.unsupported:
-        of_data = all(OF_DATA in each for each in walker.unsupported)
-        refused = ShapesUnsupported if of_data else OpsUnsupported
-        raise (FallbackRefused if fallback else refused)(ops=_distinct(walker.unsupported))
+        raise _refusal(walker.unsupported, fallback)(ops=_distinct(walker.unsupported))
     return walker.graph(), tuple(walker.guards)
+
+
+def _refusal(lines: Sequence[str], fallback: bool) -> type[OpsUnsupported]:
+    """The error for what was refused, whose hint fits all of it."""
+    if all(line.startswith(("input ", "output ")) for line in lines):
+        return EndsUnsupported
+    if fallback:
+        return FallbackRefused
+    return ShapesUnsupported if all(OF_DATA in line for line in lines) else OpsUnsupported
 
 
 def graph_of(model: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> Graph:
@@ -289,6 +298,9 @@ class _ProgramImporter(Importer):
                     self.outputs.append(made)
                 elif isinstance(made, Complex):
                     self.outputs.append(parts_beside(made))
+                elif isinstance(made, Float8):
+                    reason = at_end(value.meta["val"].dtype)
+                    self.unsupported.append(f"output {len(self.outputs)}: {reason}")
                 elif made is not None:  # else an op on the way was refused, and is listed
                     self.unsupported.append(f"output `{made}`: it is not a tensor")
             elif not isinstance(value, bool | int | float | str | None):

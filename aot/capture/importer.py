@@ -36,6 +36,7 @@ from aotc.aot.capture.imports.complexes import (
 from aotc.aot.capture.imports.float8 import (
     FORMATS,
     Float8,
+    at_end,
     float8_constant,
     float8_row,
     float8_types,
@@ -68,6 +69,7 @@ TOKEN = "token"
 # Other classes of tensors, as of quantised ones, are taken apart by torch.export or refused.
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 TEXT_LENGTH = 256  # characters of a text about a check that a plan holds
+CONVERTED = "convert it before the call"
 ASSERTED = "an assertion of the model does not hold"
 OF_TORCH = "Runtime assertion failed for expression"  # names that torch.export made
 
@@ -155,7 +157,8 @@ class Importer:
         try:
             kind = part_type_of(node.meta["val"])
         except NotSupported as refused:
-            self.unsupported.append(f"input `{node.name}`: {refused}")
+            reason = at_end(node.meta["val"].dtype) or f"{refused}: {CONVERTED}"
+            self.unsupported.append(f"input `{node.name}`: {reason}")
             return None
         has_parts = node.meta["val"].is_complex()
         shape = (*kind.shape, 2) if has_parts else kind.shape

@@ -49,7 +49,11 @@ RIGHTS = {
 @flags.frozen
 @flags.digest
 @click.option(
-    "--target", "only", multiple=True, metavar="NAME", help="Only this target of the bundle's."
+    "--target",
+    "only",
+    multiple=True,
+    metavar="NAME",
+    help="Only this target of the bundle's, or those of this device.",
 )
 @flags.ray
 @flags.measure_on

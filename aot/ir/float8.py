@@ -89,11 +89,16 @@ def _nan() -> Node:
 
 
 def bits_of(data: Node, kind: Format) -> Node:
-    """The bits, u8, of f32 numbers that the format has."""
+    """The bits, u8, of f32 numbers that the format has; all of a NaN's are set."""
     small = build.scale(data, 2.0 ** (kind.bias - 127))
     whole = make("bitcast", (small,), {"dtype": "i32"})
     size = build.pointwise(
         "shift_right", build.pointwise("bitwise_and", whole, 0x7FFFFFFF), 23 - kind.mantissa_bits
     )
+    above = (
+        1 << (7 - kind.mantissa_bits)
+    ) - 1 << kind.mantissa_bits  # infinity, where there is one
+    size = build.minimum(size, above if kind.has_infinity else 127)
+    size = build.where(build.equal(data, data), size, 127)
     sign = build.pointwise("bitwise_and", build.pointwise("shift_right", whole, 24), 128)
     return build.cast(build.pointwise("bitwise_or", size, sign), "u8")

@@ -96,6 +96,15 @@ def test_frozen_takes_choices_from_the_cache_and_is_refused_without_any(tune, tm
     assert (report["measured"], report["compiled"]) == (0, 0)
 
 
+def test_a_target_is_named_by_its_device_too(tune, tmp_path):
+    code, report, errors = tune(tmp_path / "out", "--target", "cpu")
+    assert code == 0, errors
+    assert [name.partition("-")[0] for name in report["targets"]] == ["cpu"]
+    code, _, errors = tune(tmp_path / "other", "--target", "cuda")
+    assert code == 2
+    assert "target `cuda` is not known, expected one of: cpu, cpu-" in errors
+
+
 def test_the_tuned_bundle_can_be_tuned_again(tune, tmp_path):
     assert tune(tmp_path / "first")[0] == 0
     code, report, errors = tune(tmp_path / "second", source=tmp_path / "first")

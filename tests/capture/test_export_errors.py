@@ -47,7 +47,7 @@ def classes(x):
 
 
 def selected_twice(x):
-    return (x[x > 0] - x[x > 0] * 2).abs().sum()
+    return torch.nn.functional.mse_loss(x[x > 0], x[x > 0] * 2)
 
 
 def least_squares(x):
@@ -57,7 +57,7 @@ def least_squares(x):
 EXPORT = {
     compared: ("control flow depends on the values", "torch.equal(x, x * 1)", "torch.where"),
     classes: ("how many classes", "one_hot(x.long())", "num_classes"),
-    selected_twice: ("two sizes that depend on data", "x[x > 0] - x[x > 0] * 2", "one mask"),
+    selected_twice: ("two sizes that depend on data", "mse_loss(x[x > 0]", "one mask"),
     least_squares: ("no result of an op before it runs", "torch.linalg.lstsq(x, x)", "outside"),
     branch: ("control flow depends on the value", "if x.sum() > 0:", "torch.where"),
     turns: ("control flow depends on the value", "range(int(x.abs().max()))", "fixed number"),

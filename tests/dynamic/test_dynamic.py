@@ -67,6 +67,7 @@ def test_the_bundle_says_what_varies(built):
 
 REFUSED = [
     ((65, 8), (65, 16), SizeOutOfRange, "`batch` is 65"),
+    ((0, 8), (0, 16), SizeOutOfRange, "`batch` is 0.*\nhint: .*sizes are 1 and more"),
     ((3, 2), (3, 4), SizeOutOfRange, "`seq` is 2"),
     ((3, 8), (4, 16), SizeMismatch, "input `y` has 4 at dim 0"),
     ((3, 8), (3, 17), SizeMismatch, r"input `y` has 17 at dim 1, expected 16 \(`2\*seq`"),

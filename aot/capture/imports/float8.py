@@ -15,15 +15,22 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Row, type_of
+from aotc.aot.capture.imports.indexing import ROWS as INDEXING
 from aotc.aot.capture.imports.movement import ROWS as MOVEMENT
+from aotc.aot.capture.imports.pointwise import IDENTITIES
 from aotc.aot.capture.sizes import extent_of
 from aotc.aot.ir import build
-from aotc.aot.ir.float8 import E4M3, E5M2, Format, rounded, widened
+from aotc.aot.ir.float8 import E4M3, E5M2, Format, bits_of, rounded, widened
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import TensorType
 
 END = (
-    "8-bit floats inside a program only: give and take wider floats, and convert them in the model"
+    "8-bit floats have rows of ops that move and convert them alone: convert them, as to "
+    "`torch.bfloat16`, before"
+)
+AT_ENDS = (
+    "8-bit floats at the ends of a program: give and take their bytes, `x.view(torch.uint8)`, and "
+    "view these in the model, `x.view({dtype})`"
 )
 
 
@@ -83,7 +90,14 @@ def float8_row(name: str) -> Row:
     """The row of an op that takes or gives 8-bit floats; it raises `NotSupported` for others."""
     if name in MOVED:
         return partial(_moved, MOVEMENT[name])
+    if name in LOOKED_UP:
+        return partial(_moved, INDEXING[name])
     return ROWS.get(name, _refused)
+
+
+def at_end(dtype: torch.dtype) -> str:
+    """Why an input or an output of this type is refused; empty for one that is no 8-bit float."""
+    return AT_ENDS.format(dtype=dtype) if dtype in FORMATS else ""
 
 
 def _refused(call: Call, *arguments: Any) -> Node:
@@ -117,9 +131,12 @@ def _viewed(call: Call, data: Any, shape: Any) -> Any:
     """`view` under another shape, or of bits as bytes."""
     if not isinstance(shape, torch.dtype):
         return _moved(MOVEMENT["view"], call, data, shape)
-    is_bits = isinstance(data, Float8) and data.node.dtype == "u8"
-    if is_bits and shape in (torch.uint8, torch.int8):
-        return make("bitcast", (data.node,), {"dtype": call.dtype})
+    if isinstance(data, Float8) and shape in (torch.uint8, torch.int8):
+        is_bits = data.node.dtype == "u8"
+        bits = data.node if is_bits else bits_of(data.node, data.format)
+        return bits if call.dtype == "u8" else make("bitcast", (bits,), {"dtype": call.dtype})
+    if isinstance(data, Float8) and FORMATS.get(shape) == data.format:
+        return data
     if shape in FORMATS and isinstance(data, Node) and data.dtype in ("u8", "i8"):
         bits = make("bitcast", (data,), {"dtype": "u8"}) if data.dtype == "i8" else data
         return Float8(FORMATS[shape], bits)
@@ -150,15 +167,14 @@ def _scaled_mm(
     return build.cast(found, call.dtype)
 
 
-MOVED = frozenset(
-    {
-        "alias", "as_strided", "cat", "clone", "contiguous", "detach", "expand", "flatten",
-        "index_select", "permute", "reshape", "select", "slice", "split", "squeeze", "t",
-        "transpose", "unsqueeze", "_unsafe_view", "embedding",
-    }
-    & set(MOVEMENT)
-)  # fmt: skip
+MOVED = frozenset({
+    "_unsafe_view", "as_strided", "cat", "diagonal", "expand", "flatten", "flip", "permute",
+    "repeat", "reshape", "roll", "select", "slice", "split", "split_with_sizes", "squeeze",
+    "stack", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze",
+})  # fmt: skip
+LOOKED_UP = frozenset({"index_select", "gather", "index"})
 ROWS: dict[str, Row] = {
+    **dict.fromkeys(IDENTITIES, lambda call, data, *rest: data),
     "_to_copy": _converted,
     "prims::convert_element_type": _converted,
     "view": _viewed,

@@ -306,7 +306,7 @@ def _is_finite(call: Call, data: Node) -> Node:
     return abs(data) < math.inf
 
 
-_IDENTITIES = ("clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lift_fresh")
+IDENTITIES = ("clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lift_fresh")
 
 
 # -- division --------------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ def _lcm(call: Call, left: Operand, right: Operand) -> Node:
 
 ROWS: Rows = {
     **_generated(),
-    **dict.fromkeys(_IDENTITIES, _same),
+    **dict.fromkeys(IDENTITIES, _same),
     "_neg_view": lambda call, data: -data,
     "round": _round,
     "frac": _fraction,
