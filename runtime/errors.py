@@ -634,7 +634,7 @@ class WeightsNotReplaceable(InputError):
     """The bundle does not say how its weights are made of the model's parameters."""
 
     template = "the weights of this bundle cannot be replaced: {reason}"
-    hint = "build it again with this release of aotc"
+    hint = "{remedy}"
 
 
 class AdapterMismatch(InputError):

@@ -115,6 +115,10 @@ REMEDIES = (
     ),
     Remedy("", "", "control flow may depend on shapes and settings, not on the values of tensors"),
 )
+AT_ONE = (
+    "where the example's size is 1, torch.export takes it for a number: give an example of 2 or "
+    "more there"
+)
 # Ops that give a bool of Python, and any other one of which torch knows no result before it runs.
 COMPARED = Remedy(
     "", "control flow depends on the values of tensors",
@@ -154,7 +158,8 @@ def export_refusal(
     if row.is_of_data:
         others = (line for line in data_reads if line != place)
         place = "".join((place, *(f"\n  and at {line}" for line in others)))
-    return ExportFailed(detail=detail, source=place, remedy=row.remedy)
+    is_of_one = row.sign == "Constraints violated" and re.search(r"`\w+ = 1`", reason)
+    return ExportFailed(detail=detail, source=place, remedy=AT_ONE if is_of_one else row.remedy)
 
 
 def is_of_data(refused: Exception) -> bool:

@@ -8,7 +8,9 @@ traced below autograd in the end (`gradient_tracing.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -96,13 +98,13 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
     try:
         with (
             all_user_frames(__file__), _no_graphs_printed(), indices, transforms_undone(),
-            replaced(OF_EXPORT),
+            replaced(OF_EXPORT), _arguments_named(spec, spec.module) as shapes,
         ):  # fmt: skip
             program = torch.export.export(
                 spec.module,
                 spec.arguments,
                 keywords,
-                dynamic_shapes=with_open_ends(spec.dynamic_shapes),
+                dynamic_shapes=with_open_ends(shapes),
                 strict=is_strict,
             )
         _check_constants(program)
@@ -112,6 +114,46 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
         raise export_refusal(error, spec.path, reads.lines, spec.module) from error
     check_indices(program.graph)
     return program
+
+
+@contextmanager
+def _arguments_named(spec: Spec, module: torch.nn.Module) -> Iterator[Any]:
+    """`dynamic_shapes` by name with a row for each argument that is given. Inside, what `forward`
+    takes as `**named` are parameters of its own: torch takes no rows for others."""
+    shapes = spec.dynamic_shapes
+    try:
+        signature = inspect.signature(module.forward)
+    except ValueError:  # of compiled code
+        signature = inspect.Signature()
+    parameters = list(signature.parameters.values())
+    is_open = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+    if not (isinstance(shapes, Mapping) and shapes and is_open):
+        yield shapes
+        return
+    shapes = {**shapes, **(shapes.get(parameters[-1].name) or {})}
+    shapes.pop(parameters[-1].name, None)
+    named = [name for name in spec.keyword_arguments if name not in signature.parameters]
+    kind, forward = inspect.Parameter.KEYWORD_ONLY, module.forward
+
+    def call(*arguments: Any, **others: Any) -> Any:
+        return forward(*arguments, **others)
+
+    own = [inspect.Parameter(name, kind) for name in named]
+    call.__signature__ = signature.replace(parameters=[*parameters[:-1], *own])  # type: ignore[attr-defined]
+    given = inspect.signature(call).bind(*spec.arguments, **spec.keyword_arguments).arguments
+    before = vars(module).get("forward")
+    module.forward = call
+    try:
+        yield {**{name: shapes.get(name) for name in given}, **_more(shapes, given)}
+    finally:
+        del module.forward
+        if before is not None:
+            module.forward = before
+
+
+def _more(shapes: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Rows of what is not given, for torch to refuse."""
+    return {name: row for name, row in shapes.items() if name not in given and row is not None}
 
 
 def _check_constants(program: ExportedProgram) -> None:
@@ -199,8 +241,10 @@ def run(spec: Spec, module: Callable[..., Any]) -> Any:
         source = user_line(error, spec.path)
         raise KernelNotOnHost(detail=error.message, source=source) from error
     except (Exception, SystemExit) as error:
+        # What torch says below is of its own code.
+        detail, *_ = re.split(r"\n\s*\n(?=from user code:|Set TORCH)", str(error).strip())
         raise ModelRaised(
-            kind=type(error).__name__, detail=str(error).strip(), source=user_line(error, spec.path)
+            kind=type(error).__name__, detail=detail, source=user_line(error, spec.path)
         ) from error
 
 

@@ -127,9 +127,15 @@ def sizes_of(
 
 
 def spread(shapes: Any, signature: inspect.Signature) -> Any:
-    """`dynamic_shapes` with a row an argument: torch.export has all of `*arguments` in one row."""
+    """`dynamic_shapes` with a row an argument: torch.export has all of `*arguments` in one row, and
+    all of `**named`."""
     parameters = list(signature.parameters.values())
     kinds = [each.kind for each in parameters]
+    if isinstance(shapes, Mapping) and inspect.Parameter.VAR_KEYWORD in kinds:
+        inner = shapes.get(parameters[-1].name)
+        if isinstance(inner, Mapping) and all(isinstance(each, str) for each in inner):
+            others = {name: row for name, row in shapes.items() if name != parameters[-1].name}
+            shapes = {**others, **inner}
     if not shapes or inspect.Parameter.VAR_POSITIONAL not in kinds:
         return shapes
     place = kinds.index(inspect.Parameter.VAR_POSITIONAL)

@@ -41,16 +41,23 @@ class TorchKind:
     __slots__ = ()
 
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
-        if (
-            value.dtype is port.torch_dtype
-            and value.shape == port.shape
-            and value.is_cpu
-            and (value.is_contiguous() if port.strides is None else value.stride() == port.strides)
-            and not value.requires_grad
-            and not value.is_neg()
-        ):
-            return value.data_ptr()  # type: ignore[no-any-return]
-        return self._slow_address(port, value, hold)
+        try:
+            if (
+                value.dtype is port.torch_dtype
+                and value.shape == port.shape
+                and value.is_cpu
+                and (
+                    value.is_contiguous()
+                    if port.strides is None
+                    else value.stride() == port.strides
+                )
+                and not value.requires_grad
+                and not value.is_neg()
+            ):
+                return value.data_ptr()  # type: ignore[no-any-return]
+            return self._slow_address(port, value, hold)
+        except RuntimeError as error:  # such as of a tensor inside of `torch.vmap`
+            raise port.no_answer(value, "memory", error) from error
 
     def _slow_address(self, port: Port, value: Any, hold: list[Any]) -> int:
         torch = sys.modules["torch"]
@@ -86,6 +93,12 @@ class TorchKind:
         port.check(BY_TORCH.get(found_dtype, found_dtype), tuple(value.shape))
 
     def output(self, port: Port, value: Any) -> int:
+        try:
+            return self._output(port, value)
+        except RuntimeError as error:
+            raise port.no_answer(value, "memory", error) from error
+
+    def _output(self, port: Port, value: Any) -> int:
         if (
             value.dtype is port.torch_dtype
             and value.shape == port.shape

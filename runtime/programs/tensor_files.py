@@ -143,7 +143,7 @@ def _files(path: str) -> list[str]:
         try:
             names = sorted(name for name in os.listdir(path) if name.endswith(SUFFIX))
         except OSError as error:
-            found = error.strerror or str(error)
+            found = (error.strerror or str(error)).lower()
             raise WeightsUnreadable(source=path, found=found, expected=EXPECTED) from None
         if len(names) != 1:
             raise WeightsUnreadable(
@@ -198,7 +198,7 @@ def _mapped(path: str) -> MappedFile:
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or str(error)
+        found = (getattr(error, "strerror", None) or str(error)).lower()
         raise WeightsUnreadable(source=path, found=found, expected="a readable file") from None
 
 

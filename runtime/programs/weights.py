@@ -90,7 +90,8 @@ class Weights:
         """The model's parameters; raises `WeightsNotReplaceable`."""
         if self._parameters is None:
             if PARAMETERS_NAME not in self._files:
-                raise WeightsNotReplaceable(reason=f"it has no `{PARAMETERS_NAME}`")
+                remedy = "build it again with this release of aotc"
+                raise WeightsNotReplaceable(reason=f"it has no `{PARAMETERS_NAME}`", remedy=remedy)
             where = f"{self._path}/{PARAMETERS_NAME}"
             self._parameters = Parameters.from_bytes(self._files[PARAMETERS_NAME], where)
         return self._parameters
@@ -251,7 +252,8 @@ class Weights:
         with self._turn:
             rows = self.parameters
             if not rows.adapters:
-                raise WeightsNotReplaceable(reason="it was built without `--adapters`")
+                reason, remedy = "it was built without `--adapters`", "build it again with it"
+                raise WeightsNotReplaceable(reason=reason, remedy=remedy)
             changes = read_adapter(path, scale)
             targets = self._targets(changes, os.fsdecode(path))
             if loaded.weights is None and self._apply_on_device(targets, loaded):
@@ -575,5 +577,6 @@ def require(loaded: Any) -> Any:
     if loaded is None:
         raise ProgramClosed(what="program")
     if loaded.file is None:
-        raise WeightsNotReplaceable(reason="it stores none")
+        remedy = "give the bundle of a model with weights"
+        raise WeightsNotReplaceable(reason="it stores none", remedy=remedy)
     return loaded

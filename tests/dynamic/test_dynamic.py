@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from aotc import aot
 from aotc.aot import errors
 from aotc.runtime import check, load
 from aotc.runtime.errors import InputRank, SizeGuard, SizeMismatch, SizeOutOfRange
@@ -237,3 +238,38 @@ def test_a_profile_is_of_the_examples_sizes(built):
     profile = profile_bundle(path, "cpu", 1)
     assert len(profile.launches) == report.targets[0].launches
     assert all(row.time_us > 0 for row in profile.launches)
+
+
+class Open(torch.nn.Module):
+    """Takes more by name than its signature says, as models of libraries do."""
+
+    def forward(self, x, y=None, **more):
+        y = 0 if y is None else y
+        return (x + y + more["z"]) * (2 if more.get("doubles") else 1)
+
+
+BATCH = torch.export.Dim("batch", max=16)
+ROW = {0: BATCH}
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"x": ROW, "z": ROW},
+        {"x": ROW, "y": None, "more": {"z": ROW, "doubles": None}},
+    ],
+)
+def test_dims_of_arguments_that_forward_takes_by_name_alone(shapes, cache, tmp_path):
+    model, given = Open(), {"x": torch.rand(3, 4), "z": torch.rand(3, 4), "doubles": True}
+    aot.build(model, given, tmp_path / "out", dynamic_shapes=shapes, cache_dir=cache)
+    assert "forward" not in vars(model)
+    with load(tmp_path / "out") as program:
+        x, z = torch.rand(7, 4), torch.rand(7, 4)
+        assert torch.equal(program(x=x, z=z, doubles=True), (x + z) * 2)
+
+
+def test_an_example_of_one_is_named_as_the_cause(tmp_path):
+    given = {"x": torch.rand(1, 4), "z": torch.rand(1, 4)}
+    shapes = {"x": ROW, "z": ROW}
+    with pytest.raises(errors.ExportFailed, match="give an example of 2 or more"):
+        aot.build(Open(), given, tmp_path / "out", dynamic_shapes=shapes)

@@ -18,6 +18,7 @@ from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.errors import (
     BundleError,
     DeviceUnknown,
+    InputUnreadable,
     ProgramClosed,
     SessionBusy,
     SettingInvalid,
@@ -81,7 +82,7 @@ def test_a_folder_of_weights_that_cannot_be_listed(bundle, monkeypatch, tmp_path
     from aotc.runtime.programs import tensor_files
 
     monkeypatch.setattr(tensor_files.os, "listdir", refuse)
-    with pytest.raises(WeightsUnreadable, match="Permission denied"):
+    with pytest.raises(WeightsUnreadable, match="permission denied"):
         tensor_files.given(tmp_path, {})
 
 
@@ -152,3 +153,18 @@ def test_what_is_of_one_process_is_neither_copied_nor_pickled(take, bundle):
 def test_a_bundle_that_is_not_there_is_still_said_so(tmp_path):
     with pytest.raises(BundleError, match="no bundle at"):
         load(tmp_path / "none")
+
+
+def test_a_tensor_without_memory_to_read_is_refused(bundle):
+    torch = pytest.importorskip("torch")
+    with load(bundle) as program:
+        shape = program.inputs[0].shape
+        kind = getattr(torch, {"f32": "float32", "i64": "int64"}[program.inputs[0].dtype])
+        rows = torch.ones(2, *shape, dtype=kind)
+        others = [torch.ones(spec.shape, dtype=kind) for spec in program.inputs[1:]]
+        for call in (
+            lambda: torch.func.vmap(lambda row: program(row, *others))(rows),
+            lambda: program(torch.nested.nested_tensor([rows[0]]), *others),
+        ):
+            with pytest.raises(InputUnreadable, match="whose memory cannot be read"):
+                call()
