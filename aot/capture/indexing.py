@@ -15,6 +15,7 @@ import torch
 from torch._export import non_strict_utils
 
 from aotc.aot.capture.aliases import aliased_placeholders, arguments_written
+from aotc.aot.capture.data_assertions import assert_truth, decision, gaussian_nll_loss
 from aotc.aot.capture.source_lines import source_of
 from aotc.aot.errors import OpsUnsupported
 
@@ -25,7 +26,8 @@ STALE = "a view at a place that data decides is read after a write to its tensor
 
 @contextmanager
 def tensor_indices() -> Iterator[None]:
-    """Inside, exports by tracing take indices of rank 0 as indices.
+    """Inside, exports by tracing take indices of rank 0 as indices, and conditions of data under
+    which the model raises as checks.
 
     A torch without this hook goes on reading them, and refuses them.
     """
@@ -43,6 +45,12 @@ def tensor_indices() -> Iterator[None]:
                 return _read, found, {}
             if found is not None:
                 return _write, (*found, arguments[2]), {}
+        if function is torch.nn.functional.gaussian_nll_loss:
+            return gaussian_nll_loss, arguments, keywords
+        if name == "__bool__" and isinstance(arguments[0], torch.Tensor):
+            decided = decision(arguments[0])
+            if decided is not None:
+                return assert_truth, decided, {}
         return original(self, function, arguments, keywords)
 
     handler._override = override
