@@ -26,6 +26,22 @@ ATTEMPTS = 16
 _own: set[str] = set()  # folders of this process: one that a signal ends deletes them
 
 
+# What is wrong with the machine, and with no stage.
+MACHINE_FAULTS = (
+    errno.EACCES, errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
+    errno.ENOMEM, errno.ENOSPC, errno.EPERM, errno.EROFS,
+)  # fmt: skip
+
+
+def machine_fault(error: Exception) -> EnvironmentFault | None:
+    """The typed error for one that says what is wrong with the machine; None for others."""
+    if isinstance(error, MemoryError):
+        error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), "memory")
+    if not isinstance(error, OSError) or error.errno not in MACHINE_FAULTS:
+        return None
+    return environment_fault("use", str(error.filename or "a temporary file"), error)
+
+
 class FolderUnsafe(EnvironmentFault):
     """The folder of this user's temporary files belongs to another user, or others can enter it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,8 +80,9 @@ def _convolution_precision(captured: Sequence[Captured]) -> str:
 
 
 def _warm_up(devices: Iterable[str], executor: Executor, store: Store) -> None:
-    for device in devices:
-        warm_up(device, executor, store)
+    with contextlib.suppress(Exception):  # who needs the workers meets it again, and says so
+        for device in devices:
+            warm_up(device, executor, store)
 
 
 def _capture(

@@ -7,7 +7,6 @@ of times, the `stage` of an internal error and the word of `AOTC_SKIP`.
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import time
 from collections.abc import Iterator
@@ -16,19 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from aotc.aot.errors import InternalError, SizeUnsupported, UndecidedSize
-from aotc.runtime.errors import environment_fault
+from aotc.aot.folders import machine_fault
 
 STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "weights", "pack")
-# What the machine refuses is not a bug of a stage: a full disk, a quota, a limit, a permission.
-MACHINE_FAULTS = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOMEM,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +93,9 @@ class Clock:
                 raise SizeUnsupported(kernel=name, detail=str(error), source="") from None
             if hasattr(error, "exit_code"):
                 raise
-            if isinstance(error, OSError) and error.errno in MACHINE_FAULTS:
-                path = str(error.filename or "a temporary file")
-                raise environment_fault("write", path, error) from error
+            fault = machine_fault(error)
+            if fault is not None:
+                raise fault from error
             raise InternalError(stage=name, detail=_first_line(error)) from error
         target = self.target if self.has_targets else ""
         row = StageTime(name, time.perf_counter() - started_s, self.detail, target)

@@ -305,7 +305,7 @@ class Store:
 
     def _refuse(self, fault: OSError) -> None:
         self.counters.refused += 1
-        reason = fault.strerror or str(fault)
+        reason = (fault.strerror or str(fault)).lower()
         self._warn_once(f"cache folder {self.root} cannot be written ({reason})")
 
     def _warn_once(self, what: str) -> None:

@@ -412,7 +412,7 @@ def environment_fault(action: str, path: str, error: OSError) -> EnvironmentFaul
         kind = DiskFull
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         kind = PermissionMissing
-    elif error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
+    elif error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN):
         kind = LimitReached
     detail = (error.strerror or str(error)).lower()
     return kind(action=action, path=path, detail=detail)

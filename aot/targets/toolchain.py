@@ -8,6 +8,7 @@ this file. Bad LLVM IR text aborts the whole process ("LLVM ERROR", no exception
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import hashlib
 import linecache
@@ -25,6 +26,7 @@ from aotc.aot.folders import make_owned, owned, remove
 from aotc.aot.targets import elf
 from aotc.aot.targets.cuda.machines import BACKEND
 from aotc.aot.tasks.worker import BODY_FILE
+from aotc.runtime.errors import environment_fault
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 DATA_LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
@@ -436,6 +438,10 @@ def link(objects: Mapping[str, bytes]) -> bytes:
         try:
             amd.link_hsaco(str(script), str(library))
         except RuntimeError as error:
+            for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.EROFS):
+                if os.strerror(number) in str(error):
+                    fault = OSError(number, os.strerror(number))
+                    raise environment_fault("write", str(library), fault) from error
             raise ToolchainError(step="linking", name="library", reason=str(error)) from error
         data = library.read_bytes()
     undefined = sorted(elf.undefined_symbols(data) - ALLOWED_UNDEFINED)

@@ -116,8 +116,12 @@ def _answer(name: str, arguments: tuple[Any, ...]) -> bytes:
 
 def _describe(error: Exception) -> tuple[str, Any]:
     """An `AotcError` travels as class name and fields, any other exception as text."""
-    from aotc.runtime.errors import AotcError
+    from aotc.aot.folders import machine_fault
+    from aotc.runtime.errors import AotcError, PermissionMissing
 
+    fault = machine_fault(error)
+    if not isinstance(fault, PermissionMissing):  # which a confined task asks for in vain
+        error = fault or error
     if isinstance(error, AotcError):
         return "error", describe(error)
     texts = (f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))

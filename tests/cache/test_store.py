@@ -197,7 +197,7 @@ def test_a_full_disk_leaves_nothing_behind(store, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("aotc.cache.store._write", full)
-        with pytest.warns(CacheWarning, match="No space left"):
+        with pytest.warns(CacheWarning, match="no space left"):
             assert not store.put(KEY, FILES)
     assert list((store.root / "staging").iterdir()) == []
     assert store.get(KEY) is None
