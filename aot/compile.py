@@ -18,7 +18,6 @@ from aotc.aot.ir.narrow import (
     dims_of,
     large_sizes,
     narrowed,
-    possible_dims,
     with_possible_sizes,
 )
 from aotc.aot.ir.native import NativeCall
@@ -130,7 +129,10 @@ def schedule_and_lower(
     """The stages schedule and lower: groups, kernels, buffers of each entry and range of sizes."""
     dims = joined_dims([dims_of(graph) for graph in graphs])
     numbered = enumerate(graphs)
-    rows = [row for number, graph in numbered for row in _ranges(number, graph, has_example)]
+    is_gpu = target.traits.is_gpu
+    rows = [
+        row for number, graph in numbered for row in _ranges(number, graph, is_gpu, has_example)
+    ]
     scheduled = _schedule([row.graph for row in rows], target, clock)
     states = joined_states(graphs)
     variants = []
@@ -155,9 +157,9 @@ class _Range:
     dims: tuple[Dim, ...]
 
 
-def _ranges(entry: int, graph: Graph, has_example: bool) -> Iterator[_Range]:
+def _ranges(entry: int, graph: Graph, is_gpu: bool, has_example: bool) -> Iterator[_Range]:
     dims = dims_of(graph)
-    for each in buckets(possible_dims(graph), has_example):
+    for each in buckets(graph, is_gpu, has_example):
         possible = with_possible_sizes(graph, each)
         if possible is not None:
             narrow = narrowed(graph, dict(zip(dims, possible, strict=True))) if dims else graph
