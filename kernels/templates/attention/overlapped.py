@@ -309,10 +309,9 @@ def attend(
             near = gl.minimum(gl.maximum(near_until(row, OFFSET, WINDOW, BN), near), until)
             for block in range(head + 1, near):
                 p, acc, peak, total = step(
-                    half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc,
-                    peak, total, counted + block, taken + block, row, block * BN, block + 1 < until,
-                    True, S, OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES,
-                    WEIGHTS,
+                    half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
+                    total, counted + block, taken + block, row, block * BN, block + 1 < until, True,
+                    S, OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
                 )  # fmt: skip
         for block in range(near, full):
             p, acc, peak, total = step(
@@ -349,29 +348,12 @@ def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def attention_overlapped(
-    in0,
-    in1,
-    in2,
-    out0,
-    HEADS: gl.constexpr,
-    RATIO: gl.constexpr,
-    T: gl.constexpr,
-    S: gl.constexpr,
-    D: gl.constexpr,
-    DV: gl.constexpr,
-    BD: gl.constexpr,
-    BV: gl.constexpr,
-    SCALE: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    OFFSET: gl.constexpr,
-    WINDOW: gl.constexpr,
-    SAFE: gl.constexpr,
-    VARIES: gl.constexpr,
-    LEAST: gl.constexpr,
-    BN: gl.constexpr,
-    GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
-):
+    in0, in1, in2, out0, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr,
+    S: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr,
+    SCALE: gl.constexpr, CAUSAL: gl.constexpr, OFFSET: gl.constexpr, WINDOW: gl.constexpr,
+    SAFE: gl.constexpr, VARIES: gl.constexpr, LEAST: gl.constexpr, BN: gl.constexpr,
+    GROUP: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
     DTYPE: gl.constexpr = in0.dtype.element_ty
     TAIL: gl.constexpr = True if VARIES else S % BN != 0
     SHORT: gl.constexpr = LEAST < BN
