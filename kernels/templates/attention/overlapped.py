@@ -309,9 +309,10 @@ def attend(
             near = gl.minimum(gl.maximum(near_until(row, OFFSET, WINDOW, BN), near), until)
             for block in range(head + 1, near):
                 p, acc, peak, total = step(
-                    half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
-                    total, counted + block, taken + block, row, block * BN, block + 1 < until, True,
-                    S, OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                    half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc,
+                    peak, total, counted + block, taken + block, row, block * BN, block + 1 < until,
+                    True, S, OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES,
+                    WEIGHTS,
                 )  # fmt: skip
         for block in range(near, full):
             p, acc, peak, total = step(
@@ -326,8 +327,7 @@ def attend(
                 OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
             )  # fmt: skip
         mbarrier.arrive(q_free.index(half))
-        count = counted + until
-        turn = taken + until
+        count, turn = counted + until, taken + until
         last = (count - 1) % STAGES
         mbarrier.wait(v_ready.index(last), ((count - 1) // STAGES) & 1)
         acc = warpgroup_mma(p, v_tiles.index(last).reshape([BN, BV]), acc, is_async=True)
