@@ -16,11 +16,12 @@ from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.narrow import dims_of, possible_dims
 from aotc.aot.ir.size import Dim, Extent, substitute, typical
 
-# First sizes of the ranges of the dim that the work depends on most, and of the next one, which is
-# a batch mostly, of one. Tiles of a GPU have 16 to 256 rows.
+# First sizes of the ranges of the dim that the work depends on most, and of the next one. On a GPU
+# tiles have 16 to 256 rows, up to four are multiplied without tensor cores; a batch is often of one.
 Cuts = tuple[tuple[int, ...], tuple[int, ...]]
 CUTS: Cuts = ((9, 128), (16,))
 GPU_CUTS: Cuts = ((17, 65, 257, 1025), (2, 17))
+GPU_CUTS_OF_ONE: Cuts = ((2, 5, 17, 65, 257, 1025), ())  # where no other dim is cut
 SPREAD = 4  # typical over smallest size, at most, of a range that the example is not in
 LEAST_GROWTH = 2  # of the work over the range of a dim that is cut
 NOT_COMPUTED = frozenset({"input", "constant", "scalar", "extent", "view"})
@@ -34,7 +35,10 @@ def buckets(graph: Graph, is_gpu: bool = False, has_example: bool = True) -> lis
     dims = possible_dims(graph)
     if not dims:
         return [()]
-    return ranges(dims, _by_growth(graph, dims), GPU_CUTS if is_gpu else CUTS, has_example)
+    by_growth, cuts = _by_growth(graph, dims), CUTS
+    if is_gpu:
+        cuts = GPU_CUTS if len(by_growth) > 1 else GPU_CUTS_OF_ONE
+    return ranges(dims, by_growth, cuts, has_example)
 
 
 def ranges(

@@ -8,7 +8,7 @@ import pytest
 
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.size import Dim, size_of
-from aotc.aot.schedule.buckets import CUTS, GPU_CUTS, buckets, ranges
+from aotc.aot.schedule.buckets import CUTS, GPU_CUTS, GPU_CUTS_OF_ONE, buckets, ranges
 
 DIMS = [
     (),
@@ -18,7 +18,7 @@ DIMS = [
     (Dim("batch", 2, 5, 4), Dim("height", 7, 20, 16), Dim("width", 7, 20, 12)),
     (Dim("n", 5, 3000, 7),),
 ]
-CASES = [(dims, cuts) for dims in DIMS for cuts in (CUTS, GPU_CUTS)]
+CASES = [(dims, cuts) for dims in DIMS for cuts in (CUTS, GPU_CUTS, GPU_CUTS_OF_ONE)]
 
 
 def writing_prompts(batch: Dim, tokens: Dim, length: Dim) -> Graph:
@@ -46,7 +46,7 @@ def test_every_call_has_a_range(dims, cuts):
     assert all(dim.low <= dim.typical <= dim.high for row in found for dim in row)
 
 
-@pytest.mark.parametrize(("dims", "cuts"), CASES[4:])
+@pytest.mark.parametrize(("dims", "cuts"), CASES[6:])
 def test_the_example_comes_first(dims, cuts):
     assert [(dim.low, dim.high) for dim in ranges(dims, dims, cuts)[0]] == [
         (dim.typical, dim.typical) for dim in dims
@@ -63,5 +63,11 @@ def test_the_dims_are_cut_that_the_work_grows_with():
 
 
 def test_typical_sizes_of_a_gpu_s_ranges_fill_tiles():
-    (_, *found) = ranges((Dim("n", 1, 8192, 7),), (Dim("n", 1, 8192, 7),), GPU_CUTS)
-    assert [row[0].typical for row in found] == [2048, 512, 128, 32, 7]
+    (_, *found) = ranges((Dim("n", 1, 8192, 7),), (Dim("n", 1, 8192, 7),), GPU_CUTS_OF_ONE)
+    assert [row[0].typical for row in found] == [2048, 512, 128, 32, 7, 2, 1]
+
+
+def test_a_dim_by_itself_is_cut_more_often():
+    batch, fixed = Dim("b", 1, 64, 2), Dim("t", 1, 1, 1)
+    found = buckets(writing_prompts(batch, fixed, Dim("l", 2, 4096, 512)), is_gpu=True)
+    assert {row[0].low for row in found} == {1, 2, 5, 17}
