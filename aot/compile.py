@@ -95,14 +95,17 @@ def compile_for(
     has_example: bool = True,
     examples: Examples = (),
     blocks: Sequence[Block] | None = None,
+    has_few_ranges: bool = False,
 ) -> Compiled:
     """The stages from schedule to plan, in order; one graph an entry.
 
-    has_example: whether the typical sizes get kernels of their own, of fixed shapes; examples: see
-    `calls_of`; blocks: the caller's memory in which a program of one graph of fixed shapes has its
+    has_example: whether the typical sizes get kernels of their own, of fixed shapes; has_few_ranges:
+    of sizes, where a first call waits for the kernels or calls are rare; examples: see `calls_of`;
+    blocks: the caller's memory in which a program of one graph of fixed shapes has its
     large buffers, None where these are the arena's.
     """
-    scheduled, sources = schedule_and_lower(target, graphs, clock, has_example)
+    is_fine = target.traits.is_gpu and not has_few_ranges
+    scheduled, sources = schedule_and_lower(target, graphs, clock, has_example, is_fine)
     tuning, beside = _tune(sources, target, options, resources, clock, examples)
     placed, scratch = _in_blocks(sources, blocks, len(graphs[0].returned), target)
     planned, library = _plan(placed, tuning, beside, target, clock)
@@ -124,9 +127,14 @@ def _in_blocks(
 
 
 def schedule_and_lower(
-    target: Target, graphs: Sequence[Graph], clock: Clock, has_example: bool = True
+    target: Target,
+    graphs: Sequence[Graph],
+    clock: Clock,
+    has_example: bool = True,
+    is_fine: bool = False,
 ) -> tuple[tuple[Schedule, ...], Sources]:
-    """The stages schedule and lower: groups, kernels, buffers of each entry and range of sizes."""
+    """The stages schedule and lower: groups, kernels, buffers of each entry and range of sizes;
+    for `has_example` and `is_fine` see `buckets`."""
     dims = joined_dims([dims_of(graph) for graph in graphs])
     numbered = enumerate(graphs)
     is_gpu = target.traits.is_gpu
@@ -157,9 +165,9 @@ class _Range:
     dims: tuple[Dim, ...]
 
 
-def _ranges(entry: int, graph: Graph, is_gpu: bool, has_example: bool) -> Iterator[_Range]:
+def _ranges(entry: int, graph: Graph, is_fine: bool, has_example: bool) -> Iterator[_Range]:
     dims = dims_of(graph)
-    for each in buckets(graph, is_gpu, has_example):
+    for each in buckets(graph, is_fine, has_example):
         possible = with_possible_sizes(graph, each)
         if possible is not None:
             narrow = narrowed(graph, dict(zip(dims, possible, strict=True))) if dims else graph

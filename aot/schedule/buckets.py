@@ -17,27 +17,28 @@ from aotc.aot.ir.narrow import dims_of, possible_dims
 from aotc.aot.ir.size import Dim, Extent, substitute, typical
 
 # First sizes of the ranges of the dim that the work depends on most, and of the next one. On a GPU
-# tiles have 16 to 256 rows, up to four are multiplied without tensor cores; a batch is often of one.
+# tiles have 16 to 256 rows, up to four are multiplied without tensor cores; a batch is one often.
 Cuts = tuple[tuple[int, ...], tuple[int, ...]]
 CUTS: Cuts = ((9, 128), (16,))
-GPU_CUTS: Cuts = ((17, 65, 257, 1025), (2, 17))
-GPU_CUTS_OF_ONE: Cuts = ((2, 5, 17, 65, 257, 1025), ())  # where no other dim is cut
+FINE_CUTS: Cuts = ((17, 65, 257, 1025), (2, 17))
+FINE_CUTS_OF_ONE: Cuts = ((2, 5, 17, 65, 257, 1025), ())  # where no other dim is cut
 SPREAD = 4  # typical over smallest size, at most, of a range that the example is not in
 LEAST_GROWTH = 2  # of the work over the range of a dim that is cut
 NOT_COMPUTED = frozenset({"input", "constant", "scalar", "extent", "view"})
 
 
-def buckets(graph: Graph, is_gpu: bool = False, has_example: bool = True) -> list[tuple[Dim, ...]]:
+def buckets(graph: Graph, is_fine: bool = False, has_example: bool = True) -> list[tuple[Dim, ...]]:
     """Ranges of all dims that together cover every call; the first that holds a call serves it.
 
     The example's sizes come first, unless not `has_example`, then the ranges, largest sizes first.
+    is_fine: by factors of four, as tiles of a GPU want it.
     """
     dims = possible_dims(graph)
     if not dims:
         return [()]
     by_growth, cuts = _by_growth(graph, dims), CUTS
-    if is_gpu:
-        cuts = GPU_CUTS if len(by_growth) > 1 else GPU_CUTS_OF_ONE
+    if is_fine:
+        cuts = FINE_CUTS if len(by_growth) > 1 else FINE_CUTS_OF_ONE
     return ranges(dims, by_growth, cuts, has_example)
 
 

@@ -25,7 +25,7 @@ TRAITS = GPUS[90]
 
 def bucket_of(graph: Graph, sizes: Mapping[str, int]) -> tuple[Dim, ...]:
     """The first range of all dims that holds the sizes, as a plan chooses it."""
-    rows = buckets(graph, is_gpu=True)
+    rows = buckets(graph, is_fine=True)
     return next(row for row in rows if all(dim.low <= sizes[dim.name] <= dim.high for dim in row))
 
 

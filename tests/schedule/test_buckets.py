@@ -8,7 +8,7 @@ import pytest
 
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.size import Dim, size_of
-from aotc.aot.schedule.buckets import CUTS, GPU_CUTS, GPU_CUTS_OF_ONE, buckets, ranges
+from aotc.aot.schedule.buckets import CUTS, FINE_CUTS, FINE_CUTS_OF_ONE, buckets, ranges
 
 DIMS = [
     (),
@@ -18,7 +18,7 @@ DIMS = [
     (Dim("batch", 2, 5, 4), Dim("height", 7, 20, 16), Dim("width", 7, 20, 12)),
     (Dim("n", 5, 3000, 7),),
 ]
-CASES = [(dims, cuts) for dims in DIMS for cuts in (CUTS, GPU_CUTS, GPU_CUTS_OF_ONE)]
+CASES = [(dims, cuts) for dims in DIMS for cuts in (CUTS, FINE_CUTS, FINE_CUTS_OF_ONE)]
 
 
 def writing_prompts(batch: Dim, tokens: Dim, length: Dim) -> Graph:
@@ -55,19 +55,19 @@ def test_the_example_comes_first(dims, cuts):
 
 def test_the_dims_are_cut_that_the_work_grows_with():
     batch, tokens, length = Dim("b", 1, 64, 2), Dim("t", 1, 2048, 8), Dim("l", 2, 4096, 512)
-    found = buckets(writing_prompts(batch, tokens, length), is_gpu=True, has_example=False)
+    found = buckets(writing_prompts(batch, tokens, length), is_fine=True, has_example=False)
     by_name = [{dim.name: (dim.low, dim.high) for dim in row} for row in found]
     assert {row["l"] for row in by_name} == {(2, 4096)}
-    assert {row["t"][0] for row in by_name} == {1, *GPU_CUTS[0]}
-    assert {row["b"][0] for row in by_name} == {1, *GPU_CUTS[1]}
+    assert {row["t"][0] for row in by_name} == {1, *FINE_CUTS[0]}
+    assert {row["b"][0] for row in by_name} == {1, *FINE_CUTS[1]}
 
 
 def test_typical_sizes_of_a_gpu_s_ranges_fill_tiles():
-    (_, *found) = ranges((Dim("n", 1, 8192, 7),), (Dim("n", 1, 8192, 7),), GPU_CUTS_OF_ONE)
+    (_, *found) = ranges((Dim("n", 1, 8192, 7),), (Dim("n", 1, 8192, 7),), FINE_CUTS_OF_ONE)
     assert [row[0].typical for row in found] == [2048, 512, 128, 32, 7, 2, 1]
 
 
 def test_a_dim_by_itself_is_cut_more_often():
     batch, fixed = Dim("b", 1, 64, 2), Dim("t", 1, 1, 1)
-    found = buckets(writing_prompts(batch, fixed, Dim("l", 2, 4096, 512)), is_gpu=True)
+    found = buckets(writing_prompts(batch, fixed, Dim("l", 2, 4096, 512)), is_fine=True)
     assert {row[0].low for row in found} == {1, 2, 5, 17}
