@@ -99,10 +99,10 @@ def compile_for(
 ) -> Compiled:
     """The stages from schedule to plan, in order; one graph an entry.
 
-    has_example: whether the typical sizes get kernels of their own, of fixed shapes; has_few_ranges:
-    of sizes, where a first call waits for the kernels or calls are rare; examples: see `calls_of`;
-    blocks: the caller's memory in which a program of one graph of fixed shapes has its
-    large buffers, None where these are the arena's.
+    has_example: whether the typical sizes get kernels of their own, of fixed shapes;
+    has_few_ranges: of sizes, where a first call waits for the kernels; examples: see `calls_of`;
+    blocks: the caller's memory in which a program of one graph of fixed shapes has its large
+    buffers, None where these are the arena's.
     """
     is_fine = target.traits.is_gpu and not has_few_ranges
     scheduled, sources = schedule_and_lower(target, graphs, clock, has_example, is_fine)
