@@ -29,7 +29,10 @@ from aotc.aot.capture.masked_steps import (
 from aotc.aot.capture.masked_steps import value_of as _value
 
 aten = torch.ops.aten
-BY_ELEMENT = frozenset({"_to_copy", "alias", "clone", "detach"})  # beside those that torch marks
+# Beside those that torch marks; some give numbers that are those of no element.
+BY_ELEMENT = frozenset({
+    "_to_copy", "alias", "clone", "detach", "full_like", "ones_like", "zeros_like",
+})  # fmt: skip
 RAISING = frozenset({"div", "floor_divide", "fmod", "remainder"})  # of whole numbers, by their data
 ASSERTED = frozenset({aten._assert_scalar.default, aten.sym_constrain_range_for_size.default})
 SIZE = aten.sym_size.int

@@ -75,6 +75,8 @@ def is_reduction(node: Node, mask: Node) -> bool:
     """Whether this reduces rows of such a mask, and is done as well to all rows."""
     if node.target not in REDUCTIONS or value_of(node.args[0]).is_complex():
         return False
+    if not value_of(mask).dim():  # one truth value selects all or nothing
+        return False
     dims, stays = _dims(node)
     if dims and 0 not in dims:
         return False

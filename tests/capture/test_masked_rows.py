@@ -152,6 +152,7 @@ REDUCED = {
     "by their number": lambda x, m: x[m].sum() / x[m].shape[0] + x[m].numel(),
     "what is away from the mean": lambda x, m: ((x[m] - x[m].mean(0)) ** 2).sum(),
     "a write of what is away": lambda x, m: x.index_put((m,), x[m] - x[m].sum(0)),
+    "beside ones": lambda x, m: (x[m] - torch.ones_like(x[m])).clamp(torch.zeros_like(x[m])).sum(0),
     "squares": lambda x, m: functional.mse_loss(x[m], (x * 2)[m]),
     "of logits": lambda x, m: functional.binary_cross_entropy_with_logits(x[m], x[m].sigmoid()),
     "selected": lambda x, m: torch.masked_select(x, x > 0).mean(),
@@ -202,3 +203,11 @@ def test_selected_rows_are_reduced(name, mask):
             continue
         found, *_ = interpret(captured.graph, [x.numpy()])
         numpy.testing.assert_allclose(found, expected.numpy(), rtol=2e-3, atol=1e-5)
+
+
+def test_one_truth_value_selects_all_or_nothing():
+    def program(x):
+        return x[x.sum() > 0].sum(0)
+
+    with pytest.raises(errors.UnsupportedError):
+        capture(spec_of(program, (torch.rand(5, 3),)))
