@@ -53,6 +53,7 @@ class Shape:
     bytes: int
     pack: int = 0
     precision: str = "ieee"  # of the products, as Triton calls it
+    function_work: float = 0.0  # operations of functions for each element of the result
 
     def steps(self, block: int) -> int:
         """Steps of the loop."""
@@ -97,6 +98,7 @@ def _choices(shape: Shape, machine: Machine) -> Iterator[Choice]:
                 shape.dtype,
                 precision=shape.precision,
                 bytes=shape.bytes,
+                function_work=shape.function_work,
             )
             tile = Tile(rows, columns, depth, warps, stages)
             for split in _SPLITS:
