@@ -114,6 +114,7 @@ _HALVED_READ = ((16, 1), (32, 1), (8, 1))
 # thread has few elements, so that its registers leave room for many warps.
 BUSY = 64
 FEWEST_BUSY_WARPS = 16  # of a multiprocessor
+FEWEST_WAVES = 2  # programs of a multiprocessor
 # Terms of a sum over a window from which on its weights count. Each term's are loaded for one row,
 # and Triton gives them to the threads of a tile through shared memory, two barriers a term; not so
 # where every thread has one vector of a row, and of tensors smaller than a program's threads. A
@@ -121,7 +122,7 @@ FEWEST_BUSY_WARPS = 16  # of a multiprocessor
 # 28 µs for 47, 1,568 of 384 in 8.5 for 11.8; of f32 in 7.6 for 12.1).
 FEWEST_TERMS = 9
 SHARED_ELEMENTS = 16  # of a thread that has several rows' vectors
-FEW_ELEMENTS = 32  # of one whose row is shorter than all threads
+SHORT_ROWS, SHORT_WARPS = 64, 8  # of a program whose rows are shorter than that
 # Bytes that lie together where rows are stored across: a sector of memory (H200, 1,568 rows of 768
 # elements of bf16: 5.2 µs for 19).
 SECTOR_BYTES = 32
@@ -219,7 +220,7 @@ def _with_busy(
         return table
     warps = shape.rows * block / (8 * WARP * traits.multiprocessors)
     if shape.window_terms >= FEWEST_TERMS and warps >= FEWEST_BUSY_WARPS:
-        return (*_of_windows(shape, block), *table)
+        return (*_of_windows(shape, block, traits), *table)
     each = 8 if warps >= FEWEST_BUSY_WARPS else 4
     return *(_of_threads(block, elements) for elements in (each, 16, 12 - each)), *table
 
@@ -230,13 +231,17 @@ def _of_threads(block: int, elements: int) -> tuple[int, int]:
     return rows, max(4, min(MOST_WARPS, block // (elements * WARP)))
 
 
-def _of_windows(shape: RowShape, block: int) -> Iterator[tuple[int, int]]:
+def _of_windows(
+    shape: RowShape, block: int, traits: TargetTraits
+) -> Iterator[tuple[int, int]]:
     """Rows and warps of sums over windows: threads that have one vector of each of several rows, or
     more threads than a row has elements."""
-    whole = block * shape.item_bytes // (VECTOR_BYTES * WARP)
-    warps, elements = (whole, SHARED_ELEMENTS) if whole else (2 * block // WARP, FEW_ELEMENTS)
-    warps = max(1, min(MOST_WARPS, warps))
-    rows = max(1, elements * WARP * warps // block)
+    warps = min(MOST_WARPS, block * shape.item_bytes // (VECTOR_BYTES * WARP))
+    rows = max(1, SHARED_ELEMENTS * WARP * warps // block)
+    if not warps:
+        rows, warps = SHORT_ROWS, max(SHORT_WARPS, 2 * block // WARP)
+        while rows > 1 and shape.rows < FEWEST_WAVES * traits.multiprocessors * rows:
+            rows //= 2
     yield rows, warps
     yield max(1, rows // 2), warps
     yield rows * 2, min(MOST_WARPS, warps * 2)
