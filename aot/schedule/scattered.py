@@ -24,9 +24,7 @@ from aotc.aot.traits import TargetTraits
 WHOLE_LOADS = 64  # elements in a run that tiles read, and multiples of them: loads of 16 bytes
 
 
-def with_views_left(
-    found: Sequence[Cluster], graph: Graph, traits: TargetTraits
-) -> list[Cluster]:
+def with_views_left(found: Sequence[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
     """The clusters, without views that products read through."""
     if not traits.is_gpu:
         return list(found)

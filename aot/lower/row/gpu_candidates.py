@@ -231,9 +231,7 @@ def _of_threads(block: int, elements: int) -> tuple[int, int]:
     return rows, max(4, min(MOST_WARPS, block // (elements * WARP)))
 
 
-def _of_windows(
-    shape: RowShape, block: int, traits: TargetTraits
-) -> Iterator[tuple[int, int]]:
+def _of_windows(shape: RowShape, block: int, traits: TargetTraits) -> Iterator[tuple[int, int]]:
     """Rows and warps of sums over windows: threads that have one vector of each of several rows, or
     more threads than a row has elements."""
     warps = min(MOST_WARPS, block * shape.item_bytes // (VECTOR_BYTES * WARP))
