@@ -18,7 +18,6 @@ from aotc.aot.ir.narrow import (
     dims_of,
     large_sizes,
     narrowed,
-    possible_dims,
     with_possible_sizes,
 )
 from aotc.aot.ir.native import NativeCall
@@ -96,14 +95,17 @@ def compile_for(
     has_example: bool = True,
     examples: Examples = (),
     blocks: Sequence[Block] | None = None,
+    has_few_ranges: bool = False,
 ) -> Compiled:
     """The stages from schedule to plan, in order; one graph an entry.
 
-    has_example: whether the typical sizes get kernels of their own, of fixed shapes; examples: see
-    `calls_of`; blocks: the caller's memory in which a program of one graph of fixed shapes has its
-    large buffers, None where these are the arena's.
+    has_example: whether the typical sizes get kernels of their own, of fixed shapes;
+    has_few_ranges: of sizes, where a first call waits for the kernels; examples: see `calls_of`;
+    blocks: the caller's memory in which a program of one graph of fixed shapes has its large
+    buffers, None where these are the arena's.
     """
-    scheduled, sources = schedule_and_lower(target, graphs, clock, has_example)
+    is_fine = target.traits.is_gpu and not has_few_ranges
+    scheduled, sources = schedule_and_lower(target, graphs, clock, has_example, is_fine)
     tuning, beside = _tune(sources, target, options, resources, clock, examples)
     placed, scratch = _in_blocks(sources, blocks, len(graphs[0].returned), target)
     planned, library = _plan(placed, tuning, beside, target, clock)
@@ -125,12 +127,20 @@ def _in_blocks(
 
 
 def schedule_and_lower(
-    target: Target, graphs: Sequence[Graph], clock: Clock, has_example: bool = True
+    target: Target,
+    graphs: Sequence[Graph],
+    clock: Clock,
+    has_example: bool = True,
+    is_fine: bool = False,
 ) -> tuple[tuple[Schedule, ...], Sources]:
-    """The stages schedule and lower: groups, kernels, buffers of each entry and range of sizes."""
+    """The stages schedule and lower: groups, kernels, buffers of each entry and range of sizes;
+    for `has_example` and `is_fine` see `buckets`."""
     dims = joined_dims([dims_of(graph) for graph in graphs])
     numbered = enumerate(graphs)
-    rows = [row for number, graph in numbered for row in _ranges(number, graph, has_example)]
+    is_gpu = target.traits.is_gpu
+    rows = [
+        row for number, graph in numbered for row in _ranges(number, graph, is_gpu, has_example)
+    ]
     scheduled = _schedule([row.graph for row in rows], target, clock)
     states = joined_states(graphs)
     variants = []
@@ -155,9 +165,9 @@ class _Range:
     dims: tuple[Dim, ...]
 
 
-def _ranges(entry: int, graph: Graph, has_example: bool) -> Iterator[_Range]:
+def _ranges(entry: int, graph: Graph, is_fine: bool, has_example: bool) -> Iterator[_Range]:
     dims = dims_of(graph)
-    for each in buckets(possible_dims(graph), has_example):
+    for each in buckets(graph, is_fine, has_example):
         possible = with_possible_sizes(graph, each)
         if possible is not None:
             narrow = narrowed(graph, dict(zip(dims, possible, strict=True))) if dims else graph

@@ -2,8 +2,10 @@
 
     python -m benchmarks.dynamic [--target cpu|cuda] [--tune off|quick|full] [--small] [MODEL…]
 
-Each model is built once with `dynamic_shapes` and once for each shape that is typical of a range of
-sizes (`aot/schedule/buckets.py`); both programs run in this process in turns on the same inputs.
+Each model is built once with `dynamic_shapes` and once for each shape of its calls
+(`benchmarks/models/varying.py`). These lie anywhere in the ranges of sizes, of each of which a
+build reckons with one (`aot/schedule/buckets.py`). Both programs run in this process in turns on
+the same inputs.
 With `--page` the table of the target in docs/dynamic.md is written anew; that is for a machine that
 does nothing else.
 """
@@ -19,14 +21,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from aotc.aot.ir.size import Dim
-from aotc.aot.schedule.buckets import buckets
 from aotc.runtime import load
 from aotc.runtime.programs.program import Program
 from benchmarks.machine import facts
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="narrow models, to see that it runs")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.1, help="of one turn of one program")
-    parser.add_argument("--shapes", type=int, default=8, help="of each model, at most")
+    parser.add_argument("--shapes", type=int, default=99, help="of each model, at most")
     parser.add_argument("--page", action="store_true", help="write docs/dynamic.md's table")
     given = parser.parse_args(arguments)
     settings = Settings(
@@ -111,32 +112,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compared(name: str, settings: Settings, folder: Path) -> list[Figures]:
-    """The figures of one model at the typical shapes of its ranges."""
-    rows = []
-    example = VARYING[name].example
-    with load(built(name, example, True, settings, folder), device=settings.target) as program:
-        for sizes in shapes_of(program, example)[: settings.shapes]:
-            path = built(name, sizes, False, settings, folder)
-            with load(path, device=settings.target) as fixed:
+    """The figures of one model at the shapes of its calls."""
+    rows, row = [], VARYING[name]
+    shapes = row.calls[: settings.shapes]
+    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
+        of_all = pool.submit(built, name, row.example, True, settings, folder)
+        paths = pool.map(lambda sizes: built(name, sizes, False, settings, folder), shapes)
+        known = dict(zip(shapes, paths, strict=True))
+    with load(of_all.result(), device=settings.target) as program:
+        for sizes in shapes:
+            with load(known[sizes], device=settings.target) as fixed:
                 found = timed((fixed, program), name, sizes, settings)
             shape = ", ".join(map(str, sizes))
             rows.append(Figures(name, shape, *(each * 1e6 for each in found)))
             print(rows[-1].line(), flush=True)
     return rows
-
-
-def shapes_of(program: Any, example: Sequence[int]) -> list[tuple[int, ...]]:
-    """The sizes that are typical of each range, as the build reckons with them."""
-    typical = dict(zip([(dim.input, dim.axis) for dim in in_order(program)], example, strict=True))
-    dims = [Dim(dim.name, dim.low, dim.high, typical[dim.input, dim.axis]) for dim in program.dims]
-    order = [program.dims.index(dim) for dim in in_order(program)]
-    rows = (tuple(row[at].typical for at in order) for row in buckets(dims))
-    return list(dict.fromkeys(rows))
-
-
-def in_order(program: Any) -> list[Any]:
-    """The dims in the order of the input's axes."""
-    return sorted(program.dims, key=lambda dim: (dim.input, dim.axis))
 
 
 def built(

@@ -123,7 +123,8 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options, blocks: Sequen
             clock.dump("capture", print_graph(graph, with_sources=True))
             rewritten, _ = rewrite(graph, target.traits, skip, apply_registered)
             clock.dump("rewrite", print_graph(rewritten))
-        compiled = compile_for(target, [rewritten], build_options, own, clock, blocks=blocks)
+        parts = (target, [rewritten], build_options, own, clock)
+        compiled = compile_for(*parts, blocks=blocks, has_few_ranges=True)
     finally:
         if dump is not None:
             write_texts(Path(dump) / f"graph-{counting().graphs}", clock.texts)

@@ -222,9 +222,16 @@ def blocks_of(candidates: Sequence[Candidate], name: str) -> list[int]:
     return [dict(candidate.config)[name] for candidate in candidates]
 
 
-def kernel_of(group: Group, drafts: Sequence[Draft], candidates: Sequence[Candidate]) -> KernelSpec:
-    """The spec of a kernel of several forms, which all take the dims that any of them reads."""
-    sizes = sizes_of(group, "\n".join(line for row in drafts for line in row.lines))
+def kernel_of(
+    group: Group,
+    drafts: Sequence[Draft],
+    candidates: Sequence[Candidate],
+    others: Sequence[str] = (),
+) -> KernelSpec:
+    """The spec of a kernel of several forms, which all take the dims that any of them reads;
+    `others`: lines of forms that are written elsewhere."""
+    lines = [line for row in drafts for line in row.lines]
+    sizes = sizes_of(group, "\n".join([*lines, *others]))
     name, first = function_name(group), {row.form: row for row in reversed(candidates)}
     forms = (
         Form(row.name, assemble(group, row, first[row.name], sizes), name, row.waits)

@@ -57,6 +57,7 @@ class Varying:
     tail: tuple[int, ...]
     dims: dict[int, Any]
     example: tuple[int, ...]
+    calls: tuple[tuple[int, ...], ...]  # sizes that are measured
 
     def model(self, is_full: bool, dtype: torch.dtype) -> nn.Module:
         """The model; the same numbers each time."""
@@ -74,9 +75,16 @@ class Varying:
 _BATCH, _SEQ = Dim("batch", max=64), Dim("seq", max=512)
 
 VARYING: dict[str, Varying] = {
-    "perceptron": Varying(Perceptron, (32, 768), True, (), {0: Dim("rows", max=4096)}, (256,)),
-    "encoder": Varying(encoder, (64, 512), True, (), {0: _BATCH, 1: _SEQ}, (8, 128)),
-    "convolutions": Varying(
-        Convolutions, (16, 64), False, (3, 56, 56), {0: Dim("batch", max=64)}, (16,)
+    "perceptron": Varying(
+        Perceptron, (32, 768), True, (), {0: Dim("rows", max=4096)}, (256,),
+        ((256,), (1,), (3,), (17,), (40,), (100,), (200,), (512,), (1000,), (3000,)),
     ),
-}
+    "encoder": Varying(
+        encoder, (64, 512), True, (), {0: _BATCH, 1: _SEQ}, (8, 128),
+        ((8, 128), (1, 10), (1, 128), (1, 512), (3, 100), (8, 300), (20, 20), (64, 3), (64, 256)),
+    ),
+    "convolutions": Varying(
+        Convolutions, (16, 64), False, (3, 56, 56), {0: Dim("batch", max=64)}, (16,),
+        ((16,), (1,), (3,), (30,), (64,)),
+    ),
+}  # fmt: skip

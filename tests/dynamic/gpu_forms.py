@@ -23,11 +23,10 @@ from schedule_runner import Job
 TRAITS = GPUS[90]
 
 
-def bucket_of(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[Dim, ...]:
+def bucket_of(graph: Graph, sizes: Mapping[str, int]) -> tuple[Dim, ...]:
     """The first range of all dims that holds the sizes, as a plan chooses it."""
-    return next(
-        row for row in buckets(dims) if all(dim.low <= sizes[dim.name] <= dim.high for dim in row)
-    )
+    rows = buckets(graph, is_fine=True)
+    return next(row for row in rows if all(dim.low <= sizes[dim.name] <= dim.high for dim in row))
 
 
 def run_each(
@@ -41,7 +40,7 @@ def run_each(
     """
     dims, job, outputs = dims_of(graph), Job(), []
     for sizes, inputs in calls:
-        variant = narrowed(graph, dict(zip(dims, bucket_of(dims, sizes), strict=True)))
+        variant = narrowed(graph, dict(zip(dims, bucket_of(graph, sizes), strict=True)))
         job.sizes = sizes
         outputs.append(job.add(variant, inputs, _without_descriptors, TRAITS))
     results = job.run(folder, "native")

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy
 import pytest
 
+from aotc.aot.ir.narrow import at_sizes
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, size_of
 from aotc.aot.lower import lower
 from aotc.aot.lower.attention import candidates as attention_space
 from aotc.aot.schedule import schedule
@@ -72,6 +74,68 @@ def test_numbers(name, for_any_size):
         )  # fmt: skip
 
 
+BATCH, ROWS, KEYS = Dim("batch", 1, 3, 2), Dim("rows", 1, 2000, 700), Dim("keys", 1, 999, 600)
+VARYING = {
+    "full": (
+        Case(BATCH, 2, 1, ROWS, KEYS, 64, 64, "f16"),
+        ((1, 130, 128), (3, 1, 1), (2, 129, 300)),
+    ),
+    "causal": (
+        Case(BATCH, 3, 1, ROWS, ROWS, 64, 64, "f16", causal=True),
+        ((1, 300, 1), (2, 128, 1), (1, 5, 1)),
+    ),
+    "window": (
+        Case(BATCH, 2, 2, ROWS, ROWS, 64, 64, "f16", causal=True, window=90),
+        ((1, 300, 1), (2, 256, 1), (1, 1, 1)),
+    ),
+    "packed": (
+        Case(BATCH, 4, 2, ROWS, ROWS, 64, 64, "f16", causal=True, is_packed=True),
+        ((2, 200, 1), (3, 64, 1), (1, 131, 1)),
+    ),
+    "of-one-length": (
+        Case(2, 2, 2, KEYS, 256, 64, 64, "f16"),
+        ((1, 1, 140), (1, 1, 128)),
+    ),
+    "of-many-keys": (
+        Case(1, 2, 2, 100, Dim("keys", 128, 999, 600), 64, 64, "f16"),
+        ((1, 1, 128), (1, 1, 200)),
+    ),
+}  # fmt: skip
+
+
+def varying(case: Case) -> Case:
+    """The case with sizes in place of dims."""
+    names = ("batch", "queries", "keys")
+    sizes = {name: getattr(case, name) for name in names}
+    return replace(
+        case, **{name: size_of(size) for name, size in sizes.items() if isinstance(size, Dim)}
+    )
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_numbers_where_sizes_vary(name, for_any_size):
+    case, calls = VARYING[name]
+    graph, spec = graph_of(varying(case)), spec_of(varying(case))
+    (group,) = schedule(graph, TRAITS).groups
+    candidates = [row for row in spec.candidates if row.form == "overlapped"]
+    assert candidates
+    for sizes in calls:
+        known = dict(zip(("batch", "rows", "keys"), sizes, strict=True))
+        here = at_sizes(graph, known)
+        arrays = arrays_of(here)
+        (expected,) = interpret(here, arrays)
+        inputs = [arrays[graph.inputs.index(node)] for node in group.reads]
+        numbers = {KERNEL_PREFIX + dim.name: known[dim.name] for dim in spec.sizes}
+        for candidate in candidates:
+            output = numpy.full(expected.size, numpy.nan, expected.dtype)
+            form, config = spec.form(candidate), numbers | dict(candidate.constexprs)
+            gluon_runner.run(form.source, form.function, (3, 1, 1), config, [*inputs, output])
+            numpy.testing.assert_allclose(
+                output.reshape(expected.shape).astype("float32"), expected.astype("float32"),
+                rtol=0, atol=3e-3, err_msg=f"{candidate} {known}",
+            )  # fmt: skip
+
+
 def test_a_barrier_too_few_is_found(for_any_size, monkeypatch):
     monkeypatch.setattr(gluon_runner, "PATIENCE_S", 1.0)
     spec = spec_of(SMALL["one-block"])
@@ -98,8 +162,16 @@ def test_what_it_cannot_do_is_not_offered(case, for_any_size):
 
 
 @pytest.mark.triton
-def test_it_compiles_without_spills():
-    spec = spec_of(Case(1, 2, 1, 1024, 1024, 128, 128, "bf16", causal=True))
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(1, 2, 1, 1024, 1024, 128, 128, "bf16", causal=True),
+        varying(Case(BATCH, 2, 1, ROWS, ROWS, 128, 128, "bf16", causal=True)),
+        varying(Case(BATCH, 2, 1, ROWS, KEYS, 64, 64, "bf16")),
+    ],
+)
+def test_it_compiles_without_spills(case):
+    spec = spec_of(case)
     candidate = next(row for row in spec.candidates if row.form == "overlapped")
     form = spec.form(candidate)
     params = [(param.name, param.type) for param in spec.params_of(candidate)]

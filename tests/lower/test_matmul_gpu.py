@@ -13,9 +13,10 @@ from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.size import Dim, Extent, size_of, typical
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.matmul.choice import STYLES, Problem
+from aotc.aot.lower.matmul.choice import STYLES, Choice, Problem
 from aotc.aot.lower.matmul.gpu_candidates import LEAST_DEPTH, MOST_WORK, choices, surest
 from aotc.aot.lower.matmul.gpu_cost import machine_of, nanoseconds
 from aotc.aot.lower.matmul.gpu_source import problem_of
@@ -221,6 +222,34 @@ def test_candidates_are_few_and_fit_the_machine(shape):
         accumulator = config["BM"] * config["BN"] // (32 * config["num_warps"])
         assert accumulator <= 128
         assert {each.name for each in row.scratch} in (set(), {"partials", "counters"})
+
+
+def varying(rows: Extent, columns: int, depth: int) -> Problem:
+    """A product of bf16 whose rows vary, with the bytes of typical ones."""
+    count = typical(rows)
+    moved = 2 * (count * depth + depth * columns + count * columns)
+    extents = (1, rows, columns, depth)
+    return Problem(extents, "bf16", has_descriptors=True, is_right_constant=True, bytes=moved)
+
+
+@pytest.mark.parametrize("columns", [384, 2048, 5120, 16384])
+@pytest.mark.parametrize("depth", [256, 2048])
+@pytest.mark.parametrize("low", [17, 65, 257])
+def test_the_choice_of_a_range_suits_calls_beside_the_typical_one(low, columns, depth):
+    dim = Dim("n", low, 4 * low - 4, 2 * low - 2)
+    problem = varying(size_of(dim), columns, depth)
+    (best,), machine = choices(problem, TRAITS, 1), machine_of(TRAITS)
+
+    def worst_of(choice: Choice) -> float:
+        """Its time over the least one, at the call of three where that is most."""
+        return max(
+            nanoseconds(replace(choice, problem=call), machine)
+            / nanoseconds(choices(call, TRAITS, None)[0], machine)
+            for rows in (low, dim.typical, dim.high)
+            for call in [varying(rows, columns, depth)]
+        )
+
+    assert worst_of(best) < 1.4
 
 
 def test_parts_of_a_split_matmul_cover_all_of_k():

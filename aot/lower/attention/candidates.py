@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from aotc.aot.ir.size import Extent, highest, typical
+from aotc.aot.ir.size import Extent, highest, smallest, typical
 from aotc.aot.lower.attention.pieces import pieces_of, width_of
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.tiles import blocks, power_above
@@ -216,7 +216,7 @@ def _tiled(row: Config, problem: Problem, traits: TargetTraits) -> Candidate:
     tiles = heads * blocks(rows, row.rows)
     if row.form == "overlapped":  # its programs go through the tiles
         named = (("BN", row.keys), ("GROUP", 1), ("STAGES", row.stages), ("num_warps", row.warps))
-        return Candidate(named, (min(highest(tiles), traits.multiprocessors), 1, 1), row.form)
+        return Candidate(named, (smallest(traits.multiprocessors, tiles), 1, 1), row.form)
     config = (
         ("BM", row.rows),
         ("BN", row.keys),

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import Extent, content, fixed, highest, is_static, kernel_text, typical
+from aotc.aot.ir.size import (
+    KERNEL_PREFIX,
+    Extent,
+    bounds,
+    content,
+    fixed,
+    highest,
+    is_static,
+    kernel_text,
+    proves_at_most,
+    typical,
+)
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.attention.candidates import Problem
 from aotc.aot.lower.tiles import power_above
@@ -35,8 +46,8 @@ HEAD_AXES = 2  # of a descriptor of all heads, beside rows and elements
 class Heads:
     """All heads of an operand as one tensor: extents, strides and places of head z on two axes."""
 
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
+    extents: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
     places: tuple[str, ...]
 
 
@@ -54,7 +65,7 @@ class Matrix:
         axes = []
         for atom, stride in self.start.terms:
             lowest, highest = ix.of(atom).bounds()
-            if lowest < 0 or stride < 0:
+            if not (proves_at_most(0, lowest) and proves_at_most(0, stride)):
                 return None
             axes.append((highest + 1, stride, str(ix.of(atom))))
         if len(axes) > HEAD_AXES:
@@ -126,6 +137,8 @@ class Attention:
             "OFFSET": kernel_text(self.root_op.attr("offset")),
             "WINDOW": str(self.root_op.attr("window")),
             "SAFE": str(self.root_op.attr("is_safe")),
+            "VARIES": str(not is_static((*sizes.extents, self.root_op.attr("offset")))),
+            "LEAST": str(bounds(keys)[0]),
             "PRECISION": f'"{self.traits.precision_of(self.root_op.dtype)}"',
         }
 
@@ -136,11 +149,15 @@ class Attention:
 
     def _may_overlap(self) -> bool:
         """Whether operands and result are tensors of heads, rows and elements."""
-        # Its text holds numbers.
-        if not self._has_descriptors() or not is_static(self._extents()):
+        if not self._has_descriptors():
             return False
         matrices = (*(self.matrix(place) for place in range(3)), self.result())
-        return all(matrix is not None and matrix.heads() is not None for matrix in matrices)
+        found = [None if matrix is None else matrix.heads() for matrix in matrices]
+        # Functions that place a head know no sizes.
+        return all(
+            heads is not None and not any(KERNEL_PREFIX in place for place in heads.places)
+            for heads in found
+        )
 
     def _has_descriptors(self) -> bool:
         """Whether q, k and v are rows in memory, of 16 bits, and the only operands."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, fixed, kernel_text
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.attention.candidates import candidates
 from aotc.aot.lower.attention.lines import DESCRIPTORS, Lines, PieceLines
@@ -73,19 +73,16 @@ def lower_attention(group: Group, traits: TargetTraits) -> KernelSpec:
     names = tuple(dict.fromkeys(candidate.form for candidate in found))
     drafts = [_draft(attention, name, found) for name in names if name != OVERLAPPED]
     axes = {name: axes_of(FORMS[name].template, attention.constants()) for name in names}
-    spec = kernel_file.kernel_of(group, *folded(drafts, found, axes))
+    overlapped = _overlapped_lines(attention) if OVERLAPPED in names else []
+    spec = kernel_file.kernel_of(group, *folded(drafts, found, axes), overlapped)
     spec = replace(spec, are_most=attention.ends is not None)
-    if OVERLAPPED not in names:
+    if not overlapped:
         return spec
-    forms = sorted((*spec.forms, _overlapped(attention)), key=lambda form: names.index(form.name))
+    function = kernel_file.function_name(group)
+    text = overlapped_source(attention, function, overlapped, spec.sizes)
+    form = Form(OVERLAPPED, text, function)
+    forms = sorted((*spec.forms, form), key=lambda each: names.index(each.name))
     return replace(spec, forms=tuple(forms))
-
-
-def _overlapped(attention: Attention) -> Form:
-    """The Gluon form, a file of its own kind."""
-    function = kernel_file.function_name(attention.group)
-    text = overlapped_source(attention, FORMS[OVERLAPPED].template, function)
-    return Form(OVERLAPPED, text, function)
 
 
 def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kernel_file.Draft:
@@ -117,8 +114,18 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
     return kernel_file.Draft(name, lines_of_body, shared, waits=bool(holes.get("ahead")))
 
 
-def overlapped_source(attention: Attention, template: Template, function: str) -> str:
-    """The template as it stands, but for its holes and the kernel itself."""
+def _overlapped_lines(attention: Attention) -> list[str]:
+    """The body of the Gluon form's kernel."""
+    described = _described(attention, _matrices(attention))
+    return fill(FORMS[OVERLAPPED].template, described, attention.constants(), ())
+
+
+def overlapped_source(
+    attention: Attention, function: str, filled: Sequence[str], sizes: Sequence[Dim]
+) -> str:
+    """The Gluon form, a file of its own kind: its template as it stands, but for the places of
+    heads and the kernel itself, whose body is `filled`."""
+    template = FORMS[OVERLAPPED].template
     lines = template.text().splitlines()
     body = template.tree().body
     title = textwrap.fill(f'"""{attention.group}."""', 96, subsequent_indent=INDENT)
@@ -133,8 +140,8 @@ def overlapped_source(attention: Attention, template: Template, function: str) -
         first = node.decorator_list[0].lineno if isinstance(node, ast.FunctionDef) else node.lineno
         parts.append("\n".join(lines[first - 1 : node.end_lineno]))
     names = [param.name for param in kernel_file.parameters(attention.group)]
+    names += [KERNEL_PREFIX + dim.name for dim in sizes]
     names += [f"{name}: gl.constexpr" for name in CONSTEXPRS]
-    filled = fill(template, _described(attention, matrices), attention.constants(), ())
     signature = f"@gluon.jit\ndef {function}({', '.join(names)}):"
     parts.append("\n".join([signature, *(textwrap.indent(line, INDENT) for line in filled)]))
     return "\n\n\n".join(parts) + "\n"
@@ -169,9 +176,9 @@ def _described(attention: Attention, matrices: Sequence[Matrix]) -> dict[str, li
         heads = matrix.heads()
         assert heads is not None
         first = matrix.start.constant
-        address = memory + (f" + {first}" if first else "")
-        shape = ", ".join(map(str, (*heads.extents, *matrix.extents)))
-        strides = ", ".join(map(str, (*heads.strides, matrix.stride, 1)))
+        address = memory + (f" + {kernel_text(first)}" if first else "")
+        shape = ", ".join(map(kernel_text, (*heads.extents, *matrix.extents)))
+        strides = ", ".join(map(kernel_text, (*heads.strides, matrix.stride, 1)))
         found[name] = [
             f"{name} = tma.make_tensor_descriptor(",
             f"{INDENT}{address}, [{shape}], [{strides}],",

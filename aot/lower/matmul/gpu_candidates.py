@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
-from aotc.aot.ir.size import highest
+from aotc.aot.ir.size import bounds, highest
 from aotc.aot.lower.matmul.choice import (
     CODE_TILES,
     DECODING,
@@ -52,8 +52,31 @@ def choices(
         found = [each for each in shallow if _is_legal(each, machine)]
         least = min((choice.loading_work for choice in found), default=0)
     found = [each for each in found if each.loading_work <= max(least, MOST_WORK)]
-    found.sort(key=lambda choice: nanoseconds(choice, machine))
-    return tuple(found[:limit])
+    return tuple(_cheapest_first(found, problem, machine)[:limit])
+
+
+def _cheapest_first(found: Sequence[Choice], problem: Problem, machine: Machine) -> list[Choice]:
+    """The choices by their time; of calls with other numbers of rows, each beside the least there.
+
+    One tile more than fits at once doubles the time, so that what suits one size alone may be far
+    from the best of another one nearby.
+    """
+    costs = [0.0] * len(found)
+    for call in _calls(problem):
+        times = [nanoseconds(replace(choice, problem=call), machine) for choice in found]
+        least = min(times, default=1.0)
+        costs = [cost + time / least for cost, time in zip(costs, times, strict=True)]
+    return [found[place] for place in sorted(range(len(found)), key=costs.__getitem__)]
+
+
+def _calls(problem: Problem) -> Iterator[Problem]:
+    """The problem at half, once and twice its typical rows, as far as they are in range."""
+    rows, (low, high) = problem.rows, bounds(problem.extents[1])
+    row_bytes = (problem.depth + problem.columns) * problem.itemsize_bytes * problem.batch
+    for near in dict.fromkeys(max(low, min(size, high)) for size in (rows, rows // 2, 2 * rows)):
+        extents = (problem.extents[0], near, *problem.extents[2:])
+        more = (near - rows) * row_bytes
+        yield replace(problem, extents=extents, bytes=max(0, problem.bytes + more))
 
 
 def surest(problem: Problem) -> Choice:

@@ -257,6 +257,8 @@ def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
     work = tile.rows * tile.columns * depth * programs / machine.multiprocessors
     arithmetic = work / machine.scalar_operations
     resident = min(2048 // threads, RESIDENT_LIMIT, max(1, programs // machine.multiprocessors))
+    if floor:
+        floor *= ceil(problem.rows / tile.rows)  # the next rows' programs come after all columns
     if choice.style.is_walk:
         resident = choice.programs // machine.multiprocessors
     in_flight = resident * tile.columns * tile.depth * problem.itemsize_bytes * tile.stages

@@ -7,6 +7,8 @@ other's products. Barriers in shared memory say which blocks are there (`ready`)
 both groups (`free`), and whose turn it is. Holes: the descriptors `queries`, `keys`, `values` and
 `result` (all heads: two axes of them, then rows of contiguous elements) and `head_q`, `head_k`,
 `head_v`, `head_out` (where among them head z lies).
+Heads, rows, keys and the mask's offset are numbers, or known at the call only (VARIES): then a last
+block is taken to be no whole one, and the first one too where there may be fewer keys (LEAST).
 """
 
 from triton.experimental import gluon
@@ -50,7 +52,7 @@ def head_out(z, RATIO: gl.constexpr):
 
 
 @gluon.jit
-def waves_of(TILES: gl.constexpr):
+def waves_of(TILES):
     """Tiles that fall to this program."""
     programs = gl.num_programs(0)
     whole = TILES // programs
@@ -61,14 +63,12 @@ def waves_of(TILES: gl.constexpr):
 
 
 @gluon.jit
-def place(
-    wave, HEADS: gl.constexpr, T: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr
-):  # fmt: skip
+def place(wave, HEADS, T, GROUP: gl.constexpr, CAUSAL: gl.constexpr):
     """Head and first row of a tile: GROUP heads side by side, long causal rows first.
 
     Every other wave runs backwards over the programs, so that none has all the long tiles.
     """
-    TILES: gl.constexpr = (T + 127) // 128
+    TILES = (T + 127) // 128
     programs = gl.num_programs(0)
     position = gl.program_id(0)
     if wave % 2 == 1:
@@ -85,21 +85,19 @@ def place(
 
 @gluon.jit
 def blocks_until(
-    first, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr
+    first, S, OFFSET, CAUSAL: gl.constexpr, TAIL: gl.constexpr, BN: gl.constexpr
 ):  # fmt: skip
     """Blocks of keys that a row of the tile sees; one at least."""
     end = S
     if CAUSAL:
         end = gl.maximum(gl.minimum(S, first + 128 + OFFSET), 1)
-    elif S % BN != 0:  # a constant bound would unroll the last block: it takes more registers
+    elif TAIL:  # a constant bound would unroll the last block: it takes more registers
         end = gl.minimum(S, first + 128 + S)
     return gl.cdiv(end, BN)
 
 
 @gluon.jit
-def begins_at(
-    first, until, OFFSET: gl.constexpr, WINDOW: gl.constexpr, BN: gl.constexpr
-):  # fmt: skip
+def begins_at(first, until, OFFSET, WINDOW: gl.constexpr, BN: gl.constexpr):
     """The first block of keys that a row of the tile sees; before `until`."""
     begin = 0
     if WINDOW:
@@ -109,15 +107,13 @@ def begins_at(
 
 
 @gluon.jit
-def near_until(row, OFFSET: gl.constexpr, WINDOW: gl.constexpr, BN: gl.constexpr):
+def near_until(row, OFFSET, WINDOW: gl.constexpr, BN: gl.constexpr):
     """Blocks of keys of which a row from `row` on does not see all for its window."""
     return gl.cdiv(gl.maximum(row + 64 + OFFSET - WINDOW, 0), BN)
 
 
 @gluon.jit
-def full_until(
-    row, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr
-):  # fmt: skip
+def full_until(row, S, OFFSET, CAUSAL: gl.constexpr, BN: gl.constexpr):
     """Blocks of keys that all rows from `row` on see whole."""
     full = S // BN
     if CAUSAL:
@@ -128,9 +124,8 @@ def full_until(
 @gluon.jit
 def bring(
     queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready, k_free, v_ready,
-    v_free, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr, S: gl.constexpr,
-    OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr,
-    GROUP: gl.constexpr, STAGES: gl.constexpr,
+    v_free, HEADS, RATIO: gl.constexpr, T, S, OFFSET, WINDOW: gl.constexpr, CAUSAL: gl.constexpr,
+    TAIL: gl.constexpr, BN: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """The producer: of every tile q, then k and v block by block as places become free."""
     count = 0
@@ -145,7 +140,7 @@ def bring(
             tma.async_copy_global_to_shared(
                 queries, [q0, q1, first + half * 64, 0], q_ready.index(half), q_tiles.index(half)
             )
-        until = blocks_until(first, S, OFFSET, CAUSAL, BN)
+        until = blocks_until(first, S, OFFSET, CAUSAL, TAIL, BN)
         for block in range(begins_at(first, until, OFFSET, WINDOW, BN), until):
             at = count % STAGES
             turn = (count // STAGES) & 1
@@ -164,20 +159,20 @@ def bring(
 
 @gluon.jit
 def hide(
-    scores, first, start, S: gl.constexpr, OFFSET: gl.constexpr, WINDOW: gl.constexpr,
-    CAUSAL: gl.constexpr, BN: gl.constexpr, LAYOUT: gl.constexpr,
+    scores, first, start, S, OFFSET, WINDOW: gl.constexpr, CAUSAL: gl.constexpr,
+    TAIL: gl.constexpr, BN: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Keys that rows do not see, or that do not exist: without a mask, of the last block."""
     column = gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))[None, :]
     if CAUSAL:
         x = first + gl.arange(0, 64, gl.SliceLayout(1, LAYOUT))[:, None]
-        if S % BN != 0:
+        if TAIL:
             scores = gl.where(start + column < S, scores, float("-inf"))
         scores = gl.where(start + column <= x + OFFSET, scores, float("-inf"))
         if WINDOW:
             scores = gl.where(start + column > x + OFFSET - WINDOW, scores, float("-inf"))
-    elif S % BN != 0:
-        scores = gl.where(column < S % BN, scores, float("-inf"))
+    elif TAIL:
+        scores = gl.where(column < S - start, scores, float("-inf"))
     return scores
 
 
@@ -214,8 +209,8 @@ def wait_next(k_ready, count, has_next, STAGES: gl.constexpr):
 @gluon.jit
 def step(
     half: gl.constexpr, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
-    total, count, turn, row, start, has_next, HIDES: gl.constexpr, S: gl.constexpr,
-    OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr,
+    total, count, turn, row, start, has_next, HIDES: gl.constexpr, S,
+    OFFSET, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, TAIL: gl.constexpr, SCALE: gl.constexpr,
     BN: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr, STAGES: gl.constexpr,
     SCORES: gl.constexpr, WEIGHTS: gl.constexpr,
 ):  # fmt: skip
@@ -231,7 +226,7 @@ def step(
     scores = warpgroup_mma_wait(1, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
     if HIDES:
-        scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, BN, SCORES)
+        scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, TAIL, BN, SCORES)
     weights, peak, total, shrink = soften(scores, peak, total, SCALE)
     wait_next(k_ready, count, has_next, STAGES)
     acc = warpgroup_mma_wait(0, deps=(acc,))
@@ -243,9 +238,10 @@ def step(
 
 @gluon.jit
 def begin(
-    q, k_tiles, k_ready, k_free, count, row, start, has_next, S: gl.constexpr,
-    OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr,
-    BN: gl.constexpr, BD: gl.constexpr, STAGES: gl.constexpr, SCORES: gl.constexpr,
+    q, k_tiles, k_ready, k_free, count, row, start, has_next, S, OFFSET,
+    WINDOW: gl.constexpr, CAUSAL: gl.constexpr, TAIL: gl.constexpr, SHORT: gl.constexpr,
+    SCALE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr, STAGES: gl.constexpr,
+    SCORES: gl.constexpr,
 ):  # fmt: skip
     """Weights of a tile's first block, the row maximum and sum."""
     at = count % STAGES
@@ -256,8 +252,8 @@ def begin(
     scores = warpgroup_mma(q, keys_at(k_tiles, at, BN, BD), zeros, use_acc=False, is_async=True)
     scores = warpgroup_mma_wait(0, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
-    if CAUSAL or S < BN:
-        scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, BN, SCORES)
+    if CAUSAL or SHORT:
+        scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, TAIL, BN, SCORES)
     weights, peak, total, _ = soften(scores, peak, total, SCALE)
     wait_next(k_ready, count, has_next, STAGES)
     return weights, peak, total
@@ -281,8 +277,8 @@ def end(result, o, acc, total, z, row, RATIO: gl.constexpr, SAFE: gl.constexpr, 
 @gluon.jit
 def attend(
     half: gl.constexpr, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
-    k_free, v_ready, v_free, turns, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr,
-    S: gl.constexpr, OFFSET: gl.constexpr, WINDOW: gl.constexpr, CAUSAL: gl.constexpr,
+    k_free, v_ready, v_free, turns, HEADS, RATIO: gl.constexpr, T, S, OFFSET,
+    WINDOW: gl.constexpr, CAUSAL: gl.constexpr, TAIL: gl.constexpr, SHORT: gl.constexpr,
     SCALE: gl.constexpr, SAFE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr,
     BV: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -296,14 +292,14 @@ def attend(
     for wave in range(waves_of(HEADS * ((T + 127) // 128))):
         z, first = place(wave, HEADS, T, GROUP, CAUSAL)
         row = first + half * 64
-        until = blocks_until(first, S, OFFSET, CAUSAL, BN)
+        until = blocks_until(first, S, OFFSET, CAUSAL, TAIL, BN)
         head = begins_at(first, until, OFFSET, WINDOW, BN)
         counted = count - head  # block b of the keys is block counted + b of the program
         taken = turn - head - 1
         mbarrier.wait(q_ready.index(half), wave & 1)
         weights, peak, total = begin(
             q, k_tiles, k_ready, k_free, count, row, head * BN, head + 1 < until, S, OFFSET,
-            WINDOW, CAUSAL, SCALE, BN, BD, STAGES, SCORES,
+            WINDOW, CAUSAL, TAIL, SHORT, SCALE, BN, BD, STAGES, SCORES,
         )  # fmt: skip
         p = gl.convert_layout(weights.to(q.dtype), WEIGHTS)
         acc = gl.zeros((64, BV), gl.float32, RESULT)
@@ -315,23 +311,23 @@ def attend(
                 p, acc, peak, total = step(
                     half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc,
                     peak, total, counted + block, taken + block, row, block * BN, block + 1 < until,
-                    True, S, OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                    True, S, OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES,
+                    WEIGHTS,
                 )  # fmt: skip
         for block in range(near, full):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
                 total, counted + block, taken + block, row, block * BN, block + 1 < until, False, S,
-                OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
             )  # fmt: skip
         for block in range(gl.maximum(full, near), until):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
                 total, counted + block, taken + block, row, block * BN, block + 1 < until, True, S,
-                OFFSET, WINDOW, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
             )  # fmt: skip
         mbarrier.arrive(q_free.index(half))
-        count = counted + until
-        turn = taken + until
+        count, turn = counted + until, taken + until
         last = (count - 1) % STAGES
         mbarrier.wait(v_ready.index(last), ((count - 1) // STAGES) & 1)
         acc = warpgroup_mma(p, v_tiles.index(last).reshape([BN, BV]), acc, is_async=True)
@@ -352,28 +348,15 @@ def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def attention_overlapped(
-    in0,
-    in1,
-    in2,
-    out0,
-    HEADS: gl.constexpr,
-    RATIO: gl.constexpr,
-    T: gl.constexpr,
-    S: gl.constexpr,
-    D: gl.constexpr,
-    DV: gl.constexpr,
-    BD: gl.constexpr,
-    BV: gl.constexpr,
-    SCALE: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    OFFSET: gl.constexpr,
-    WINDOW: gl.constexpr,
-    SAFE: gl.constexpr,
-    BN: gl.constexpr,
-    GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
-):
+    in0, in1, in2, out0, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr,
+    S: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr,
+    SCALE: gl.constexpr, CAUSAL: gl.constexpr, OFFSET: gl.constexpr, WINDOW: gl.constexpr,
+    SAFE: gl.constexpr, VARIES: gl.constexpr, LEAST: gl.constexpr, BN: gl.constexpr,
+    GROUP: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
     DTYPE: gl.constexpr = in0.dtype.element_ty
+    TAIL: gl.constexpr = True if VARIES else S % BN != 0
+    SHORT: gl.constexpr = LEAST < BN
     QUERIES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, 64, BD], DTYPE)
     KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, BD], DTYPE)
     VALUES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, BV], DTYPE)
@@ -398,12 +381,12 @@ def attention_overlapped(
         [
             (attend, (0, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL,
-                      SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
+                      TAIL, SHORT, SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
             (attend, (1, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL,
-                      SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
+                      TAIL, SHORT, SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
             (bring, (queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready,
-                     k_free, v_ready, v_free, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL, BN,
+                     k_free, v_ready, v_free, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL, TAIL, BN,
                      GROUP, STAGES)),
         ],
         [4, 1],

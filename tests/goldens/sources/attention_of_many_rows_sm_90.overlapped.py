@@ -43,6 +43,8 @@ def kernel(
     in0, in1, in2, out0, BN: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr
 ):
     DTYPE: gl.constexpr = in0.dtype.element_ty
+    TAIL: gl.constexpr = True if False else 1024 % BN != 0
+    SHORT: gl.constexpr = 1024 < BN
     QUERIES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, 64, 64], DTYPE)
     KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, 64], DTYPE)
     VALUES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, 64], DTYPE)
@@ -79,12 +81,12 @@ def kernel(
         [
             (attend, (0, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, 2, 1, 1024, 1024, 0, 0, False,
-                      0.36067376022224085, False, BN, 64, 64, GROUP, STAGES)),
+                      TAIL, SHORT, 0.36067376022224085, False, BN, 64, 64, GROUP, STAGES)),
             (attend, (1, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, 2, 1, 1024, 1024, 0, 0, False,
-                      0.36067376022224085, False, BN, 64, 64, GROUP, STAGES)),
+                      TAIL, SHORT, 0.36067376022224085, False, BN, 64, 64, GROUP, STAGES)),
             (bring, (queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready,
-                     k_free, v_ready, v_free, 2, 1, 1024, 1024, 0, 0, False, BN,
+                     k_free, v_ready, v_free, 2, 1, 1024, 1024, 0, 0, False, TAIL, BN,
                      GROUP, STAGES)),
         ],
         [4, 1],
