@@ -596,8 +596,9 @@ class Emitter:
 
     def _write_unrolled(self, node: Node, index: Position, guard: Guard) -> Value:
         axes, total = node.attr("axes"), None
-        # Of a product that only this sum reads. On a GPU the compiler makes one instruction of both,
-        # if it may; products that are stored, or rounded to their type, are values of their own.
+        # Of a product that only this sum reads. On a GPU the compiler makes one instruction of the
+        # two, if it may; products that are stored, or rounded to their type, are values of their
+        # own.
         factors = node.inputs[0]
         is_own = factors in self.buffers or factors in self.rounded or factors in self.apart
         is_fused = is_window_sum(node) and node.op == "sum" and node.type.kind == "float"
