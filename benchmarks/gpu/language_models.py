@@ -2,6 +2,7 @@
 
     python -m benchmarks.gpu.language_models llama-1b          # prefill and decode of any batch
     python -m benchmarks.gpu.language_models llama-1b --fixed  # of one sequence and one length
+    python -m benchmarks.gpu.language_models llama-1b --layers 2  # of so many layers
     python -m benchmarks.gpu.language_models qwen2-0.5b        # by transformers' own exporter
 
 Weights are random, of the published shapes, in bf16. Each part prints its seconds. The process
@@ -109,11 +110,12 @@ def part(name: str) -> Any:
     print(f"[{name}: {time.perf_counter() - began_s:.1f} s]", flush=True)
 
 
-def make(name: str, folder: Path, device: str) -> None:
+def make(name: str, layers: int | None, folder: Path, device: str) -> None:
     """Write a model of random weights."""
     import transformers
 
     family, fields = SHAPES[name]
+    fields = fields | ({} if layers is None else {"num_hidden_layers": layers})
     config = getattr(transformers, f"{family}Config")(
         **fields, max_position_embeddings=4096, dtype=torch.bfloat16, pad_token_id=0,
         bos_token_id=None, eos_token_id=None,
@@ -174,7 +176,7 @@ def decode_speed(program: Any, device: str, batches: tuple[int, ...], with_sizes
 def prefill_speed(program: Any, device: str, with_sizes: bool) -> None:
     """Bound prefill calls of one prompt."""
     one = torch.ones(1, dtype=torch.int64, device=device)
-    for length in (1, 128, 512, MAX_PROMPT):
+    for length in (1, 32, 128, 256, 512, 1024, MAX_PROMPT):
         ids = torch.ones(1, length, dtype=torch.int64, device=device)
         sizes = {"batch": 1, "length": length + 1} if with_sizes else {}
         with program.session(**sizes) as session:
@@ -317,6 +319,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--fixed", action="store_true", help="one sequence, one cache length")
+    parser.add_argument("--layers", type=int, help="of the model, in place of the shape's own")
     parser.add_argument("--flag", action="append", default=[], help="of `aotc build`")
     parser.add_argument("--work", type=Path, help="folder that stays")
     given = parser.parse_args()
@@ -326,7 +329,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "model").is_dir():
             with part("model"):
-                make(given.shape, folder / "model", device)
+                make(given.shape, given.layers, folder / "model", device)
         print(json.dumps({"shape": given.shape, "torch": torch.__version__, "device": device}))
         measure = exported if given.shape.startswith("qwen2") else language_model
         measure(given, folder, device, device)
