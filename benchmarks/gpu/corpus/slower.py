@@ -6,12 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SLOWER: Mapping[str, str] = {
-    "vae_decoder": (
-        "Three convolutions read images enlarged by nearest neighbours through the index of the "
-        "enlarged image, and reach less than a third of their limit; others of these sizes reach "
-        "two thirds. A copy of the enlarged image with its margins, stored first, would let them "
-        "read runs of channels as the others do (not tried)."
-    ),
     "black_scholes": (
         "One kernel, bound by its instructions as far as these were counted, not profiled: "
         "quotients and roots are rounded as IEEE 754 asks, as eager's are."
