@@ -8,7 +8,7 @@ torch recorded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -26,14 +26,26 @@ def untrue_at_one(program: ExportedProgram, symbols: Collection[Any]) -> frozens
     return frozenset(found)
 
 
+def example_numbers(tensors: Iterable[Any]) -> dict[Any, int]:
+    """The example's sizes by symbol, also of those that only show as `32 * s` or `s + 1`."""
+    found = {}
+    for size in (each for tensor in tensors for each in getattr(tensor, "shape", ())):
+        if not isinstance(size, torch.SymInt) or not isinstance(size.node.hint, int):
+            continue
+        formula = size.node.expr
+        if len(formula.free_symbols) == 1:
+            (symbol,) = formula.free_symbols
+            offset = formula.subs(symbol, 0)
+            scale = formula.subs(symbol, 1) - offset
+            if scale.is_Integer and scale != 0 and (formula - scale * symbol - offset).is_zero:
+                found[symbol] = (size.node.hint - int(offset)) // int(scale)
+    return found
+
+
 def _hints(program: ExportedProgram) -> dict[Any, int]:
     """The example's sizes by symbol."""
-    found = {}
-    for node in program.graph.find_nodes(op="placeholder"):
-        for size in getattr(node.meta.get("val"), "shape", ()):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.hint:
-                found[size.node.expr] = int(size.node.hint)
-    return found
+    placeholders = program.graph.find_nodes(op="placeholder")
+    return example_numbers(node.meta.get("val") for node in placeholders)
 
 
 class _Untrue(Exception):

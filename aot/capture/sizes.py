@@ -29,7 +29,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from aotc.aot.capture.data_shapes import MASKED, OF_DATA
-from aotc.aot.capture.size_of_one import untrue_at_one
+from aotc.aot.capture.size_of_one import example_numbers, untrue_at_one
 from aotc.aot.errors import GuardUnsupported
 from aotc.aot.ir.size import (
     Dim,
@@ -315,15 +315,7 @@ def _dim(
                for size in value.shape):  # fmt: skip
             fixed_numel = prod(s for s in value.shape if isinstance(s, int))
     high = min(high, LARGEST_EXTENT // max(1, fixed_numel))  # 0: it has no elements at any size
-    example = next(
-        (
-            int(size.node.hint)
-            for _, value in inputs
-            for size in value.shape
-            if not isinstance(size, int) and size.node.expr == symbol and size.node.hint
-        ),
-        low,
-    )
+    example = example_numbers(value for _, value in inputs).get(symbol) or low
     return Dim(name, low, max(low, high), min(max(example, low), max(low, high)))
 
 

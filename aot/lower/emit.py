@@ -278,6 +278,8 @@ class Emitter:
     starts: Mapping[Node, int] = field(default_factory=dict)  # where a node's pointer is given from
     is_of_gpu: bool = False  # f32 by their ops' rounded template
     approximates: bool = False  # 16-bit values by their ops' approximate template
+    # Products that the compiler may fuse with no sum; where there are any, it fuses none by itself.
+    apart: frozenset[Node] = frozenset()
     # Eviction policy of loads that vary with these loop symbols: whether they will be read again.
     policy: Callable[[frozenset[Symbol]], str] = lambda symbols: ""
     moment_of: Callable[[Node], Moment] = lambda node: Moment.START
@@ -594,11 +596,13 @@ class Emitter:
 
     def _write_unrolled(self, node: Node, index: Position, guard: Guard) -> Value:
         axes, total = node.attr("axes"), None
-        # On a GPU the compiler makes one instruction of both. Products that are stored, or rounded
-        # to their type, are values of their own.
-        is_own = node.inputs[0] in self.buffers or node.inputs[0] in self.rounded
-        is_fused = is_window_sum(node) and node.op == "sum" and not self.is_of_gpu
-        is_fused = is_fused and node.type.kind == "float" and not is_own
+        # Of a product that only this sum reads. On a GPU the compiler makes one instruction of the
+        # two, if it may; products that are stored, or rounded to their type, are values of their
+        # own.
+        factors = node.inputs[0]
+        is_own = factors in self.buffers or factors in self.rounded or factors in self.apart
+        is_fused = is_window_sum(node) and node.op == "sum" and node.type.kind == "float"
+        is_fused = is_fused and not is_own and (bool(self.apart) or not self.is_of_gpu)
         for at in product(*map(range, reduced_extents(node))):
             position = list(index)
             for axis, place in zip(axes, at, strict=True):

@@ -13,6 +13,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.rounding import computed_apart
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
 from aotc.aot.lower.emit import INDENT, Body, Emitter, Moment, Position, Value, bare, pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
@@ -59,7 +60,13 @@ def emitter_of(
         starts=starts,
         is_of_gpu=is_of_gpu,
         approximates=is_of_gpu and approximates,
+        apart=products_apart(group) if is_of_gpu else frozenset(),
     )
+
+
+def products_apart(group: Group) -> frozenset[Node]:
+    """Products of a kernel that must be rounded by themselves, each of its sums too then."""
+    return computed_apart(group.nodes) if group.kind in ("pointwise", "row") else frozenset()
 
 
 def moments_of(group: Group) -> Callable[[Node], Moment]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.extensions import extension
 from aotc.aot.ir.recursion import deep_recursion
-from aotc.aot.ir.rounding import computed_apart
 from aotc.aot.ir.size import UndecidedSize, fixed
 from aotc.aot.lower.attention.source import lower_attention
 from aotc.aot.lower.call import kernel_of, lower_call
+from aotc.aot.lower.kernel_file import products_apart
 from aotc.aot.lower.matmul.source import lower_matmul
 from aotc.aot.lower.placed.table import ON_MEMORY
 from aotc.aot.lower.pointwise.source import lower_pointwise
@@ -59,7 +59,7 @@ def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
 def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:
     try:
         spec = _with_few_counters(LOWERED[group.kind](group, traits))
-        return _unfused(spec) if traits.is_gpu and _may_not_fuse(group) else spec
+        return _unfused(spec) if traits.is_gpu and products_apart(group) else spec
     except UndecidedSize as undecided:
         places = [node.source for node in group.nodes if node.source]
         source = f"\n  at {places[-1]}" if places else ""
@@ -75,11 +75,6 @@ def _with_few_counters(spec: KernelSpec) -> KernelSpec:
 
     few = tuple(row for row in spec.candidates if kept_bytes(row) <= MOST_ZEROED_BYTES)
     return replace(spec, candidates=few) if few else spec
-
-
-def _may_not_fuse(group: Group) -> bool:
-    """Whether multiplications and sums of the kernel must be rounded one by one."""
-    return group.kind in ("pointwise", "row") and bool(computed_apart(group.nodes))
 
 
 def _unfused(spec: KernelSpec) -> KernelSpec:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.index import Index, Remainder, Symbol
 from aotc.aot.ir.infer import PACK_N, packed_columns
 from aotc.aot.ir.size import Extent, bounds, content, highest, proves_at_most, typical
 from aotc.aot.lower.spec import Candidate
@@ -42,6 +44,15 @@ def power_above(value: int) -> int:
 def blocks(extent: Extent, block: int) -> Extent:
     """Blocks that cover an extent."""
     return -(-extent // block)
+
+
+def is_mostly_along(offset: Index, symbol: Symbol) -> bool:
+    """Whether neighbours along the symbol are mostly neighbours in memory."""
+    for atom, count in offset.terms:
+        is_run = isinstance(atom, Remainder) and atom.dividend == ix.of(symbol)
+        if count == 1 and (atom == symbol or is_run):
+            return True
+    return False
 
 
 def _program_elements(

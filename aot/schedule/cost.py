@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import prod
 
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import attention_operations
+from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import STORED, reduced_extents
 from aotc.aot.traits import TargetTraits
 
@@ -18,6 +19,7 @@ from aotc.aot.traits import TargetTraits
 GPU_OPERATIONS = {"exp": 3.0, "exp2": 2.0, "log": 4.0, "log2": 3.0, "sigmoid": 5.0, "silu": 6.0,
                   "erf": 22.0, "tanh": 22.0}  # fmt: skip
 APPROXIMATED = {"gelu": 8.0, "gelu_tanh": 7.0}
+LEAST_OF_FUNCTIONS = 3.0  # operations
 MOVEMENT = frozenset({"concat", "take", "gather"})
 MOST_NODES = 1024  # behind a value whose cost is asked: more than a kernel ever computes
 
@@ -94,11 +96,25 @@ def is_worth_a_kernel(
     return work * numel * traits.operation_ns > saved_bytes * traits.byte_ns + traits.launch_ns
 
 
-def _gpu_operations(node: Node) -> float:
+def function_operations(group: Group, approximates: bool = True) -> float:
+    """Operations of functions for each element of a product, on a GPU, behind it in its kernel.
+
+    Sums and products beside them fill the time in which these wait.
+    """
+    assert group.root_op is not None
+    known = {group.root_op, *group.reads}
+    total = 0.0
+    for node in walk(tuple(root.node for root in group.roots), known):
+        cost = _gpu_operations(node, approximates)
+        total += cost * typical(node.type.numel) if cost >= LEAST_OF_FUNCTIONS else 0.0
+    return total / max(1, typical(group.root_op.type.numel))
+
+
+def _gpu_operations(node: Node, approximates: bool = True) -> float:
     if node.kind != "pointwise" or node.op == "cast":
         return 0.0
     is_short = DTYPES[node.dtype].itemsize_bytes == 2
-    if is_short and node.op in APPROXIMATED:
+    if is_short and approximates and node.op in APPROXIMATED:
         return APPROXIMATED[node.op]
     return GPU_OPERATIONS.get(node.op, OPS[node.op].cost)
 

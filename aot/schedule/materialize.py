@@ -37,6 +37,7 @@ from aotc.aot.schedule.grow import (
 )
 from aotc.aot.schedule.joined import is_held, joined
 from aotc.aot.schedule.parted import Parting
+from aotc.aot.schedule.scattered import with_views_left
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
@@ -182,7 +183,7 @@ class _Materializer:
         self.traits = traits
         self.nodes, self.users = graph.nodes(), graph.users()
         self.wanted: frozenset[Node] = frozenset()
-        found = clusters(graph, traits, Parting.of(graph, traits))
+        found = with_views_left(clusters(graph, traits, Parting.of(graph, traits)), graph, traits)
         found, self.absorbed = absorbed(found, graph, traits)
         found = joined(found, graph, traits)
         made = [Kernel(cluster.roots, cluster) for cluster in found]

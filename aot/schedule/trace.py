@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -12,7 +12,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import Extent, Shape
+from aotc.aot.ir.size import Extent, Shape, typical
 from aotc.aot.ir.viewed import through_view
 
 _LOADED = "loaded by "
@@ -132,6 +132,12 @@ def is_unrolled(node: Node) -> bool:
 def is_window_sum(node: Node) -> bool:
     """Whether an unrolled reduction is a convolution of each channel by itself."""
     return is_unrolled(node) and node.inputs[0].op == "mul" and _reads_window(node.inputs[0])
+
+
+def window_terms(nodes: Iterable[Node]) -> int:
+    """Terms of the longest such sum among the nodes, 0 where there is none."""
+    sums = (typical(prod(reduced_extents(node))) for node in nodes if is_window_sum(node))
+    return max(sums, default=0)
 
 
 def _reads_window(node: Node) -> bool:

@@ -274,3 +274,14 @@ def test_few_tiles_of_a_long_loop_are_split():
     assert (counters.nbytes, counters.is_zeroed) == (tiles * 4, True)
     wide = Shape(1, 25088, 64, 9, 64, "bf16", 7 << 20)
     assert {each.form for each in convolution_candidates(wide, GPUS[90])[:8]} == {"windows"}
+
+
+def test_results_of_few_columns_have_narrow_tiles():
+    """A tile of 64 columns would read as much of the weights as of the image; three of 512 × 512
+    places take 76 µs for 98 (H200)."""
+    for columns, rows, most in ((3, 1 << 18, 16), (18, 25088, 32), (64, 25088, 64)):
+        nbytes = rows * (128 + columns) * 2 + 9 * 128 * columns * 2
+        found = convolution_candidates(Shape(1, rows, columns, 9, 128, "bf16", nbytes), GPUS[90])
+        widths = {dict(each.config)["BN"] for each in found}
+        assert max(widths) < 2 * max(columns, 16)
+        assert dict(found[0].config)["BN"] == most

@@ -6,6 +6,7 @@ programs, so that all of them run at once as they do on a GPU.
 
 from __future__ import annotations
 
+import random
 import sys
 from math import prod
 from pathlib import Path
@@ -16,7 +17,8 @@ import pytest
 from aotc.aot.ir import build as b
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
-from aotc.aot.lower import lower
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower import kernel_file, lower
 from aotc.aot.lower.row.source import levels_of, lower_row
 from aotc.aot.lower.row.statistics import Moments, statistics
 from aotc.aot.schedule import schedule
@@ -140,6 +142,8 @@ ROWS = {
     "sum_of_columns": lambda: [b.reduce("sum", operand("x", 2, 3000, 40), [1])],
     "largest_of_columns": lambda: [b.reduce("max", operand("x", 5000, 77, dtype="bf16"), [0])],
     "softmax_of_long_columns": lambda: [softmax(operand("x", 2, 1500, 40), 1)],
+    "norm_of_window_sums": lambda: _norm_of_window_sums(40, 5, "bf16"),
+    "norm_of_window_sums_f32": lambda: _norm_of_window_sums(24, 4, "f32"),
     "flags_of_a_long_row": lambda: [b.reduce("any", operand("f", 2, 9001, dtype="bool"), [1])],
 }
 GPU_CASES = {**CASES, **ROWS}
@@ -213,16 +217,92 @@ def _norm_of_window_sums(channels, side, dtype):
 
 @pytest.mark.parametrize(
     ("channels", "side", "dtype", "elements"),
-    [(96, 56, "bf16", 8), (384, 14, "bf16", 8), (768, 7, "bf16", 4), (768, 7, "f32", 4),
-     (96, 56, "f32", 32)],
+    [(96, 56, "bf16", 32), (192, 28, "bf16", 16), (384, 14, "bf16", 16), (384, 14, "f32", 16),
+     (96, 56, "f32", 16), (768, 7, "bf16", 4), (768, 7, "f32", 4)],
 )  # fmt: skip
-def test_norms_of_window_sums_have_few_elements_a_thread(channels, side, dtype, elements):
-    """Each waits for 98 loads, whose addresses take registers; and nothing else is stored."""
+def test_threads_of_window_sums_have_weights_without_asking_others(channels, side, dtype, elements):
+    """Where there are many rows; few of them are spread over more threads. Nothing else is
+    stored."""
     (*_, group) = schedule(graph_of(_norm_of_window_sums(channels, side, dtype)), TRAITS).groups
     assert group.kind == "row"
     assert len(group.roots) == 1
     config = dict(lower_row(group, TRAITS).candidates[0].config)
-    assert config["XBLOCK"] * config["RBLOCK"] == elements * 32 * config["num_warps"]
+    block, warps = config["RBLOCK"], config["num_warps"]
+    assert config["XBLOCK"] * block == elements * 32 * warps
+    vector = 16 // DTYPES[dtype].itemsize_bytes
+    assert elements == 4 or block < 32 * warps or block == vector * 32 * warps
+
+
+def test_products_of_window_sums_join_their_sums():
+    """Nothing else is fused in a norm, whose differences are computed at several places."""
+    (group,) = schedule(graph_of(_norm_of_window_sums(96, 5, "bf16")), TRAITS).groups
+    spec = lower_row(group, TRAITS)
+    assert spec.forms[0].source.count("tl.fma(") == 48
+    assert kernel_file.products_apart(group)
+
+
+def test_products_that_are_read_again_join_no_sum():
+    """A product less itself is 0, also where a window's sum reads it."""
+    x = b.pad(operand("x", 2, 7, 7, 32), (0, 1, 1, 0), (0, 1, 1, 0), 0.0)
+    windows = op("window", x, axes=(1, 2), sizes=(3, 3), strides=(1, 1), dilations=(1, 1))
+    product = op("mul", windows, operand("w", 1, 1, 1, 32, 3, 3))
+    first = b.slice_axis(b.slice_axis(product, 4, 0, 1), 5, 0, 1)
+    sums = b.reshape(b.reduce("sum", product, (4, 5)), (2, 7, 7, 32))
+    sums = op("sub", sums, b.reshape(first, (2, 7, 7, 32)))
+    found = schedule(graph_of([b.standardize(sums, [3], 1e-5)]), TRAITS)
+    specs = zip(found.groups, lower(found, TRAITS), strict=True)
+    having = [spec for group, spec in specs if product in group.nodes]
+    assert having
+    for spec in having:
+        assert not any("tl.fma(" in form.source for form in spec.forms)
+
+
+def _window_sums(images, sides, channels, side, dtype):
+    """A depthwise convolution whose weights lie along the channels, as they are stored."""
+    low = (0, side // 2, side // 2, 0)
+    x = b.pad(operand("x", images, *sides, channels, dtype=dtype), low, low, 0.0)
+    found = {"sizes": (side, side), "strides": (1, 1), "dilations": (1, 1)}
+    factors = b.permute(weight("w", side, side, channels, dtype=dtype), (2, 0, 1))
+    factors = b.reshape(factors, (1, 1, 1, channels, side, side))
+    sums = op("mul", op("window", x, axes=(1, 2), **found), factors)
+    return b.reshape(b.reduce("sum", sums, (4, 5)), (images, *sides, channels))
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype", "lanes", "elements"),
+    [(96, "bf16", 32, 16), (64, "bf16", 64, 16), (672, "bf16", 32, 16), (96, "f32", 32, 8)],
+)
+def test_tiles_of_window_sums_have_more_threads_than_lanes(channels, dtype, lanes, elements):
+    graph = graph_of([_window_sums(8, (28, 28), channels, 3, dtype)])
+    (spec,) = lower(schedule(graph, TRAITS), TRAITS)
+    config = dict(spec.candidates[0].config)
+    assert config["YBLOCK"] == lanes < 32 * config["num_warps"]
+    assert config["XBLOCK"] * lanes == elements * 32 * config["num_warps"]
+
+
+def test_drawn_window_sums_agree_with_the_reference(tmp_path):
+    """By themselves and in norms, in any of their configs."""
+    chance, job, rows = random.Random(0), Job(), []
+    for seed in range(12):
+        sides, channels = (chance.randrange(3, 9), chance.randrange(3, 9)), chance.randrange(4, 70)
+        dtype, side = chance.choice(("f32", "bf16", "f16")), chance.choice((3, 5, 7))
+        node = _window_sums(chance.randrange(1, 3), sides, channels, side, dtype)
+        if seed % 2:
+            node = b.cast(b.standardize(b.cast(node, "f32"), [3], 1e-5), dtype)
+        graph = graph_of([node])
+        first = len(job.launches)
+        ((name, shape),) = job.add(
+            graph, _inputs(graph), lambda spec: chance.choice(spec.candidates), TRAITS
+        )
+        rows.append((seed, graph, name, shape, range(first, len(job.launches))))
+    buffers = job.run(tmp_path, "native", THREADS)
+    for seed, graph, name, shape, launches in rows:
+        assert not job.error(launches), f"seed {seed}: {job.error(launches)}"
+        (node,), (wanted,) = graph.outputs, interpret(graph, _inputs(graph))
+        wanted = widen(wanted, node.dtype)
+        found = widen(buffers[name].reshape(shape), node.dtype)
+        atol = TOLERANCES[node.dtype] * numpy.abs(wanted).max()
+        numpy.testing.assert_allclose(found, wanted, rtol=0, atol=atol, err_msg=f"seed {seed}")
 
 
 def test_sums_of_few_columns_store_nothing_else():

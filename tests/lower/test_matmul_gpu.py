@@ -22,6 +22,7 @@ from aotc.aot.lower.matmul.gpu_cost import machine_of, nanoseconds
 from aotc.aot.lower.matmul.gpu_source import problem_of
 from aotc.aot.lower.matmul.operands import product_of
 from aotc.aot.schedule import schedule
+from aotc.aot.schedule.cost import function_operations
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.runtime.bundle.plan_rules import MAP_ITEMSIZES
@@ -422,3 +423,22 @@ def test_sines_count_as_what_is_written_of_them(kind, times):
     graph = graph_of([op("matmul", operand("a", 7, 2, dtype="f32"), phase)])
     problem = problem_of(product_of(schedule(graph, TRAITS).groups[-1]), TRAITS)
     assert max(problem.work) >= times * OPS["sin"].cost
+
+
+def test_functions_behind_a_product_have_a_price():
+    """25,088 × 384 × 96 with GELU takes 17 µs by tiles of 64 × 128, for 25 of 128 × 256 (H200)."""
+
+    def found(outputs: list[Node]):
+        (group,) = schedule(graph_of(outputs), TRAITS).groups
+        return group, choices(problem_of(product_of(group), TRAITS), TRAITS)
+
+    plain, gelu = found([product(25088, 384, 96)]), found(biased(25088, 384, 96))
+    assert function_operations(plain[0]) == 0.0
+    assert function_operations(gelu[0]) == 8.0
+    assert function_operations(gelu[0], approximates=False) > 16.0
+    machine = machine_of(TRAITS)
+    for choice in gelu[1]:
+        bare = replace(choice, problem=replace(choice.problem, function_work=0.0))
+        assert nanoseconds(choice, machine) > nanoseconds(bare, machine)
+    areas = [first.tile.rows * first.tile.columns for _, (first, *_) in (plain, gelu)]
+    assert areas[1] < areas[0]

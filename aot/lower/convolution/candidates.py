@@ -17,7 +17,8 @@ from aotc.aot.traits import TargetTraits
 CANDIDATES = 40  # kept of a convolution
 STEP_BYTES = 128  # of a row of A in one step: a line of the cache
 SMALLEST_STEP = 16  # channels: what the tensor cores take at once
-# (BM, BN, warps): tiles that a warp group of wgmma fills.
+# (BM, BN, warps): tiles that a warp group of wgmma fills. Of few columns narrow ones are multiplied
+# no faster, but read less of the weights for each row of A.
 _TILES = (
     (64, 64, 4),
     (128, 64, 4),
@@ -28,7 +29,14 @@ _TILES = (
     (128, 256, 8),
     (256, 64, 8),
     (256, 128, 8),
+    (64, 32, 4),
+    (128, 32, 4),
+    (256, 32, 8),
+    (64, 16, 4),
+    (128, 16, 4),
+    (256, 16, 8),
 )
+LEAST_ROWS, LEAST_COLUMNS = 64, 16
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 FEWEST_STEPS = 4  # of a part of a split tile
 # Corrections to the roofline, fitted to the sweep of 2026-11-21 (benchmarks/gpu/convolution.py):
@@ -53,6 +61,7 @@ class Shape:
     bytes: int
     pack: int = 0
     precision: str = "ieee"  # of the products, as Triton calls it
+    function_work: float = 0.0  # operations of functions for each element of the result
 
     def steps(self, block: int) -> int:
         """Steps of the loop."""
@@ -87,8 +96,9 @@ def inner_block(run: int, largest: int) -> int:
 
 def _choices(shape: Shape, machine: Machine) -> Iterator[Choice]:
     for rows, columns, warps in _TILES:
-        is_large = rows >= 2 * typical(shape.rows) or columns >= 2 * typical(shape.columns)
-        if is_large and (rows, columns) != _TILES[0][:2]:
+        is_high = rows > LEAST_ROWS and rows >= 2 * typical(shape.rows)
+        is_wide = columns > LEAST_COLUMNS and columns >= 2 * typical(shape.columns)
+        if is_high or is_wide or (columns < _TILES[0][1] <= typical(shape.columns)):
             continue
         for depth, stages in _steps(shape):
             steps = shape.steps(depth)
@@ -97,6 +107,7 @@ def _choices(shape: Shape, machine: Machine) -> Iterator[Choice]:
                 shape.dtype,
                 precision=shape.precision,
                 bytes=shape.bytes,
+                function_work=shape.function_work,
             )
             tile = Tile(rows, columns, depth, warps, stages)
             for split in _SPLITS:

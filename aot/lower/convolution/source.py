@@ -27,6 +27,7 @@ from aotc.aot.lower.grids import axes_of, folded
 from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.matmul.choice import precision_of
 from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.schedule.cost import function_operations
 from aotc.aot.schedule.domain import batch_index, breaks, contiguous_run, operand_accesses
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Access, accesses
@@ -206,6 +207,7 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         group.bytes,
         pack_of(windows.kernel_size, windows.run, windows.data.dtype, precision),
         precision,
+        function_operations(group, approximates=False),
     )
     candidates = convolution_candidates(shape, traits)
     writer = _Writer(group, windows, candidates, shape.pack)

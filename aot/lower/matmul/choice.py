@@ -255,6 +255,7 @@ class Problem:
     step: int = 0  # codes along k that are multiplied by one factor
     precision: str = "ieee"
     bytes: int = 0  # that the kernel moves, of a table the rows that it reads
+    function_work: float = 0.0  # operations of functions for each element of the result
 
     @property
     def batch(self) -> int:

@@ -52,6 +52,8 @@ class Machine:
     joined_ns: float = 62.0  # of joining the sums of one more warp
     scalar_step_ns: float = 300.0  # of a step of a program without tensor cores
     store_ns: float = 636.0  # to store a tile, beside its bytes
+    # Operations of functions behind a product: GELU of bf16, 8 of them, has 15 instructions.
+    function_operations: float = 110.0
     descriptor_ns: float = 3427.0  # for a program to make its tensor descriptors
     split_ns: float = 267.0  # to count partial tiles and to begin reading them
     partial_rate: float = 19.5  # bytes of partial tiles that one program writes or reads
@@ -124,6 +126,7 @@ def _rounds_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
         busy = min(programs, machine.multiprocessors)
         more = machine.flatten_ns * choice.flatten if tiles == 1 else 0.0
         one = _end_ns(choice, machine) * (0.6 if choice.flatten and tiles > 1 else 1.0)
+        one += _functions_ns(choice, machine)
         step = _step_ns(choice, machine, 1, busy, is_cold)
         return _latency_ns(choice, machine, is_cold) + tiles * (steps * step + one) + more
     full, rest = divmod(programs, round_size)
@@ -134,7 +137,8 @@ def _rounds_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
             step = _step_ns(choice, machine, width, busy, is_cold)
             # The next round's programs begin as those of the last one end, one by one.
             begin = _latency_ns(choice, machine, is_cold) / resident
-            time += count * (steps * step + _end_ns(choice, machine) + begin)
+            end = _end_ns(choice, machine) + width * _functions_ns(choice, machine)
+            time += count * (steps * step + end + begin)
     return time
 
 
@@ -205,6 +209,12 @@ def _end_ns(choice: Choice, machine: Machine) -> float:
     if choice.split > 1:
         time += machine.split_ns + (1 + choice.split) * area * 4 / machine.partial_rate
     return time
+
+
+def _functions_ns(choice: Choice, machine: Machine) -> float:
+    """The functions of a tile's elements, on a multiprocessor of its own."""
+    work = choice.tile.rows * choice.tile.columns * choice.problem.function_work
+    return work / machine.function_operations
 
 
 def _decoding_ns(choice: Choice, machine: Machine) -> float:

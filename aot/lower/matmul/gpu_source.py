@@ -29,6 +29,7 @@ from aotc.aot.lower.matmul.operands import (
 from aotc.aot.lower.row import statistics
 from aotc.aot.lower.spec import Candidate, KernelSpec, TensorMap
 from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.cost import function_operations
 from aotc.aot.schedule.domain import whole_row
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Access, reduced_extents
@@ -109,6 +110,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         chunk=decoding.chunk_elements if decoding else 0,
         step=_step_of(decoding, product.root_op.dtype) if decoding else 0,
         bytes=product.group.bytes,
+        function_work=function_operations(product.group),
     )
 
 
@@ -370,7 +372,7 @@ class _PointerLoads(Lines):
     def _write_side(self, side: _Side, name: str) -> None:
         walk = self.walk
         dim = "[None, None, :]" if self.is_flat else "[None, :]" if name == "a" else "[:, None]"
-        walk.write_depth(self.body, side.inner, dim, has_offset=name == "a")
+        walk.write_depth(self.body, side.inner, dim, has_offset=name == "a", is_of_gpu=True)
         has_tail = "k" in self.choice.tails or self.is_ahead
         if walk.is_padded or has_tail:
             # Equal parts of the loop may go on beyond the last run, whose elements are all inside.

@@ -62,12 +62,20 @@ class Walk:
             return ix.of(inner)
         return ix.of(self.kernel_offset) * self.run + ix.of(inner)
 
-    def write_depth(self, body: Body, inner: Symbol, dim: str, has_offset: bool) -> None:
+    def write_depth(
+        self, body: Body, inner: Symbol, dim: str, has_offset: bool, is_of_gpu: bool
+    ) -> None:
         """Write an operand's own k along its tile, and if it is that of one run, with `has_offset`
-        also which run it is."""
+        also which run it is.
+
+        On a GPU without `%`: of its result Triton does not know that a step divides it, and would
+        load element by element, one after the other.
+        """
         start, inside = "start", frozenset({inner})
         if inner.extent != self.depth:
             start = f"start % {self.block}"
+            if is_of_gpu:
+                start = f"start - start // {self.block} * {self.block}"
             if has_offset:
                 body.write(f"kernel_offset = start // {self.block}", inside)
         body.write(f"{inner.name} = {start} + tl.arange(0, BK){dim}", inside)

@@ -300,7 +300,7 @@ class _MatmulWriter:
     def _write_side(self, side: _Side, dim: str, name: str) -> None:
         inside = frozenset({side.inner})
         walk = self.walk
-        walk.write_depth(self.body, side.inner, dim, has_offset=name == "a")
+        walk.write_depth(self.body, side.inner, dim, has_offset=name == "a", is_of_gpu=False)
         needs_mask = walk.is_padded or (self.has_tail["k"] and not walk.is_split)
         if needs_mask:
             kernel_file.write_mask(self.body, side.inner, self.masks)

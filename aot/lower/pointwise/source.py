@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.index import Index, Remainder, Symbol
+from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import Extent, content, kernel_text, typical
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT, Body
 from aotc.aot.lower.spec import Candidate, KernelSpec
-from aotc.aot.lower.tiles import WARP, blocks, pointwise_candidates, power_above, power_below
+from aotc.aot.lower.tiles import (
+    VECTOR_BYTES,
+    WARP,
+    blocks,
+    is_mostly_along,
+    pointwise_candidates,
+    power_above,
+    power_below,
+)
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.trace import Tracer, loaded_by
+from aotc.aot.schedule.trace import Tracer, loaded_by, window_terms
 from aotc.aot.traits import TargetTraits
 
 _DIMS = ("[:, None]", "[None, :]")
@@ -105,6 +114,8 @@ def _candidates(group: Group, traits: TargetTraits) -> tuple[Candidate, ...]:
         element_bytes,
         functions=sum(OPS[node.op].cost >= FUNCTION_COST for node in group.nodes),
         is_transposed=_is_transposed(group, _traced(group)),
+        window_terms=window_terms(group.nodes),
+        item_bytes=max(DTYPES[root.node.dtype].itemsize_bytes for root in group.roots),
     )
     return gpu_candidates(shape, traits)
 
@@ -139,17 +150,8 @@ def _is_transposed(group: Group, traced: Tracer) -> bool:
     offsets += [ix.linear(root.index, root.node.shape) for root in group.roots]
     rows, lanes = group.domain.rows, group.domain.lanes
     return any(
-        offset.stride(lanes) not in (0, 1) and _is_contiguous(offset, rows) for offset in offsets
+        offset.stride(lanes) not in (0, 1) and is_mostly_along(offset, rows) for offset in offsets
     )
-
-
-def _is_contiguous(offset: Index, symbol: Symbol) -> bool:
-    """Whether neighbours along the symbol are mostly neighbours in memory."""
-    for atom, count in offset.terms:
-        is_run = isinstance(atom, Remainder) and atom.dividend == ix.of(symbol)
-        if count == 1 and (atom == symbol or is_run):
-            return True
-    return False
 
 
 SMALLEST_PROGRAM = 256  # elements
@@ -169,6 +171,13 @@ WIDE = 8  # tiles along the lanes from which a partial tile does not matter
 FEWEST_WAVES = 2  # programs for each multiprocessor that a small kernel is cut into
 FUNCTION_COST = 10.0  # operations from which a node counts as a function: an instruction that waits
 FUNCTIONS_FOR_8_WARPS = 3
+# Terms of a sum over a window from which on tiles have more threads than lanes, and threads several
+# rows: see `row/gpu_candidates.py` (H200, bf16, 25,088 places of 96 channels: nine terms in 5.9 µs
+# for 10.5, 49 in 21 for 42).
+FEWEST_TERMS = 9
+WINDOW_LANES = (64, 32)  # of such a tile: the first that divides all, or the last
+WINDOW_ROWS = 32
+WINDOW_BYTES = 32  # of a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +189,8 @@ class PointwiseShape:
     element_bytes: float  # traffic of one element, all operands together
     functions: int  # exponentials and the like for one element
     is_transposed: bool  # some operand is contiguous along the rows
+    window_terms: int = 0  # of a sum over a window that each element is, by weights of all rows
+    item_bytes: int = 4  # of an element that is stored
 
 
 def _largest_divisor(extent: Extent) -> int:
@@ -199,6 +210,7 @@ def _lanes_block(lanes: Extent, elements: int) -> int:
 def gpu_candidates(shape: PointwiseShape, traits: TargetTraits) -> tuple[Candidate, ...]:
     """Configs XBLOCK, YBLOCK, num_warps; the grid is one axis, lane blocks within row blocks."""
     total = typical(shape.rows * shape.lanes)
+    windows = tuple(_window_candidates(shape, traits))
     pick = power_below(traits.program_bytes / max(1.0, shape.element_bytes))
     pick = max(SMALLEST_PROGRAM, min(LARGEST_PROGRAM, pick * 2 if shape.functions else pick))
     while pick > SMALLEST_PROGRAM and total < pick * traits.multiprocessors * FEWEST_WAVES:
@@ -207,7 +219,24 @@ def gpu_candidates(shape: PointwiseShape, traits: TargetTraits) -> tuple[Candida
     for elements in (pick, pick * 2, max(SMALLEST_PROGRAM, pick // 2)):
         for more in (1, 2):
             found.append(_pointwise(shape, elements, more))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*windows, *found)))
+
+
+def _window_candidates(shape: PointwiseShape, traits: TargetTraits) -> Iterator[Candidate]:
+    """Tiles of sums over windows whose weights are the same for all rows."""
+    lanes = next((each for each in WINDOW_LANES if content(shape.lanes) % each == 0), 0)
+    lanes = lanes or WINDOW_LANES[-1]
+    is_wide = typical(shape.rows) >= WINDOW_ROWS and typical(shape.lanes) >= lanes
+    if shape.window_terms < FEWEST_TERMS or shape.is_transposed or not is_wide:
+        return
+    rows, each = WINDOW_ROWS, max(1, WINDOW_BYTES // shape.item_bytes)
+    across = blocks(shape.lanes, lanes)
+    while rows > 1 and typical(blocks(shape.rows, rows) * across) < traits.multiprocessors:
+        rows, each = rows // 2, max(VECTOR_BYTES // shape.item_bytes, each // 2)
+    for elements in (each, max(1, each // 2)):
+        warps = max(2, min(8, rows * lanes // (elements * WARP)))
+        config = (("XBLOCK", rows), ("YBLOCK", lanes), ("num_warps", warps))
+        yield Candidate(config, (blocks(shape.rows, rows) * across, 1, 1))
 
 
 def _pointwise(shape: PointwiseShape, elements: int, more_warps: int) -> Candidate:

@@ -41,6 +41,8 @@ class RowShape:
     item_bytes: int  # of the shortest elements
     beside: int = 1  # columns of a tile for each kept one, where reduced elements lie between these
     operations: float = 0  # of each element
+    window_terms: int = 0  # of a sum over a window that each element is, by weights of all rows
+    is_scattered: bool = False  # what is stored lies along the kept elements
     steps: Extent = 0  # of tiles along the reduced elements; 0: as many as there are elements
 
     @property
@@ -108,13 +110,23 @@ _HELD = (
 # where there are several warps two have it and meet in shared memory.
 _HALVED = ((8, 1), (16, 1), (16, 2))
 _HALVED_READ = ((16, 1), (32, 1), (8, 1))
-# Operations of an element from which rows wait for arithmetic and addresses, not for memory: sums
-# over windows. Then a thread has few elements, so that its registers leave room for many warps.
+# Operations of an element from which rows wait for arithmetic and addresses, not for memory. Then a
+# thread has few elements, so that its registers leave room for many warps.
 BUSY = 64
 FEWEST_BUSY_WARPS = 16  # of a multiprocessor
-# From so many on, rows of f32 are faster where a thread has several: it loads the weights of the
-# window once for all of them.
-MOST_BUSY_WARPS = 32
+FEWEST_WAVES = 2  # programs of a multiprocessor
+# Terms of a sum over a window from which on its weights count. Each term's are loaded for one row,
+# and Triton gives them to the threads of a tile through shared memory, two barriers a term; not so
+# where every thread has one vector of a row, and of tensors smaller than a program's threads. A
+# thread of several rows loads and widens them once (H200, 49 terms of bf16: 25,088 rows of 96 in
+# 28 µs for 47, 1,568 of 384 in 8.5 for 11.8; of f32 in 7.6 for 12.1).
+FEWEST_TERMS = 9
+SHARED_ELEMENTS = 16  # of a thread that has several rows' vectors
+SHORT_ROWS, SHORT_WARPS = 64, 8  # of a program whose rows are shorter than that
+# Bytes that lie together where rows are stored across: a sector of memory (H200, 1,568 rows of 768
+# elements of bf16: 5.2 µs for 19).
+SECTOR_BYTES = 32
+SCATTERED_ELEMENTS = 32  # of a thread then
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +213,45 @@ def _candidate(programs: Extent, **config: int) -> Candidate:
 def _with_busy(
     table: tuple[tuple[int, int], ...], shape: RowShape, block: int, traits: TargetTraits
 ) -> tuple[tuple[int, int], ...]:
-    """Rows a program and warps, 8 elements a thread, or 4 where these are too few warps."""
-    if shape.operations < BUSY or not block:
+    """Rows a program and warps, 8 elements a thread, or 4 where these are too few warps; those of
+    sums over windows by what their weights cost."""
+    is_busy = shape.operations >= BUSY or shape.window_terms >= FEWEST_TERMS
+    if not is_busy or not block:
         return table
     warps = shape.rows * block / (8 * WARP * traits.multiprocessors)
+    if shape.window_terms >= FEWEST_TERMS and warps >= FEWEST_BUSY_WARPS:
+        return (*_of_windows(shape, block, traits), *table)
     each = 8 if warps >= FEWEST_BUSY_WARPS else 4
-    found = tuple(
-        (max(1, elements * WARP * 4 // block), max(4, min(MOST_WARPS, block // (elements * WARP))))
-        for elements in (each, 16, 12 - each)
-    )
-    is_several = shape.item_bytes >= 4 and warps >= MOST_BUSY_WARPS
-    return (*table, *found) if is_several else (*found, *table)
+    return *(_of_threads(block, elements) for elements in (each, 16, 12 - each)), *table
+
+
+def _of_threads(block: int, elements: int) -> tuple[int, int]:
+    """Rows and warps, four of these at least, whose threads have so many elements."""
+    rows = max(1, elements * WARP * 4 // block)
+    return rows, max(4, min(MOST_WARPS, block // (elements * WARP)))
+
+
+def _of_windows(shape: RowShape, block: int, traits: TargetTraits) -> Iterator[tuple[int, int]]:
+    """Rows and warps of sums over windows: threads that have one vector of each of several rows, or
+    more threads than a row has elements."""
+    warps = min(MOST_WARPS, block * shape.item_bytes // (VECTOR_BYTES * WARP))
+    rows = max(1, SHARED_ELEMENTS * WARP * warps // block)
+    if not warps:
+        rows, warps = SHORT_ROWS, max(SHORT_WARPS, 2 * block // WARP)
+        while rows > 1 and shape.rows < FEWEST_WAVES * traits.multiprocessors * rows:
+            rows //= 2
+    yield rows, warps
+    yield max(1, rows // 2), warps
+    yield rows * 2, min(MOST_WARPS, warps * 2)
+
+
+def _scattered(shape: RowShape, block: int) -> Iterator[tuple[int, int]]:
+    """Rows and warps of rows that are stored across: as many rows as fill a sector."""
+    for nbytes in (SECTOR_BYTES, SECTOR_BYTES // 2):
+        rows = min(nbytes // shape.item_bytes, LARGEST_HELD // block)
+        elements = min(SCATTERED_ELEMENTS, max(8, rows * block // (4 * WARP)))
+        if rows > 1:
+            yield rows, max(1, min(MOST_WARPS, rows * block // (elements * WARP)))
 
 
 def _held(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
@@ -224,6 +264,8 @@ def _held(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
     if not shape.stores_elements and block in (1024, 4096):
         # Nothing waits for stores: programs with more to read of each thread are better.
         picks = picks[1:] + picks[:1]
+    if shape.is_scattered and block:
+        picks = (*_scattered(shape, block), *picks)
     for rows, warps in _with_busy(picks, shape, block, traits):
         # Few short rows are spread over more programs.
         rows = min(rows, power_above(shape.width))

@@ -50,10 +50,21 @@ from aotc.aot.lower.row.statistics import (
     statistics,
 )
 from aotc.aot.lower.spec import Candidate, KernelSpec, Scratch
-from aotc.aot.lower.tiles import VECTOR_BYTES, column_candidates, row_candidates
+from aotc.aot.lower.tiles import (
+    VECTOR_BYTES,
+    column_candidates,
+    is_mostly_along,
+    row_candidates,
+)
 from aotc.aot.schedule.domain import kept_index
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.trace import Access, Tracer, is_unrolled, reduction_index
+from aotc.aot.schedule.trace import (
+    Access,
+    Tracer,
+    is_unrolled,
+    reduction_index,
+    window_terms,
+)
 from aotc.aot.traits import TargetTraits
 
 Levels = Sequence[Sequence[Statistic]]
@@ -630,8 +641,23 @@ def row_shape(group: Group, levels: Levels, between: Beside | None = None) -> Ro
         can_share=varies and all(DTYPES[row.dtype].itemsize_bytes <= 4 for row in partials),
         item_bytes=_narrowest(group),
         operations=group.operations / elements,
+        window_terms=window_terms(group.nodes) if is_lanes else 0,
+        is_scattered=is_lanes and _is_scattered(group),
         beside=between.padded if between else 1,
         steps=between.steps if between else domain.reduced.extent,
+    )
+
+
+def _is_scattered(group: Group) -> bool:
+    """Whether something is stored whose neighbours are those of the kept elements, not of a row."""
+    domain = group.domain
+    assert domain.reduced is not None
+    offsets = [ix.linear(root.index, root.node.shape) for root in group.roots]
+    return any(
+        domain.reduced in offset.symbols()
+        and offset.stride(domain.reduced) != 1
+        and is_mostly_along(offset, domain.rows)
+        for offset in offsets
     )
 
 

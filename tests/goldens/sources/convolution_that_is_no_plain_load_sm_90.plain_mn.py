@@ -27,7 +27,7 @@ def kernel(
     yb = tl.minimum(y, 23)
     for start in range(0, 288, BK):
         kernel_offset = start // 96
-        ca = start % 96 + tl.arange(0, BK)[None, :]
+        ca = start - start // 96 * 96 + tl.arange(0, BK)[None, :]
         inside0 = (kernel_offset + xa // 9 - 1 >= 0) & (kernel_offset + xa // 9 - 1 < 9)
         inside1 = (ca // 32 + xa % 9 - 1 >= 0) & (ca // 32 + xa % 9 - 1 < 9)
         v0 = tl.load(in0 + kernel_offset*288 + xa*32 + ca - 320, mask=inside0 & inside1).to(tl.float32)
