@@ -19,6 +19,13 @@ LOWEST = tl.constexpr(-3.4028234663852886e38)  # the least finite f32, under whi
 
 
 @triton.jit
+def normal_exp(powers):
+    """exp, or 0 where that is below the normal numbers of f32, which a processor makes and
+    multiplies a hundred times slower: masks of -100 give many."""
+    return tl.exp(tl.where(powers < -87.33654, float("-inf"), powers))
+
+
+@triton.jit
 def of_head(pointer, batch, head, STEPS: tl.constexpr):
     """The first row of a head; anywhere in an operand that is not there."""
     if STEPS is not None:
@@ -188,7 +195,7 @@ def attention_forward(
             q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS
         )
         peak = tl.maximum(tl.max(scores, 1), LOWEST)
-        powers = tl.exp(scores - peak[:, None])
+        powers = normal_exp(scores - peak[:, None])
         total = tl.sum(powers, 1)
         v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
         found = tl.dot(powers.to(v.dtype), v, input_precision="ieee")
@@ -205,8 +212,8 @@ def attention_forward(
                     MEMBERS,
                 )  # fmt: skip
                 higher = tl.maximum(peak, tl.max(scores, 1))
-                powers = tl.exp(scores - higher[:, None])
-                shrink = tl.exp(peak - higher)
+                powers = normal_exp(scores - higher[:, None])
+                shrink = normal_exp(peak - higher)
                 total = total * shrink + tl.sum(powers, 1)
                 v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
                 found = tl.dot(
@@ -232,7 +239,7 @@ def weighed(
     scores = scored(q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW)
     if T_UNIT % rows.shape[0] != 0:
         scores = tl.where((rows < T)[:, None], scores, float("-inf"))
-    weights = tl.exp(scores - sums[:, None])
+    weights = normal_exp(scores - sums[:, None])
     inner = tl.dot(g, tl.trans(v), input_precision="ieee") - tl.sum(g * out, 1)[:, None]
     return weights, weights * inner * SCALE
 

@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: LOWEST, of_head, places, block, masks, shows_any, last_of, scored,
-# first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
+# As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
+# scored, first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
 
 
 @triton.jit
