@@ -1,4 +1,4 @@
-"""Attention whose masks hide keys by -100, as those of Swin: weights below normal numbers of f32."""
+"""Attention whose masks hide keys by -100, as those of Swin: weights below normal numbers."""
 
 from __future__ import annotations
 
