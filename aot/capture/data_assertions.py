@@ -111,7 +111,8 @@ def _wanted(test: ast.expr, asked: ast.expr, is_true: bool) -> bool | None:
     """The value of one part of a condition without which the whole does not have its own; None
     where another part may give it as well."""
     if test is asked:
-        return is_true
+        # Python 3.12 asks for a part of such a value in the name of the whole.
+        return None if isinstance(test, ast.BoolOp) else is_true
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _wanted(test.operand, asked, not is_true)
     if isinstance(test, ast.Call) and ast.unparse(test.func) == "bool":

@@ -89,11 +89,11 @@ def _parts(dim: Dim, sizes: Sequence[int]) -> list[Dim]:
     for low, high in zip(starts, ends, strict=True):
         typical_size = dim.typical
         if not low <= typical_size <= high:
-            typical_size = max(low, min(_even(isqrt(low * high)), low * SPREAD))
+            typical_size = max(low, min(_power_below(isqrt(low * high)), low * SPREAD))
         found.append(replace(dim, low=low, high=high, typical=typical_size))
     return found[::-1]
 
 
-def _even(size: int) -> int:
+def _power_below(size: int) -> int:
     """The power of two that is at most so large: tiles are, and one row more would take another."""
     return 1 << max(size.bit_length() - 1, 0)

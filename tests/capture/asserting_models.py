@@ -49,6 +49,11 @@ def one_of(x):
     return x
 
 
+def whole(x):
+    assert bool((x > 0).any() or (x < -5).any())
+    return x
+
+
 def other(x):
     if x.sum() > 0:
         return x

@@ -15,6 +15,7 @@ from capture.asserting_models import (  # noqa: E402
     of_the_library,
     one_of,
     other,
+    whole,
 )
 
 from aotc.aot import errors  # noqa: E402
@@ -52,7 +53,9 @@ def test_what_the_model_raises_on_is_checked_at_each_call(model):
     numpy.testing.assert_allclose(found, model(*given).numpy(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("model", [both, one_of, other, caught], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "model", [both, one_of, whole, other, caught], ids=lambda each: each.__name__
+)
 def test_what_goes_on_with_both_values_is_refused(model):
     with pytest.raises(errors.ExportFailed, match="control flow depends on the value"):
         capture(spec_of(model, (X,)))

@@ -115,9 +115,8 @@ def _counts(data: Tensor, weights: Tensor | None = None, minlength: int = 0) -> 
     """How often each number below `minlength` stands in the data; a larger one is an error of the
     call, where torch gives a longer result."""
     if not minlength:
-        with (
-            torch._C._AutoDispatchBelowAutograd()
-        ):  # it has no kernel of all devices to be asked for
+        # It has no kernel of all devices to be asked for.
+        with torch._C._AutoDispatchBelowAutograd():
             return aten.bincount.default(data, weights, minlength)
     aten._assert_async.msg((data < minlength).all(), COUNTED)
     places = data.long()
