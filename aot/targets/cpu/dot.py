@@ -24,6 +24,7 @@ from aotc.aot.targets.cpu import (
     fused_store,
     memory,
     operands,
+    prefetch,
     root_ops,
     tiles,
     word_sides,
@@ -612,18 +613,44 @@ def _added(
 
 
 def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> None:
-    """Asks for some of the cache lines that follow this block of B: the next one of a weight.
+    """Asks for some of the cache lines that follow: those of the next block of a weight, or those
+    of the operands that the next turn of the loop around copies."""
+    row, inner, column = place
+    lanes, tile = kernel.lanes, product.tile
+    turns = product.depth // product.turn
+    down, across = -(-product.shape[0] // tile.rows), -(-product.shape[1] // product.strip_columns)
+    with kernel.width(1):
+        turn = lanes.divide(inner, integer(product.turn), remainder=False)
+        block = lanes.divide(row, integer(tile.rows), remainder=False)
+        strip = lanes.divide(column, integer(product.strip_columns), remainder=False)
+    if product.b.is_direct:
+        _prefetch_weight(kernel, product, (turn, block, strip))
+        return
+    if product.is_new or not isinstance(product.a, Side) or product.turns is not None:
+        return
+    depth = integer(product.depth)
+    with kernel.width(1):
+        own = lanes.add(lanes.multiply(block, integer(turns)), turn)
+        size = (product.depth, product.strip_columns)
+        share = prefetch.Share(own, down * turns)
+        prefetch.of_rows(kernel, product.b.value, (depth, column), size, share)
+        if product.a.is_direct:
+            return
+        own = lanes.add(lanes.multiply(strip, integer(down * turns)), own)
+        size = (product.shape[0], product.depth)
+        share = prefetch.Share(own, across * down * turns)
+        prefetch.of_rows(kernel, product.a.value, (integer(0), depth), size, share)
 
-    The requests of all tiles together run once through as many bytes as the block has, at the pace
-    at which the processor works, so that memory is asked evenly. Past the end of B they are hints
-    about memory that nobody reads.
-    """
-    load = product.b.value.owner if product.b.is_direct else None
+
+def _prefetch_weight(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> None:
+    """The requests of all tiles together run once through as many bytes as the block has."""
+    assert isinstance(product.b, Side | Right)
+    load = product.b.value.owner
     tile, (rows, columns) = product.tile, product.shape
     if load is None or columns % product.strip_columns:
         return
     lanes = kernel.lanes
-    row, inner, column = place
+    turn, block, strip = place
     down = -(-rows // tile.rows)
     narrow = product.narrow  # rows whose elements have the bytes of one f32
     requests = -(-tile.vectors * product.turn // (narrow * down))  # a turn of the loop
@@ -631,17 +658,12 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
         following = kernel.at(load.operands[0], (integer(product.depth), integer(0)))
         if not isinstance(following, Pointer):
             return
-        strip = lanes.divide(column, integer(product.strip_columns), remainder=False)
-        which = lanes.multiply(strip, integer(down))
-        which = lanes.add(which, lanes.divide(row, integer(tile.rows), remainder=False))
-        turn = lanes.divide(inner, integer(product.turn), remainder=False)
+        which = lanes.add(lanes.multiply(strip, integer(down)), block)
         first = lanes.add(lanes.multiply(which, integer(product.depth // product.turn)), turn)
         for request in range(requests):
             line = lanes.add(lanes.multiply(first, integer(requests)), integer(request))
             offset = lanes.extend(lanes.multiply(line, integer(narrow * tile.width)), "i64")
-            moved = following.at(lanes.add(following.offset, offset))
-            address = kernel.lanes.operand(moved)
-            kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
+            prefetch.ask(kernel, following.at(lanes.add(following.offset, offset)))
 
 
 def accumulator_of(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
