@@ -60,6 +60,7 @@ from aotc.aot.schedule.domain import (
 )
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
+from aotc.aot.schedule.packed_operands import with_packed_operands
 from aotc.aot.schedule.row_pitch import Pitches, with_pitch
 from aotc.aot.schedule.trace import STORED, Access, Tracer, accesses, behind_views
 from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
@@ -105,6 +106,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)
         node = with_pitch(node, pitches) if traits.has_tensor_copies else node
         node = _with_depth(node, copies, traits)
+        node = with_packed_operands(node, copies, traits)
         if traits.is_gpu and not any(
             len(users[each]) > 1 or each in outputs for each in _on_the_way(given.inputs[0])
         ):
