@@ -14,6 +14,7 @@ the loop ends there, and so do copies; a mask that says nothing else is left out
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
@@ -30,7 +31,7 @@ from aotc.aot.targets.cpu import (
     word_sides,
 )
 from aotc.aot.targets.cpu.depths import Depth, depths_of
-from aotc.aot.targets.cpu.dot_tiles import Tile, choose_tile
+from aotc.aot.targets.cpu.dot_tiles import Tile, choose_tile, rest_height
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, compare, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
@@ -328,6 +329,8 @@ class Product(NamedTuple):
     """Whether they take them now: in the last turn of the loop around; None: they do."""
     turns: Turns | None = None
     """The loop around, which runs for each block; None: it runs outside of all blocks."""
+    whole_depth: int = 0
+    """Of all turns of that loop; 0 where it is not known."""
 
     @property
     def strip_columns(self) -> int:
@@ -456,7 +459,10 @@ def _strip(kernel: Kernel, product: Product, column: Int) -> None:
     right = product.b.strip(kernel, column, product.strip_columns)
     product = product._replace(b=right)
     rows, tall, limit = product.shape[0], product.tile.rows, product.limits[0]
+    height = rest_height(rows, tall, product.tile.vectors)
     whole = rows // tall * tall
+    if height not in (0, rows - whole):
+        whole -= tall
     if whole == tall:
         _block(kernel, product, tall, integer(0), column)
     elif whole:
@@ -465,8 +471,12 @@ def _strip(kernel: Kernel, product: Product, column: Int) -> None:
             row = kernel.lanes.atom(loop.counter, "i32", tall, natural=True)
             _block(kernel, product, tall, row, column)
     if rows > whole:
-        with kernel.writer.loop(limit, rows - whole, lower=constant(whole, "i32")) as loop:
-            _block(kernel, product, rows - whole, integer(whole), column)
+        with kernel.writer.loop(limit, height, lower=constant(whole, "i32")) as loop:
+            row = integer(whole)
+            if rows - whole > height:
+                unit = math.gcd(whole, height)
+                row = kernel.lanes.atom(loop.counter, "i32", unit, natural=True)
+            _block(kernel, product, height, row, column)
 
 
 def _smaller(kernel: Kernel, limit: Operand, size: int) -> Operand:
@@ -495,6 +505,8 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
         start = [zero] * len(places) if before is None or product.is_apart else before()
         if product.turns is None:
             totals = _sums(kernel, product, rows, (row, column), start)
+        elif product.is_apart:
+            totals = _in_parts(kernel, product, rows, (row, column), start)
         else:
             with kernel.width(1), product.turns(start) as (loop, a, b):
                 own = product._replace(a=a, b=b)
@@ -523,6 +535,38 @@ def _sums(
         _prefetch(kernel, product, (row, inner, column))
         loop.next_values = totals
     return list(loop.results)
+
+
+def _in_parts(
+    kernel: Kernel, product: Product, rows: int, place: tuple[Int, Int], zeros: list[Operand]
+) -> list[Operand]:
+    """A block of sums over all turns of the loop around. Each turn's are added up by themselves,
+    and then to what stands in memory, near as it is little."""
+    assert product.turns is not None
+    tile = product.tile
+    shape = (rows, product.strip_columns)
+    memory_bytes = ITEMSIZE_BYTES[product.kind] * shape[0] * shape[1]
+    sums = Buffer(kernel.allocate(memory_bytes), shape, product.kind, kernel.writer.depth)
+    places = [
+        (integer(i), _vector_index(kernel, tile, integer(0), j))
+        for i in range(rows)
+        for j in range(tile.vectors)
+    ]
+
+    def leave(values: Sequence[Operand]) -> None:
+        for index, value in zip(places, values, strict=True):
+            pointer = memory.buffer_pointer(kernel, sums, index)
+            memory.write(kernel, pointer, value, product.kind, None)
+
+    leave(zeros)
+    with kernel.width(1), product.turns([]) as (loop, a, b):
+        with kernel.width(tile.width):
+            found = _sums(kernel, product._replace(a=a, b=b), rows, place, zeros)
+            now = sums._replace(min_depth=kernel.writer.depth)
+            pairs = zip(_before(kernel, now, places), found, strict=True)
+            leave([kernel.lanes.binary("fadd", one, more) for one, more in pairs])
+        loop.next_values = []
+    return _before(kernel, sums._replace(min_depth=kernel.writer.depth), places)
 
 
 def _before(kernel: Kernel, accumulator: Buffer, places: Sequence[Index]) -> list[Operand]:
@@ -655,7 +699,8 @@ def _prefetch_weight(kernel: Kernel, product: Product, place: tuple[Int, Int, In
     narrow = product.narrow  # rows whose elements have the bytes of one f32
     requests = -(-tile.vectors * product.turn // (narrow * down))  # a turn of the loop
     with kernel.width(1):
-        following = kernel.at(load.operands[0], (integer(product.depth), integer(0)))
+        depth = product.whole_depth or product.depth
+        following = kernel.at(load.operands[0], (integer(depth), integer(0)))
         if not isinstance(following, Pointer):
             return
         which = lanes.add(lanes.multiply(strip, integer(down)), block)

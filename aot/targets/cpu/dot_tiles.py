@@ -55,14 +55,32 @@ def choose_tile(
     ]
 
     def cycles(block: tuple[int, int]) -> float:
-        tall, vectors = block
-        whole, rest = divmod(rows, tall)
-        strips = -(-count // (vectors * width))
-        return strips * (whole * _step(tall, vectors) + (_step(rest, vectors) if rest else 0))
+        strips = -(-count // (block[1] * width))
+        return strips * _rows_cycles(rows, *block, rest_height(rows, *block))
 
     tall, vectors = min(fitting, key=cycles)
     unroll = 4 if vectors == 1 and depth % 4 == 0 else 2 if depth % 2 == 0 else 1
     return Tile(tall, vectors, width, unroll)
+
+
+def rest_height(rows: int, tall: int, vectors: int) -> int:
+    """Height of the blocks behind those of full height: of one with the rows that are left, or of
+    two with these and a full block's, where that takes less time; 0: no rows are left."""
+    rest = rows % tall
+    half = (tall + rest) // 2
+    if not rest or rows < tall + rest or (tall + rest) % 2:
+        return rest
+    heights = rest, half
+    return min(heights, key=lambda height: _rows_cycles(rows, tall, vectors, height))
+
+
+def _rows_cycles(rows: int, tall: int, vectors: int, height: int) -> float:
+    """Cycles of a strip for one element of the depth, with blocks of a height behind full ones."""
+    if not height:
+        return rows // tall * _step(tall, vectors)
+    count = 1 if rows % tall == height else 2
+    whole = (rows - count * height) // tall
+    return whole * _step(tall, vectors) + count * _step(height, vectors)
 
 
 def _step(rows: int, vectors: int) -> float:

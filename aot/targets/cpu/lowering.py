@@ -46,6 +46,8 @@ from aotc.aot.targets.cpu.writer import Operand
 
 _ATTRIBUTES = 'nounwind noinline "min-legal-vector-width"="512" "prefer-vector-width"="512"'
 """Without the widths, LLVM splits vectors of 512 bits."""
+_ALIGNED = '"stackrealign"'
+"""Of the kernel: without it, each vector that it keeps on the stack lies in two lines."""
 
 
 class Lowered(NamedTuple):
@@ -354,7 +356,7 @@ class Lowering:
         return "\n".join([
             *constants,
             *self.routines,
-            f"define internal void @kernel({', '.join([*parameters, common])}) #0 {{",
+            f"define internal void @kernel({', '.join([*parameters, common])}) #0 {_ALIGNED} {{",
             "entry:", body, "done:", "  ret void", "}",
             "define void @body(ptr %args, i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch) #0 {",
             *unpack,

@@ -46,13 +46,15 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
 def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product | None:
     operation, shape = stored.dot, stored.dot.results[0].type.shape or ()
     depth = (operation.operands[0].type.shape or (0, 0))[-1]
-    if stored.operation is operation or len(shape) != 2 or depth > MOST_DEPTH:
+    if stored.operation is operation or len(shape) != 2:
         return None
     if kernel.isa.registers < REGISTERS or not operands.is_zero(kernel, start_of(stored)):
         return None
-    instruction, kept = _instruction(kernel, stored, run)
+    is_deep = depth > MOST_DEPTH
+    instruction, kept = (None, depth) if is_deep else _instruction(kernel, stored, run)
     if instruction is None and not _is_direct(kernel, stored, run):
         return None
+    whole_depth = _depth(kernel, stored)
     limits = fused_store.limits(stored, kernel)
     kind = operation.results[0].type.element
     pack = 1 if instruction is None else instruction.pack
@@ -89,11 +91,12 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
         kind,
         tile,
         is_new=True,
-        is_apart=False,
+        is_apart=is_deep and not 0 < whole_depth <= MOST_WHOLE_DEPTH,
         limits=limits,
         stored=stored,
         is_last=None,
         turns=turns,
+        whole_depth=whole_depth,
     )
 
 
@@ -112,14 +115,17 @@ def _turn(kernel: Kernel, stored: StoredProduct, run: RunBut) -> Iterator[None]:
 
 
 def _is_direct(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
-    """Whether f32 are multiplied where both operands stand, in few columns and a sum no longer than
-    one that is added up at once elsewhere."""
+    """Whether f32 are multiplied where both operands stand: many a turn, or in few columns and a
+    sum no longer than one that is added up at once elsewhere."""
     operation = stored.dot
     rows, columns = operation.results[0].type.shape or (0, 0)
     kinds = {each.type.element for each in operation.operands}
-    if kinds != {"f32"} or columns > MOST_LANES * kernel.isa.lanes:
+    if len(kinds) > 1 or not kinds & {"f32", "f64"}:
         return False
-    if not 0 < _depth(kernel, stored) <= MOST_WHOLE_DEPTH:
+    is_deep = (operation.operands[0].type.shape or (0, 0))[1] > MOST_DEPTH
+    is_narrow = kinds == {"f32"} and columns <= MOST_LANES * kernel.isa.lanes
+    is_short = 0 < _depth(kernel, stored) <= MOST_WHOLE_DEPTH
+    if not is_deep and not (is_narrow and is_short):
         return False
     with _turn(kernel, stored, run):
         left, right = operation.operands[:2]
