@@ -22,7 +22,7 @@ from aotc.aot.traits import TargetTraits
 
 # Rows from which a copy of the right operand costs less than those of its programs, and columns
 # from which the same is true of the left one (512³ f32: 3 % of the product's time each).
-FEWEST_READS = 384
+FEWEST_READS = 256
 FEWEST_TERMS = 32  # of a sum: shorter ones take the time of the result
 PACKED_TYPES = ("f32", "f64")
 
@@ -37,7 +37,7 @@ def with_packed_operands(root_op: Node, copies: dict[Node, Node], traits: Target
         return root_op
     rows, (depth, columns) = root_op.shape[-2], right.shape[-2:]
     is_long = isinstance(depth, int) and depth >= FEWEST_TERMS
-    if not is_long or typical(rows) < FEWEST_READS or columns < PACK_N:
+    if not is_long or typical(rows) < FEWEST_READS or columns < PACK_N or _is_larger(right):
         return root_op
     panels = math.ceil(columns / PACK_N)
     dense = build.reshape(right, (depth, columns))
@@ -52,11 +52,22 @@ def with_packed_operands(root_op: Node, copies: dict[Node, Node], traits: Target
     return build.reshape(product, root_op.shape)
 
 
+def _is_larger(operand: Node) -> bool:
+    """Whether an operand repeats elements of what it views, as windows do."""
+    behind = operand
+    while behind.kind == "view":
+        behind = behind.inputs[0]
+    return behind.kind == "window" or typical(behind.type.numel) < typical(operand.type.numel)
+
+
 def _lies_along_rows(root_op: Node) -> bool:
-    """Whether neighbours in a column of the left operand are neighbours in memory."""
+    """Whether neighbours in a column of the left operand, which no build can copy, are neighbours
+    in memory."""
     domain = matmul_domain(root_op)
     assert domain.reduced is not None
     need, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     memory, _ = behind_views(need)
+    if memory.node.op == "constant":
+        return False
     offset = ix.linear(memory.index, memory.node.shape)
     return offset.stride(domain.reduced) != 1 and offset.stride(domain.rows) == 1

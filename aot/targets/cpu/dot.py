@@ -295,6 +295,13 @@ class Turn(NamedTuple):
     loop: Loop
     a: Side | Left
     b: Side | Right
+    limit: Operand | None = None
+    """Elements of the depth that are not zeros in this turn; None: as many as in each."""
+
+    def of(self, product: Product) -> Product:
+        """A product as it is in this turn."""
+        limit = product.limit if self.limit is None else self.limit
+        return product._replace(a=self.a, b=self.b, limit=limit)
 
 
 Turns: TypeAlias = Callable[[Sequence[Operand]], AbstractContextManager[Turn]]
@@ -508,12 +515,12 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
         elif product.is_apart:
             totals = _in_parts(kernel, product, rows, (row, column), start)
         else:
-            with kernel.width(1), product.turns(start) as (loop, a, b):
-                own = product._replace(a=a, b=b)
+            with kernel.width(1), product.turns(start) as turn:
+                own, carried = turn.of(product), list(turn.loop.carried)
                 with kernel.width(tile.width):
-                    found = _sums(kernel, own, rows, (row, column), list(loop.carried))
-                loop.next_values = found
-            totals = loop.results
+                    found = _sums(kernel, own, rows, (row, column), carried)
+                turn.loop.next_values = found
+            totals = turn.loop.results
         if before is not None and product.is_apart:
             pairs = zip(before(), totals, strict=True)
             totals = [kernel.lanes.binary("fadd", one, more) for one, more in pairs]
@@ -559,13 +566,13 @@ def _in_parts(
             memory.write(kernel, pointer, value, product.kind, None)
 
     leave(zeros)
-    with kernel.width(1), product.turns([]) as (loop, a, b):
+    with kernel.width(1), product.turns([]) as turn:
         with kernel.width(tile.width):
-            found = _sums(kernel, product._replace(a=a, b=b), rows, place, zeros)
+            found = _sums(kernel, turn.of(product), rows, place, zeros)
             now = sums._replace(min_depth=kernel.writer.depth)
             pairs = zip(_before(kernel, now, places), found, strict=True)
             leave([kernel.lanes.binary("fadd", one, more) for one, more in pairs])
-        loop.next_values = []
+        turn.loop.next_values = []
     return _before(kernel, sums._replace(min_depth=kernel.writer.depth), places)
 
 

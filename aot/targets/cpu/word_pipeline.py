@@ -15,7 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from aotc.aot.targets.cpu import control, depths, dot, fused_store, operands, tile_dot, word_sides
+from aotc.aot.targets.cpu import (
+    control,
+    depths,
+    dot,
+    fused_store,
+    operands,
+    tile_dot,
+    tiles,
+    word_sides,
+)
 from aotc.aot.targets.cpu.dot import Side
 from aotc.aot.targets.cpu.dot_tiles import choose_tile
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
@@ -67,18 +76,25 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
             left, right = operation.operands[:2]
             a: Side | Left
             b: Side | Right
+            limit = None
             if instruction is None:
-                a = dot.side(kernel, operation, shape[0], is_left=True)
-                b = dot.side(kernel, operation, shape[0], is_left=False)
+                of_left, of_right = depths.depths_of(kernel, operation)
+                a = dot.side(kernel, operation, shape[0], is_left=True, depth=of_left)
+                b = dot.side(kernel, operation, shape[0], is_left=False, depth=of_right)
+                if of_left is not None:
+                    limit = tiles.limit(kernel, (of_left.end,), depth)[0]
             else:
                 a = word_sides.left_of(kernel, left, instruction, kept)
                 columns = tile.vectors * tile.width
                 b = word_sides.right_of(kernel, right, columns, instruction, kept)
-            yield dot.Turn(loop, a, b)
+            yield dot.Turn(loop, a, b, limit)
 
     if shape[0] < tile.rows:
         return None
     with kernel.probe(), kernel.width(1), turns([]) as turn:
+        of_left = depths.depths_of(kernel, operation)[0] if turn.limit is not None else None
+        if of_left is not None and not tiles.end_at_multiples((of_left.end,), tile.unroll):
+            tile = tile._replace(unroll=1)
         turn.loop.next_values = []
     return dot.Product(
         turn.a,
@@ -128,9 +144,12 @@ def _is_direct(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     if not is_deep and not (is_narrow and is_short):
         return False
     with _turn(kernel, stored, run):
-        left, right = operation.operands[:2]
-        return dot.is_direct(kernel, left, rows, is_left=True) and dot.is_direct(
-            kernel, right, rows, is_left=False
+        ends = depths.depths_of(kernel, operation)
+        return all(
+            dot.is_direct(
+                kernel, value, rows, is_left, is_cut=is_deep and end is not None and end.is_whole
+            )
+            for value, end, is_left in zip(operation.operands, ends, (True, False), strict=False)
         )
 
 
