@@ -31,14 +31,15 @@ def factors(length: int) -> tuple[int, int, int] | None:
     return (two, three, five) if length == 1 else None
 
 
-def passes(length: int) -> tuple[Pass, ...]:
+def passes(length: int, *, are_beside: bool = False) -> tuple[Pass, ...]:
     """Passes of a length of small factors, powers of two last: then elements that are less than a
-    vector apart are so by a power of two, and lie in few vectors. For that the last radix is 4."""
+    vector apart are so by a power of two, and lie in few vectors. For that the last radix is 4, but
+    where several transforms lie beside each other, so that a vector has an element of each."""
     found = factors(length)
     assert found is not None
     two, three, five = found
-    last = [4] if two >= 2 else [2] * two
-    two = max(0, two - 2)
+    last = [] if are_beside else [4] if two >= 2 else [2] * two
+    two = two if are_beside else max(0, two - 2)
     fours = {0: 0, 1: 2, 2: 1}[two % 3] if two > 1 else 0
     eights, rest = divmod(two - 2 * fours, 3)
     order = [5] * five + [3] * three + [8] * eights + [4] * fours + [2] * rest + last

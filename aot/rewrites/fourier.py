@@ -33,7 +33,7 @@ LONGEST = 4096  # of those that a program of a GPU transforms in registers
 LONGEST_ON_GPU_OF_COLUMNS, FEWEST_BESIDE = 256, 4
 LONGEST_ON_CPU = 1 << 17  # whose passes are each one tensor of Triton
 # Of rows that are transformed beside each other: they fit into the nearest cache.
-LONGEST_OF_SHORT, FEWEST_SHORT = 100, 2 * BESIDE
+LONGEST_OF_SHORT, FEWEST_SHORT = 128, 2 * BESIDE
 LONGEST_COLUMN, FEWEST_COLUMNS = 1 << 13, 16  # of those that it transforms beside each other
 # Of those that a processor's kernel transforms, by the numbers that are given and wanted: of 500 to
 # 1,000 shorter rows products take less time (AMD EPYC with AVX-512, 1 thread, 2026-11-28).
@@ -95,13 +95,13 @@ def _on_memory(graph: Graph) -> Graph:
     return graph.rebuilt(on_rows, made)
 
 
-def pass_roots(sign: int, length: int, form: str) -> Array:
+def pass_roots(sign: int, length: int, form: str, *, are_beside: bool = False) -> Array:
     """f64 `[2, length]`, cosines and sines. For each pass the roots of each k from 1 on, beside
     each other those of all p // G: `(radix - 1) * done` numbers. Behind the passes of half a length
     the length's own roots, from 0 to half a turn, and for `reals` halves of them."""
     count = length if form == "whole" else length // 2
     parts = []
-    for radix, done in passes(count):
+    for radix, done in passes(count, are_beside=are_beside):
         exponents = numpy.outer(numpy.arange(1, radix), numpy.arange(done))
         parts.append(numpy.stack(roots(sign, exponents.reshape(-1), radix * done)))
     if form == "whole":
@@ -117,17 +117,20 @@ def _on_rows(node: Node, table: Table) -> Node:
     turns, *data = whole_or_half(node)
     length, keep = fixed(turns.shape[-1]), node.attr("keep")
     form = form_of(length, fixed(data[0].shape[-1]), keep, len(data) == 1)
-    turns = table(pass_roots(node.attr("sign"), length, form), node.dtype)
+    columns = _columns_of(data) if keep == length == fixed(data[0].shape[-1]) else None
+    columns = columns if form == "whole" else None
+    rows = rows_of(data)
+    are_pairs = form == "whole" and not node.attr("is_real") and _are_short(rows)
+    are_beside = columns is not None or are_pairs
+    roots_of = pass_roots(node.attr("sign"), length, form, are_beside=are_beside)
+    turns = table(roots_of, node.dtype)
     how = {**dict(node.attrs), "result": 0}
     first = make("fourier", (turns, *data), how)
     parts = [first.result(at) for at in range(1 if node.attr("is_real") else 2)]
-    columns = _columns_of(data) if keep == length == fixed(data[0].shape[-1]) else None
-    if columns is not None and form == "whole":
+    if columns is not None:
         strides = columns[0].strides
         order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
         return on_memory(parts, [dense(turns), *columns], order)[node.attr("result")]
-    rows = rows_of(data)
-    are_pairs = form == "whole" and len(parts) == 2 and _are_short(rows)
     return on_memory(parts, [dense(turns), *rows], are_pairs=are_pairs)[node.attr("result")]
 
 

@@ -355,8 +355,8 @@ def _sides(x, RADIX: tl.constexpr, PART: tl.constexpr):
 
 
 @triton.jit
-def _with_sides(to, mask, RADIX: tl.constexpr, COUNT: tl.constexpr):
-    """Places of all results of butterflies, COUNT apart, and which there are."""
+def _with_sides(to, mask, RADIX: tl.constexpr, COUNT: tl.constexpr, APART: tl.constexpr):
+    """Places of all results of butterflies, COUNT apart, and which there are; of both parts."""
     number = tl.arange(0, 2)
     to, mask = tl.expand_dims(to, -1), tl.expand_dims(mask, -1)
     if RADIX > 2:
@@ -365,16 +365,21 @@ def _with_sides(to, mask, RADIX: tl.constexpr, COUNT: tl.constexpr):
     if RADIX > 4:
         number = number[:, :, None] + 4 * tl.arange(0, 2)[None, None, :]
         to, mask = tl.expand_dims(to, -1), tl.expand_dims(mask, -1)
-    return to + number * COUNT, mask & (number < RADIX)
+    to, mask = to + number * COUNT, mask & (number < RADIX)
+    if APART:
+        to = tl.expand_dims(to, -1) + tl.arange(0, 2) * APART
+        mask = tl.broadcast_to(tl.expand_dims(mask, -1), to.shape)
+    return to, mask
 
 
 @triton.jit
 def _butterflies(
     re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr, at, to, j, mask, is_line,
     GAP: tl.constexpr, COUNT: tl.constexpr, RADIX: tl.constexpr, DONE: tl.constexpr,
-    SIGN: tl.constexpr, TURNS: tl.constexpr,
+    SIGN: tl.constexpr, TURNS: tl.constexpr, APART: tl.constexpr = 0,
 ):  # fmt: skip
-    """Of numbers GAP apart, results COUNT apart; no imaginary ones where im_to_ptr is None."""
+    """Of numbers GAP apart, results COUNT apart; no imaginary ones where im_to_ptr is None, but if
+    APART is not 0: then at that distance from the real ones, stored with them, computed once."""
     x = (
         _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 0, GAP, RADIX, DONE, TURNS),
         _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 1, GAP, RADIX, DONE, TURNS),
@@ -386,10 +391,13 @@ def _butterflies(
         _number_of_row(re_ptr, im_ptr, roots_ptr, at, j, mask, is_line, 7, GAP, RADIX, DONE, TURNS),
     )
     x = _butterfly(x, RADIX, SIGN)
-    to, mask = _with_sides(to, mask, RADIX, COUNT)
-    tl.store(re_to_ptr + to, _sides(x, RADIX, 0), mask=mask)
-    if im_to_ptr is not None:
-        tl.store(im_to_ptr + to, _sides(x, RADIX, 1), mask=mask)
+    to, mask = _with_sides(to, mask, RADIX, COUNT, APART)
+    if APART:
+        tl.store(re_to_ptr + to, tl.join(_sides(x, RADIX, 0), _sides(x, RADIX, 1)), mask=mask)
+    else:
+        tl.store(re_to_ptr + to, _sides(x, RADIX, 0), mask=mask)
+        if im_to_ptr is not None:
+            tl.store(im_to_ptr + to, _sides(x, RADIX, 1), mask=mask)
 
 
 @triton.jit
@@ -429,7 +437,7 @@ def _pass_of_columns(
     re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr,
     N: tl.constexpr, RADIX: tl.constexpr, DONE: tl.constexpr, SIGN: tl.constexpr,
     STEP: tl.constexpr, PITCH: tl.constexpr, TO_PITCH: tl.constexpr, HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, columns,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, columns, APART: tl.constexpr = 0,
 ):  # fmt: skip
     """A pass over columns beside each other, STEP apart, whose numbers lie PITCH apart; over the
     first `columns` of them, if that is not None."""
@@ -446,7 +454,7 @@ def _pass_of_columns(
         mask = mask & (column < columns)
     _butterflies(
         re_to_ptr, im_to_ptr, re_ptr, im_ptr, roots_ptr, at, to, j, mask, is_line,
-        GAP * PITCH, COUNT * TO_PITCH, RADIX, DONE, SIGN, N,
+        GAP * PITCH, COUNT * TO_PITCH, RADIX, DONE, SIGN, N, APART,
     )  # fmt: skip
 
 
@@ -604,22 +612,14 @@ def fourier_columns(
     roots_ptr,  # [2, N], `pass_roots` of aot/ir/butterflies.py
     OUTER,
     OUTER_STEP,
-    N: tl.constexpr,
-    INNER: tl.constexpr,
-    SIGN: tl.constexpr,
-    IS_REAL: tl.constexpr,
-    HAS_IM: tl.constexpr,
-    STEP: tl.constexpr,
-    RADICES: tl.constexpr,
-    DONE: tl.constexpr,
-    HEIGHTS: tl.constexpr,
-    WIDTHS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    N: tl.constexpr, INNER: tl.constexpr, SIGN: tl.constexpr, IS_REAL: tl.constexpr,
+    HAS_IM: tl.constexpr, STEP: tl.constexpr, RADICES: tl.constexpr, DONE: tl.constexpr,
+    HEIGHTS: tl.constexpr, WIDTHS: tl.constexpr, COLUMNS: tl.constexpr,
     first_re_ptr,  # [programs, N, COLUMNS], as the next three
     first_im_ptr,
     second_re_ptr,
     second_im_ptr,
-):
+):  # fmt: skip
     """As `fourier_rows`, along a dim that is not the last one: of blocks of columns at once."""
     PASSES: tl.constexpr = len(RADICES)
     BLOCKS: tl.constexpr = (INNER + COLUMNS - 1) // COLUMNS
@@ -685,9 +685,9 @@ def fourier_short(
         for number in tl.static_range(len(RADICES)):
             a, b = (to_ptr, from_ptr) if number % 2 else (from_ptr, to_ptr)
             _pass_of_columns(
-                b, b + BESIDE, a, a + BESIDE, roots_ptr,
+                b, None, a, a + BESIDE, roots_ptr,
                 N, RADICES[number], DONE[number], SIGN, 1, 2 * BESIDE, 2 * BESIDE,
-                HEIGHTS[number], WIDTHS[number], BESIDE, None,
+                HEIGHTS[number], WIDTHS[number], BESIDE, None, BESIDE,
             )  # fmt: skip
         last_ptr = to_ptr if len(RADICES) % 2 else from_ptr
         mask = stored < 2 * KEEP

@@ -174,7 +174,7 @@ def _fourier_short(node: Node) -> Called:
 
 def _sides_of_columns(length: int) -> dict[str, Any]:
     """The passes of columns of a length, and the loops of each."""
-    steps = passes(length)
+    steps = passes(length, are_beside=True)
     return {
         "RADICES": tuple(each.radix for each in steps),
         "DONE": tuple(each.done for each in steps),
