@@ -15,6 +15,7 @@ from aotc.aot.targets.cpu.math.vector_ir import Value
 
 Range = tuple[float, float]
 LN2_ABOVE = 0.6932  # a little more than log 2
+WIDEST_BYTES = 64  # of a vector of AVX-512
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Format:
     ranges: beyond which e^x, 2^x and e^x − 1 are at their limits, at the lower one of the first two
     by a factor that has no exponent left and is 0; power: e^r for |r| ≤ ln2 / 2;
     log_of_ratio: log(1 + f) + n · log 2 for √½ ≤ 1 + f ≤ √2; scale_instruction: AVX-512's for
-    x · 2ⁿ, of 16 lanes.
+    x · 2ⁿ, of a whole vector.
     """
 
     element: str
@@ -85,8 +86,9 @@ class Format:
         """x · 2ⁿ / 2^halvings with one rounding, overflow and subnormal results included."""
         if self.scale_instruction is not None and self.is_scaled_at_once(x):
             n_float = n_float - halvings if halvings else n_float
-            if x.text.lanes == 32:
-                return x.text.in_halves(self.element, self.scale_instruction, x, n_float)
+            width = WIDEST_BYTES * 8 // self.bits
+            if x.text.lanes != width:
+                return x.text.in_parts(self.element, width, self.scale_instruction, x, n_float)
             text = self.scale_instruction.format(x.name, n_float.name)
             return x.text.emit(self.element, text)
         n = n - halvings if halvings else n
@@ -117,7 +119,7 @@ class Format:
         return -float(self.bias + self.fraction_bits)
 
     def is_scaled_at_once(self, x: Value) -> bool:
-        """Whether one instruction scales all lanes, or half of them."""
+        """Whether one instruction scales all lanes, or equal parts of them."""
         return self.scale_instruction is not None and x.text.lanes in (16, 32)
 
     def _bounded(self, x: Value, limits: Range) -> Value:
@@ -255,6 +257,7 @@ F32 = Format(
 
 # -- f64 -------------------------------------------------------------------------------------------
 
+_VECTOR_DOUBLE = "<8 x double>"
 LOG2_E, LOG2_E_REST = 1.4426950408889634, 2.0355273740931033e-17
 _LN2_DOUBLE = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
@@ -287,4 +290,8 @@ F64 = Format(
     expm1_range=(-40.0, 710.0),
     power=_power_double,
     log_of_ratio=_log_of_ratio_double,
+    scale_instruction=(
+        f"call {_VECTOR_DOUBLE} @llvm.x86.avx512.mask.scalef.pd.512"
+        f"({_VECTOR_DOUBLE} {{0}}, {_VECTOR_DOUBLE} {{1}}, {_VECTOR_DOUBLE} {{0}}, i8 -1, i32 4)"
+    ),
 )

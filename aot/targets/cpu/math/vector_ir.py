@@ -66,24 +66,31 @@ class Text:
         element = operands[0].element
         return self.call(f"llvm.{name}.{mangled(element, self.lanes)}", element, *operands)
 
-    def in_halves(self, element: str, instruction: str, *operands: Value) -> Value:
-        """An instruction that exists for half of the lanes; `{0}` … are its operands' names."""
-        half = self.lanes // 2
+    def in_parts(self, element: str, width: int, instruction: str, *operands: Value) -> Value:
+        """An instruction that exists for so many of the lanes, whose number is a power of two times
+        that; `{0}` … are its operands' names."""
         parts = []
-        for start in (0, half):
-            picks = ", ".join(f"i32 {lane}" for lane in range(start, start + half))
+        for start in range(0, self.lanes, width):
+            picks = ", ".join(f"i32 {lane}" for lane in range(start, start + width))
             taken = [
                 self.emit(
-                    x.element, f"shufflevector {x}, {x.type} poison, <{half} x i32> <{picks}>"
+                    x.element, f"shufflevector {x}, {x.type} poison, <{width} x i32> <{picks}>"
                 )
                 for x in operands
             ]
             text = instruction.format(*(part.name for part in taken))
-            parts.append(f"{type_name(element, half)} {self.emit(element, text).name}")
-        picks = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
-        return self.emit(
-            element, f"shufflevector {', '.join(parts)}, <{self.lanes} x i32> <{picks}>"
-        )
+            parts.append(f"{type_name(element, width)} {self.emit(element, text).name}")
+        while True:
+            width *= 2
+            picks = ", ".join(f"i32 {lane}" for lane in range(width))
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            made = [
+                self.emit(element, f"shufflevector {low}, {high}, <{width} x i32> <{picks}>")
+                for low, high in pairs
+            ]
+            if len(made) == 1:
+                return made[0]
+            parts = [f"{type_name(element, width)} {each.name}" for each in made]
 
     def rarely(self, condition: Value, usual: Value, name: str, operand: Value) -> Value:
         """`usual`, except that lanes under the condition take `name(operand)`, called in a branch.
