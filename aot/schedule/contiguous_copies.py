@@ -58,7 +58,6 @@ from aotc.aot.schedule.domain import (
     operand_accesses,
     run_along,
 )
-from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
 from aotc.aot.schedule.packed_operands import with_packed_operands
 from aotc.aot.schedule.row_pitch import Pitches, with_pitch
@@ -101,12 +100,13 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         if node.kind not in MATMULS:
             return node
         node = _without_copies(node, behind) if traits.is_gpu else node
+        if traits.packs_weights:
+            node = with_packed_operands(node, copies, is_copied=_is_gathered(node))
         node = _with_margins(_with_copy(node, copies), copies, traits)
         node = _with_columns(node, copies, traits)
         node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)
         node = with_pitch(node, pitches) if traits.has_tensor_copies else node
         node = _with_depth(node, copies, traits)
-        node = with_packed_operands(node, copies, traits)
         if traits.is_gpu and not any(
             len(users[each]) > 1 or each in outputs for each in _on_the_way(given.inputs[0])
         ):
@@ -446,8 +446,7 @@ def _with_columns(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
     """The matmul on a copy of its right operand, if that is gathered as it lies; for a processor
     with the dims that it has before they are joined, whose order its kernel chooses."""
     right = root_op.inputs[1]
-    domain = matmul_domain(root_op)
-    if root_op.kind != "matmul" or root_op.type.rank > 3 or not _is_gathered(root_op, domain):
+    if root_op.kind != "matmul" or root_op.type.rank > 3 or not _is_gathered(root_op):
         return root_op
     is_joined = right.op == "reshape" and right.inputs[0].op == "permute"
     whole = right.inputs[0] if is_joined and not traits.is_gpu else right
@@ -520,9 +519,10 @@ def _lies_apart(need: Access, rows: Symbol, depth: Symbol) -> bool:
     return is_static(runs) and any(fixed(run) & -fixed(run) < TOGETHER for run in runs)
 
 
-def _is_gathered(root_op: Node, domain: Domain) -> bool:
+def _is_gathered(root_op: Node) -> bool:
     """Whether a view of an argument, with zeros around it perhaps and in another type, has neither
     rows nor columns of elements that lie together."""
+    domain = matmul_domain(root_op)
     assert domain.reduced is not None
     _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
     while need.node.kind in ("view", "pad") or need.node.op == "cast":

@@ -18,38 +18,56 @@ from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import is_static, typical
 from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses
 from aotc.aot.schedule.trace import behind_views
-from aotc.aot.traits import TargetTraits
 
 # Rows from which a copy of the right operand costs less than those of its programs, and columns
-# from which the same is true of the left one (512³ f32: 3 % of the product's time each).
+# from which the same is true of the left one (each takes 3 % of the time of 512³ f32).
 FEWEST_READS = 256
+FEWEST_COPIED = 32  # rows from which a right operand that is copied anyway is copied to panels
 FEWEST_TERMS = 32  # of a sum: shorter ones take the time of the result
 PACKED_TYPES = ("f32", "f64")
 
 
-def with_packed_operands(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
-    """The product with its right operand in panels, if many rows read it; what is copied for that
-    is added to `copies`."""
-    if root_op.op != "matmul" or root_op.dtype not in PACKED_TYPES or not traits.packs_weights:
+def with_packed_operands(root_op: Node, copies: dict[Node, Node], *, is_copied: bool) -> Node:
+    """The product with its right operand in panels, if many rows read it, or if it is copied
+    anyway (`is_copied`); what is copied is added to `copies`."""
+    if root_op.op != "matmul" or root_op.dtype not in PACKED_TYPES:
         return root_op
     left, right = root_op.inputs
     if math.prod(root_op.shape[:-2]) != 1 or not is_static(root_op.shape[-1:]):
         return root_op
     rows, (depth, columns) = root_op.shape[-2], right.shape[-2:]
     is_long = isinstance(depth, int) and depth >= FEWEST_TERMS
-    if not is_long or typical(rows) < FEWEST_READS or columns < PACK_N or _is_larger(right):
+    least = FEWEST_COPIED if is_copied else FEWEST_READS
+    if not is_long or typical(rows) < least or columns < PACK_N or _is_larger(right):
         return root_op
-    panels = math.ceil(columns / PACK_N)
-    dense = build.reshape(right, (depth, columns))
-    padded = build.pad(dense, (0, 0), (0, panels * PACK_N - columns), 0.0)
-    packed = build.permute(build.reshape(padded, (depth, panels, PACK_N)), (1, 0, 2))
     matrix = build.reshape(left, (rows, depth))
     if columns >= FEWEST_READS and _lies_along_rows(root_op):
         copies.setdefault(matrix, build.stored(matrix))
         matrix = copies[matrix]
-    copies.setdefault(packed, build.stored(packed))
-    product = make("matmul_packed", (matrix, copies[packed]), {"n": columns}, root_op.source)
+    whole = _panels(right)
+    copies.setdefault(whole, build.stored(whole))
+    packed = build.reshape(copies[whole], (whole.shape[0], depth, PACK_N))
+    product = make("matmul_packed", (matrix, packed), {"n": columns}, root_op.source)
     return build.reshape(product, root_op.shape)
+
+
+def _panels(right: Node) -> Node:
+    """[panels, …, PACK_N] of a matrix [K, N]; in their middle K, or the dims that were joined to
+    it, so that the kernel which copies them can choose its order."""
+    depth, columns = right.shape[-2:]
+    source, order = build.reshape(right, (depth, columns)), (0, 1)
+    if right.op == "reshape" and right.inputs[0].op == "permute":
+        apart = right.inputs[0]
+        if apart.shape[-1] == columns:
+            source, order = apart.inputs[0], apart.attr("dims")
+    *inner, last = order
+    panels = math.ceil(columns / PACK_N)
+    missing = [0] * source.type.rank
+    missing[last] = panels * PACK_N - columns
+    padded = build.pad(source, (0,) * source.type.rank, tuple(missing), 0.0)
+    shape = (*source.shape[:last], panels, PACK_N, *source.shape[last + 1 :])
+    behind = [axis + (axis > last) for axis in inner]
+    return build.permute(build.reshape(padded, shape), (last, *behind, last + 1))
 
 
 def _is_larger(operand: Node) -> bool:
