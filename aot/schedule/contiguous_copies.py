@@ -100,6 +100,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         if node.kind not in MATMULS:
             return node
         node = _without_copies(node, behind) if traits.is_gpu else node
+        shape = node.shape
         if traits.packs_weights:
             node = with_packed_operands(node, copies, is_copied=_is_gathered(node))
         node = _with_margins(_with_copy(node, copies), copies, traits)
@@ -111,7 +112,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
             len(users[each]) > 1 or each in outputs for each in _on_the_way(given.inputs[0])
         ):
             node = _with_rows(node, copies)
-        return node
+        return build.reshape(node, shape)
 
     found = graph.rebuilt(copied, pitches.made)
     made = behind.union(copies.values())

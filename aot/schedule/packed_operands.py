@@ -28,8 +28,8 @@ PACKED_TYPES = ("f32", "f64")
 
 
 def with_packed_operands(root_op: Node, copies: dict[Node, Node], *, is_copied: bool) -> Node:
-    """The product with its right operand in panels, if many rows read it, or if it is copied
-    anyway (`is_copied`); what is copied is added to `copies`."""
+    """The product, as a matrix, with its right operand in panels, if many rows read it, or if it is
+    copied anyway (`is_copied`), else as it is; what is copied is added to `copies`."""
     if root_op.op != "matmul" or root_op.dtype not in PACKED_TYPES:
         return root_op
     left, right = root_op.inputs
@@ -47,8 +47,7 @@ def with_packed_operands(root_op: Node, copies: dict[Node, Node], *, is_copied: 
     whole = _panels(right)
     copies.setdefault(whole, build.stored(whole))
     packed = build.reshape(copies[whole], (whole.shape[0], depth, PACK_N))
-    product = make("matmul_packed", (matrix, packed), {"n": columns}, root_op.source)
-    return build.reshape(product, root_op.shape)
+    return make("matmul_packed", (matrix, packed), {"n": columns}, root_op.source)
 
 
 def _panels(right: Node) -> Node:

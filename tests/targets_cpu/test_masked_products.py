@@ -74,3 +74,21 @@ def test_what_lies_beyond_the_depth_does_not_count(dtype, depth, rows, other):
     left, right = a[:, :depth].double(), b[:depth].double()
     bound = depth * torch.finfo(dtype).eps * (left.abs() @ right.abs())
     assert ((out.double() - left @ right).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("depth", [0, 1, 255, 256, 257, 511, 700])
+@pytest.mark.parametrize("rows", [8, 32])
+def test_blocks_of_a_deep_product_are_summed_up_to_the_end_of_the_mask(dtype, depth, rows):
+    """Of right operands that stand as panels, with the loop over the depth inside each block."""
+    drawn = torch.Generator().manual_seed(depth + rows)
+    a = torch.randn(rows, 768, generator=drawn, dtype=torch.float64).to(dtype)
+    b = torch.randn(768, 64, generator=drawn, dtype=torch.float64).to(dtype)
+    a[:, depth:], b[depth:] = torch.inf, torch.nan
+    out = torch.empty(rows, 64, dtype=dtype)
+    kind = tl.float64 if dtype == torch.float64 else tl.float32
+    with kernels.on_cpu():
+        multiply[(1,)](a, b, out, depth, 768, 0.0, rows, 64, 256, kind)
+    left, right = a[:, :depth].double(), b[:depth].double()
+    bound = depth * torch.finfo(dtype).eps * (left.abs() @ right.abs())
+    assert ((out.double() - left @ right).abs() <= bound).all()

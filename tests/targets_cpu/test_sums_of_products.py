@@ -55,19 +55,29 @@ def rounded_sum(total: torch.Tensor, terms: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("rows", "columns"), [(1, 16), (2, 8), (16, 32), (32, 64)])
 @pytest.mark.parametrize("most", [0, 1])
 def test_order(kernel, rows, columns, most):
+    check_order(kernel, rows, columns, most, DEPTH, BLOCK)
+
+
+@pytest.mark.parametrize("rows", [8, 32, 64])
+@pytest.mark.parametrize("most", [0, 1])
+def test_order_of_blocks_of_many(rows, most):
+    check_order(multiply, rows, 64, most, 768, 256)
+
+
+def check_order(kernel, rows, columns, most, depth, block):
     """Products are multiples of 2⁻¹² below 4, so that sums of f64 are exact; the first is 2¹⁴, so
     that those of f32 are not."""
     drawn = torch.Generator().manual_seed(rows)
     a, b = (torch.randint(-127, 128, shape, generator=drawn) / 64 for shape in
-            ((rows, DEPTH), (DEPTH, columns)))  # fmt: skip
+            ((rows, depth), (depth, columns)))  # fmt: skip
     a[:, 0], b[0] = 128, 128
     out = torch.empty(rows, columns)
     with kernels.on_cpu():
-        kernel[(1,)](a, b, out, rows, columns, DEPTH, BLOCK, most)
+        kernel[(1,)](a, b, out, rows, columns, depth, block, most)
     terms = a.T.double()[:, :, None] * b.double()[:, None, :]
     expected = {0: torch.zeros(rows, columns), 1: rounded_sum(torch.zeros(rows, columns), terms)}
-    for start in range(0, DEPTH, BLOCK):
-        part = rounded_sum(torch.zeros(rows, columns), terms[start : start + BLOCK])
+    for start in range(0, depth, block):
+        part = rounded_sum(torch.zeros(rows, columns), terms[start : start + block])
         expected[0] += part
     assert not torch.equal(expected[0], expected[1])
     assert torch.equal(out, expected[most])

@@ -64,6 +64,7 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     if instruction is None and not _is_direct(kernel, stored, run):
         return None
     whole_depth = _depth(kernel, stored)
+    is_short = 0 < whole_depth <= MOST_WHOLE_DEPTH
     limits = fused_store.limits(stored, kernel)
     kind = operation.results[0].type.element
     pack = 1 if instruction is None else instruction.pack
@@ -107,7 +108,7 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
         kind,
         tile,
         is_new=True,
-        is_apart=is_deep and not 0 < whole_depth <= MOST_WHOLE_DEPTH,
+        is_apart=is_deep and operands.is_apart(operation) and not is_short,
         limits=limits,
         stored=stored,
         is_last=None,
