@@ -2,54 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from aotc.aot.errors import SizeUnknown
 from aotc.aot.host_array import HostArray
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.bundle.signature import Signature
+from aotc.runtime.bundle.signature import SessionSizes, Signature
 
 Shape = tuple[int, ...]
 
 
-def shapes_at(
-    signature: Signature, example: Sequence[int], given: Mapping[str, int]
-) -> tuple[list[Shape], list[int]]:
-    """The shapes of all inputs, and the sizes of all dims, where those given by name differ from
-    the example's sizes, one a dim.
+class CallSizes(NamedTuple):
+    """shapes: of all inputs; dims: the sizes of all dims; session: the sizes of states that were
+    given, by name."""
 
-    Raises `SizeUnknown`, and what a call raises for sizes that it does not take.
+    shapes: list[Shape]
+    dims: list[int]
+    session: dict[str, int]
+
+
+def sizes_of(
+    signature: Signature, states: SessionSizes, example: Sequence[int], given: Mapping[str, int]
+) -> CallSizes:
+    """The sizes of a call: those given by name, else the example's, one a dim.
+
+    Raises `SizeUnknown`, and what a call and a session raise for sizes that they do not take.
     """
-    dims = [dim for dim in signature.dims if dim.input is not None]
+    known = {dim.name: str(dim) for dim in states.dims}
+    known |= {dim.name: str(dim) for dim in signature.dims if dim.input is not None}
     for name in given:
-        if name not in {dim.name for dim in dims}:
-            expected = ", ".join(map(str, dims)) or "none: the shapes of its inputs are fixed"
+        if name not in known:
+            expected = ", ".join(known.values()) or "none: all of its shapes are fixed"
             raise SizeUnknown(name=name, expected=expected)
-    sizes = [
-        given.get(dim.name, size) if dim.input is not None else size
-        for dim, size in zip(signature.dims, example, strict=True)
-    ]
-    inputs, _ = signature.at(signature.values(sizes))
-    shapes = [tuple(spec.shape) for spec in inputs]
-    signature.bind(shapes)
-    return shapes, sizes
+    of_states = {dim.name for dim in states.dims}
+    session = {name: size for name, size in given.items() if name in of_states}
+    held = states.bind(session)
+    pairs = zip(signature.dims, example, strict=True)
+    dims = [given.get(dim.name, size) for dim, size in pairs]
+    shapes = [tuple(spec.shape) for spec in signature.at(signature.values(dims))[0]]
+    signature.bind(shapes, held)
+    return CallSizes(shapes, dims, session)
 
 
-def example_sizes(signature: Signature, shapes: Sequence[Sequence[int]]) -> list[int]:
-    """The sizes of all dims in a call with inputs of these shapes."""
-    return signature.bind(shapes)[: len(signature.dims)]
+def sizes_beside(
+    signature: Signature,
+    states: SessionSizes,
+    arrays: Mapping[str, HostArray],
+    given: Mapping[str, int],
+) -> CallSizes:
+    """The same where the example is a call with these inputs."""
+    shapes = [arrays[spec.name].shape for spec in signature.inputs]
+    example = signature.bind(shapes, states.bind({}))[: len(signature.dims)]
+    return sizes_of(signature, states, example, given)
 
 
-def at_sizes(
-    signature: Signature, arrays: Mapping[str, HostArray], given: Mapping[str, int]
+def resized_each(
+    arrays: Mapping[str, HostArray], shapes: Iterable[Sequence[int]]
 ) -> dict[str, HostArray]:
-    """The inputs of a call at the sizes that are given by name, with the arrays' numbers; see
-    `shapes_at`."""
-    known = [arrays[spec.name] for spec in signature.inputs]
-    example = example_sizes(signature, [array.shape for array in known])
-    shapes, _ = shapes_at(signature, example, given)
-    pairs = zip(signature.inputs, known, shapes, strict=True)
-    return {spec.name: resized(array, shape) for spec, array, shape in pairs}
+    """Arrays by name at these shapes, in their order; see `resized`."""
+    pairs = zip(arrays.items(), shapes, strict=True)
+    return {name: resized(array, tuple(shape)) for (name, array), shape in pairs}
 
 
 def resized(array: HostArray, shape: Shape) -> HostArray:

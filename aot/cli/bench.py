@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from aotc.aot.build_extra import require_build_extra
-from aotc.aot.call_sizes import example_sizes, shapes_at
+from aotc.aot.call_sizes import CallSizes, sizes_beside
 from aotc.aot.cli import flags
 from aotc.aot.cli.build import refuse_missing_file
 from aotc.aot.cli.contest import PERCENTILES, Result, contest
@@ -77,7 +77,7 @@ def command(
     with Bundle(bundle, digest) as opened:
         device = require_target(opened.manifest, opened.path)[0].device
         row = opened.manifest.entry(entry)
-        shapes = _shapes(opened, row, sizes) if sizes else ()
+        at = _sizes(opened, row, sizes, bool(against)) if sizes else None
     if against:
         require_build_extra("aotc bench --against")
         if spec is None:
@@ -92,7 +92,7 @@ def command(
         device,
         digest=opened.digest,
         entry=row.name,
-        shapes=shapes,
+        sizes=at,
         imports=imports,
     )
     if results[0].skipped:
@@ -111,11 +111,14 @@ def command(
     return 1 if fail_if_slower is not None and is_slower else 0
 
 
-def _shapes(opened: Bundle, entry: Entry, sizes: Mapping[str, int]) -> Sequence[Sequence[int]]:
-    """The shapes of the entry's inputs at these sizes, else at those of its golden input."""
+def _sizes(opened: Bundle, entry: Entry, sizes: Mapping[str, int], has_peers: bool) -> CallSizes:
+    """The call at these sizes, else at those of the golden input."""
     golden = host_arrays(entry.inputs, golden_of(opened, entry.name).inputs)
-    example = example_sizes(entry.signature, [array.shape for array in golden.values()])
-    return shapes_at(entry.signature, example, sizes)[0]
+    found = sizes_beside(entry.signature, opened.manifest.session, golden, sizes)
+    if found.session and has_peers:
+        names = ", ".join(f"'--size {name}'" for name in found.session)
+        raise click.UsageError(f"{names} is of states, and those of SPEC's model are its own")
+    return found
 
 
 def _plot(path: Path, results: Sequence[Result], heading: str) -> None:

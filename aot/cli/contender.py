@@ -1,16 +1,16 @@
 """One contender of a comparison, in a process of its own: torch in several modes, or aotc.
 
-    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER DEVICE ENTRY SHAPES   compile, once
+    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER DEVICE ENTRY SIZES   compile, once
     python -m aotc.aot.cli.contender first KIND SPEC PLACE DEVICE    process start → first result
     python -m aotc.aot.cli.contender serve KIND SPEC PLACE DEVICE    sample on request
 
 KIND is a row of CALLS; PLACE is the bundle of aotc or the folder of AOTInductor; DEVICE is `cpu` or
-`cuda`. The digest that a bundle must have, the name of an entry point and the shapes of its inputs
-as JSON (else the example's) may follow, each of them empty, and then files and modules to import
-before it is loaded. Each prints one JSON object a line. A serving contender answers every line
-`SECONDS` on its standard input with the times of `sampling.py`, and ends at the end of its input:
-the parent lets the contenders take turns, so that the spinning threads of one never meet another's,
-and the device has one to serve.
+`cuda`. The digest that a bundle must have, the name of an entry point and the sizes of a call as
+JSON (a `CallSizes`, else the example's) may follow, each of them empty, and then files and modules
+to import before it is loaded. Each prints one JSON object a line. A serving contender answers every
+line `SECONDS` on its standard input with the times of `sampling.py`, and ends at the end of its
+input: the parent lets the contenders take turns, so that the spinning threads of one never meet
+another's, and the device has one to serve.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Subject:
     device: str
     digest: str | None = None
     entry: str | None = None
-    shapes: str = ""
+    sizes: str = ""
     imports: tuple[str, ...] = ()
 
 
@@ -76,9 +76,9 @@ def _main(mode: str, *rest: str) -> None:
     if missing:
         say({"skipped": missing})
         return
-    digest, entry, shapes = [*more, "", "", ""][:3]
+    digest, entry, sizes = [*more, "", "", ""][:3]
     subject = Subject(
-        spec, Path(place), device, digest or None, entry or None, shapes, tuple(more[3:])
+        spec, Path(place), device, digest or None, entry or None, sizes, tuple(more[3:])
     )
     if spec and CALLS[kind] in (_aotc, _bound):
         _tensors(
@@ -128,7 +128,7 @@ def why_skipped(kind: str, device: str) -> str:
 
 
 def build_aoti(
-    spec: str, folder: str, device: str, entry: str = "", shapes: str = ""
+    spec: str, folder: str, device: str, entry: str = "", sizes: str = ""
 ) -> dict[str, Any]:
     """Export and compile with AOTInductor; seconds, without the import of torch."""
     if not any(map(shutil.which, ("g++", "c++", "clang++"))):
@@ -136,7 +136,7 @@ def build_aoti(
     import torch
 
     imported_s = time.perf_counter()
-    model, arguments, keywords = load_model(spec, device, entry or None, shapes)
+    model, arguments, keywords = load_model(spec, device, entry or None, sizes)
     with torch.no_grad():
         program = torch.export.export(model, arguments, keywords, strict=False)
         path = str(Path(folder) / PACKAGE)
@@ -147,18 +147,18 @@ def build_aoti(
 
 
 def load_model(
-    spec: str, device: str, entry: str | None = None, shapes: str = ""
+    spec: str, device: str, entry: str | None = None, sizes: str = ""
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The model of a SPEC, at an entry point, on a device with its example arguments, as
-    `aotc build` sees it; its tensors have these shapes (JSON), where they are given."""
+    `aotc build` sees it; its tensors have the shapes of `sizes` (JSON), where these are given."""
     from aotc import kernels
     from aotc.aot.capture.spec import has_host_kernels, load_spec
 
     loaded = load_spec(spec, entry)
     model = loaded.module if loaded.module is not None else loaded.program.module()  # type: ignore[union-attr]
     arguments, keywords = loaded.arguments, dict(loaded.keyword_arguments)
-    if shapes:
-        arguments, keywords = _at_shapes((arguments, keywords), json.loads(shapes))
+    if sizes:
+        arguments, keywords = _at_shapes((arguments, keywords), json.loads(sizes)["shapes"])
     if device == "cpu":
         if has_host_kernels(loaded):
             kernels.use_cpu()  # the peers launch the model's own Triton kernels too
@@ -197,7 +197,7 @@ def is_tensor_type() -> Any:
 
 
 def _model(subject: Subject, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    return load_model(subject.spec, device, subject.entry, subject.shapes)
+    return load_model(subject.spec, device, subject.entry, subject.sizes)
 
 
 def _aotc(subject: Subject) -> Call:
@@ -242,16 +242,19 @@ def _tensors(subject: Subject) -> list[Any]:
 
 
 def _on_buffers(program: Any, subject: Subject) -> Call:
-    from aotc.aot.call_sizes import resized
+    from aotc.aot.call_sizes import resized_each
     from aotc.aot.host_array import as_laid, host_arrays
     from aotc.runtime.extras import read_golden
 
     entry = program.entry(subject.entry)
     golden = read_golden(subject.place, program.digest, entry.name)
-    arrays = list(host_arrays(entry.inputs, golden.inputs).values())
-    if subject.shapes:
-        arrays = list(map(resized, arrays, map(tuple, json.loads(subject.shapes))))
-    given = [array.buffer() for array in arrays]
+    arrays = host_arrays(entry.inputs, golden.inputs)
+    if subject.sizes:
+        sizes = json.loads(subject.sizes)
+        arrays = resized_each(arrays, sizes["shapes"])
+        if sizes["session"]:
+            entry = program.session(**sizes["session"])[entry.name]
+    given = [array.buffer() for array in arrays.values()]
     outputs = entry(*given)
     if isinstance(outputs, memoryview | tuple):  # else nested, and written once more after a call
         laid = tuple(map(as_laid, entry.outputs, entry.flatten(outputs)))

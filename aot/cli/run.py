@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aotc.aot.call_sizes import at_sizes
+from aotc.aot.call_sizes import resized_each, sizes_beside
 from aotc.aot.cli import flags
 from aotc.aot.cli.output import write_output
 from aotc.aot.cli.printing import print_json, time_text
@@ -23,7 +23,6 @@ from aotc.aot.host_array import (
     outputs_of,
     read_npy,
 )
-from aotc.runtime.bundle.manifest import find_entry
 from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.comparison import Comparison
 from aotc.runtime.errors import GoldenMissing, InputMissing
@@ -103,9 +102,10 @@ def command(
         files = _assignments("--input", inputs, called.inputs)
         examples = host_arrays(called.inputs, golden.inputs) if golden.inputs else {}
         if sizes:
-            examples = at_sizes(
-                find_entry(program.manifest.entries, entry).signature, examples, sizes
-            )
+            at = sizes_beside(called.signature, program.manifest.session, examples, sizes)
+            examples = resized_each(examples, at.shapes)
+            if at.session:
+                called = program.session(**at.session)[called.name]
         arrays = input_arrays(called, examples, files, seed)
         targets = _assignments("--output", outputs, called.outputs)
         references = _assignments("--expect", expected, called.outputs)

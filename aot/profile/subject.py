@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.call_sizes import shapes_at
+from aotc.aot.call_sizes import sizes_of
 from aotc.runtime import Program
 from aotc.runtime.bundle.manifest import TensorSpec, find_entry
 from aotc.runtime.bundle.plan import LaunchPlan, Plan
@@ -36,10 +36,11 @@ def subject_of(
     row = find_entry(program.manifest.entries, entry)
     signature = row.signature
     if program.plan.fixed is not None:
-        shapes_at(signature, (), sizes)
+        sizes_of(signature, program.manifest.session, (), sizes)
         return Subject(executable, program.plan.fixed, row.inputs, row.outputs)
     number = program.manifest.entries.index(row)
-    _, chosen = shapes_at(signature, first_sizes(program.plan, number), sizes)
+    example = first_sizes(program.plan, number)
+    chosen = sizes_of(signature, program.manifest.session, example, sizes).dims
     inputs, outputs = signature.at(signature.values(chosen))
     plan = program.plan.at(chosen, number)
     nbytes = (tuple(spec.nbytes for spec in specs) for specs in (inputs, outputs))

@@ -136,3 +136,54 @@ def test_what_is_no_size_is_named(built_net, capsys, command, sizes, text):
     assert run([command, str(built_net / "bundle"), *options]) == 2
     errors = capsys.readouterr().err
     assert text in errors
+
+
+KEEPING = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(2, 6, 4))
+
+    def forward(self, x):
+        self.rows[:, : x.shape[1]] = x
+        return self.rows.sum(1), x * 2
+
+model = Net()
+example_inputs = (torch.randn(2, 3, 4),)
+Dim = torch.export.Dim
+batch, length, tokens = Dim("batch", max=4), Dim("length", min=2, max=40), Dim("tokens", max=40)
+dynamic_shapes = {"x": {0: batch, 1: tokens}}
+state_shapes = {"rows": {0: batch, 1: length}}
+"""
+
+
+@pytest.fixture(scope="module")
+def keeping(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("states")
+    (folder / "net.py").write_text(KEEPING)
+    words = ["build", str(folder / "net.py"), "-o", str(folder / "bundle"), "--quiet"]
+    assert run([*words, "--cache-dir", str(folder / "cache")]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "profile"])
+def test_sizes_of_states_are_those_of_the_session(keeping, capsys, command):
+    words = [command, str(keeping / "bundle"), "--size", "batch=4", "--size", "tokens=30"]
+    quick = ["--rounds", "1", "--seconds", "0.01"] if command == "bench" else []
+    assert run([*words, *quick]) == 2  # length is 6
+    errors = capsys.readouterr().err
+    assert "length" in errors, errors
+    assert run([*words, *quick, "--size", "length=30", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    if command == "run":
+        assert [row["shape"] for row in record["outputs"]] == [[4, 4], [4, 30, 4]]
+    assert run([*words, "--size", "length=41"]) == 2
+    assert "41" in capsys.readouterr().err
+
+
+def test_states_of_the_spec_have_sizes_of_their_own(keeping, capsys):
+    words = ["bench", str(keeping / "bundle"), str(keeping / "net.py"), "--against", "eager"]
+    assert run([*words, "--size", "length=30"]) == 2
+    assert "'--size length' is of states" in capsys.readouterr().err
