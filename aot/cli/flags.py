@@ -74,7 +74,9 @@ entry = click.option(
 )
 
 
-def _sizes(_context: click.Context, option: click.Parameter, texts: Sequence[str]) -> dict[str, int]:
+def _sizes(
+    _context: click.Context, option: click.Parameter, texts: Sequence[str]
+) -> dict[str, int]:
     """`NAME=N` arguments as name → size; raises BadParameter."""
     found: dict[str, int] = {}
     for text in texts:
@@ -155,7 +157,7 @@ fallback = click.option(
 )
 
 
-def _import_each(_context: click.Context, option: click.Parameter, texts: Sequence[str]) -> None:
+def _import_each(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> None:
     if texts and not context.resilient_parsing:
         from aotc.aot.capture.user_code import import_code
 
