@@ -187,3 +187,26 @@ def test_states_of_the_spec_have_sizes_of_their_own(keeping, capsys):
     words = ["bench", str(keeping / "bundle"), str(keeping / "net.py"), "--against", "eager"]
     assert run([*words, "--size", "length=30"]) == 2
     assert "'--size length' is of states" in capsys.readouterr().err
+
+
+ASSERTING = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        rows = (x @ x.T).sum(1)
+        torch._assert_async((rows.sort().values > 0).all(), "a row is nothing")
+        return rows
+
+model, example_inputs = Net(), (torch.rand(8, 16),)
+"""
+
+
+def test_a_step_by_itself_has_the_operands_of_a_call(tmp_path, cache):
+    from aotc.aot.cli.profile import profile_bundle
+
+    (tmp_path / "net.py").write_text(ASSERTING)
+    words = ["build", tmp_path / "net.py", "-o", tmp_path / "bundle", "--cache-dir", cache]
+    assert run([*map(str, words), "--quiet"]) == 0
+    profile = profile_bundle(tmp_path / "bundle", "cpu", 2)
+    assert len(profile.launches) > 1
