@@ -15,7 +15,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.infer import PACK_N
-from aotc.aot.ir.size import is_static, typical
+from aotc.aot.ir.size import fixed, is_static, typical
 from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses
 from aotc.aot.schedule.trace import behind_views
 
@@ -60,9 +60,9 @@ def _panels(right: Node) -> Node:
         if apart.shape[-1] == columns:
             source, order = apart.inputs[0], apart.attr("dims")
     *inner, last = order
-    panels = math.ceil(columns / PACK_N)
+    panels = math.ceil(fixed(columns) / PACK_N)
     missing = [0] * source.type.rank
-    missing[last] = panels * PACK_N - columns
+    missing[last] = panels * PACK_N - fixed(columns)
     padded = build.pad(source, (0,) * source.type.rank, tuple(missing), 0.0)
     shape = (*source.shape[:last], panels, PACK_N, *source.shape[last + 1 :])
     behind = [axis + (axis > last) for axis in inner]

@@ -25,7 +25,6 @@ from aotc.aot.targets.cpu import (
     fused_store,
     memory,
     operands,
-    prefetch,
     root_ops,
     tiles,
     word_sides,
@@ -83,7 +82,7 @@ class Side(NamedTuple):
 
     def _at(self, kernel: Kernel, index: Index) -> Operand:
         if self.is_paired:
-            return _of_pairs(kernel, self.value, index)
+            return operands.of_pairs(kernel, self.value, index)
         if self.buffer is None:
             found = kernel.lanes.operand(kernel.at(self.value, index))
             return copies.widen(kernel, found, self.value, self.wide) if self.is_computed else found
@@ -122,7 +121,7 @@ def side(
         source = _known(kernel, Side(transposed, found.wide))
         columns = (transposed.type.shape or ())[1]
         return source.strip(kernel, integer(0), columns)._replace(is_transposed=True)
-    if not is_left and _is_paired(kernel, value, found.wide):
+    if not is_left and operands.is_paired(kernel, value, found.wide):
         return found._replace(is_direct=True, is_paired=True)
     stands_well = value.type.element == found.wide and is_direct(
         kernel, value, rows, is_left, is_cut=cut is not None
@@ -136,36 +135,6 @@ def side(
         return found
     is_transposed = rows >= FEWEST_ROWS and tiles.lane_dimension(kernel, value) == 0
     return found._replace(is_transposed=is_transposed).strip(kernel, integer(0), shape[1])
-
-
-def _is_paired(kernel: Kernel, value: Value, wide: str) -> bool:
-    """Whether the right operand is bf16 that is read two rows at a time, an aligned pair each."""
-    depth, columns = value.type.shape or (1, 1)
-    if value.type.element != "bf16" or wide != "f32" or depth % 2 or columns < 2:
-        return False
-    load, width = operands.plain_load(kernel, value), min(kernel.isa.lanes, columns)
-    step = None if load is None else operands.word_step(kernel, load.operands[0], 2, (2, width))
-    return step is not None
-
-
-def _of_pairs(kernel: Kernel, value: Value, index: Index) -> Operand:
-    """One row's elements of words of a pair of rows, as f32: the upper or the lower half."""
-    lanes, load = kernel.lanes, value.owner
-    assert load is not None
-    row, column = index
-    which = lanes.divide(row, integer(2), remainder=True).constant
-    assert which is not None
-    pointer = kernel.at(load.operands[0], (lanes.add(row, integer(-which)), column))
-    assert isinstance(pointer, Pointer)
-    first = pointer.at(Int(pointer.offset.kind, pointer.offset.base))
-    address, kind = lanes.operand(first), lanes.vector_type("i32")
-    text, min_depth = f"load {kind}, {address}, align 2", kernel.min_depth(load)
-    words = kernel.writer.load(text, kind, [address], min_depth)
-    if which:
-        words = lanes.binary("and", words, constant(-65536, "i32"))
-    else:
-        words = lanes.binary("shl", words, constant(16, "i32"))
-    return lanes.cast("bitcast", words, "float")
 
 
 def _is_read_once(
@@ -664,44 +633,18 @@ def _added(
 
 
 def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> None:
-    """Asks for some of the cache lines that follow: those of the next block of a weight, or those
-    of the operands that the next turn of the loop around copies."""
-    row, inner, column = place
-    lanes, tile = kernel.lanes, product.tile
-    turns = product.depth // product.turn
-    down, across = -(-product.shape[0] // tile.rows), -(-product.shape[1] // product.strip_columns)
-    with kernel.width(1):
-        turn = lanes.divide(inner, integer(product.turn), remainder=False)
-        block = lanes.divide(row, integer(tile.rows), remainder=False)
-        strip = lanes.divide(column, integer(product.strip_columns), remainder=False)
-    if product.b.is_direct:
-        _prefetch_weight(kernel, product, (turn, block, strip))
-        return
-    if product.is_new or not isinstance(product.a, Side) or product.turns is not None:
-        return
-    depth = integer(product.depth)
-    with kernel.width(1):
-        own = lanes.add(lanes.multiply(block, integer(turns)), turn)
-        size = (product.depth, product.strip_columns)
-        share = prefetch.Share(own, down * turns)
-        prefetch.of_rows(kernel, product.b.value, (depth, column), size, share)
-        if product.a.is_direct:
-            return
-        own = lanes.add(lanes.multiply(strip, integer(down * turns)), own)
-        size = (product.shape[0], product.depth)
-        share = prefetch.Share(own, across * down * turns)
-        prefetch.of_rows(kernel, product.a.value, (integer(0), depth), size, share)
+    """Asks for some of the cache lines that follow this block of B: the next one of a weight.
 
-
-def _prefetch_weight(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> None:
-    """The requests of all tiles together run once through as many bytes as the block has."""
-    assert isinstance(product.b, Side | Right)
-    load = product.b.value.owner
+    The requests of all tiles together run once through as many bytes as the block has, at the pace
+    at which the processor works, so that memory is asked evenly. Past the end of B they are hints
+    about memory that nobody reads.
+    """
+    load = product.b.value.owner if product.b.is_direct else None
     tile, (rows, columns) = product.tile, product.shape
     if load is None or columns % product.strip_columns:
         return
     lanes = kernel.lanes
-    turn, block, strip = place
+    row, inner, column = place
     down = -(-rows // tile.rows)
     narrow = product.narrow  # rows whose elements have the bytes of one f32
     requests = -(-tile.vectors * product.turn // (narrow * down))  # a turn of the loop
@@ -710,12 +653,17 @@ def _prefetch_weight(kernel: Kernel, product: Product, place: tuple[Int, Int, In
         following = kernel.at(load.operands[0], (integer(depth), integer(0)))
         if not isinstance(following, Pointer):
             return
-        which = lanes.add(lanes.multiply(strip, integer(down)), block)
+        strip = lanes.divide(column, integer(product.strip_columns), remainder=False)
+        which = lanes.multiply(strip, integer(down))
+        which = lanes.add(which, lanes.divide(row, integer(tile.rows), remainder=False))
+        turn = lanes.divide(inner, integer(product.turn), remainder=False)
         first = lanes.add(lanes.multiply(which, integer(product.depth // product.turn)), turn)
         for request in range(requests):
             line = lanes.add(lanes.multiply(first, integer(requests)), integer(request))
             offset = lanes.extend(lanes.multiply(line, integer(narrow * tile.width)), "i64")
-            prefetch.ask(kernel, following.at(lanes.add(following.offset, offset)))
+            moved = following.at(lanes.add(following.offset, offset))
+            address = kernel.lanes.operand(moved)
+            kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
 
 
 def accumulator_of(kernel: Kernel, operation: Operation, start: Value) -> Buffer:

@@ -7,9 +7,9 @@ import math
 
 from aotc.aot.targets.cpu.evaluate import Kernel
 from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
-from aotc.aot.targets.cpu.memory import CONTIGUOUS
+from aotc.aot.targets.cpu.memory import CONTIGUOUS, Index
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
-from aotc.aot.targets.cpu.writer import Operand
+from aotc.aot.targets.cpu.writer import Operand, constant
 
 MOST_APART = "maxNumImpreciseAcc"
 """Attribute of a dot: how many products may be added up before they go to the accumulator. It is 0,
@@ -85,6 +85,36 @@ def word_step(kernel: Kernel, pointer: Value, pack: int, block: tuple[int, int])
             if kernel.lanes.add(other.offset, first.offset, -1).constant != place:
                 return None
         return step
+
+
+def is_paired(kernel: Kernel, value: Value, wide: str) -> bool:
+    """Whether the right operand is bf16 that is read two rows at a time, an aligned pair each."""
+    depth, columns = value.type.shape or (1, 1)
+    if value.type.element != "bf16" or wide != "f32" or depth % 2 or columns < 2:
+        return False
+    load, width = plain_load(kernel, value), min(kernel.isa.lanes, columns)
+    found = None if load is None else word_step(kernel, load.operands[0], 2, (2, width))
+    return found is not None
+
+
+def of_pairs(kernel: Kernel, value: Value, index: Index) -> Operand:
+    """One row's elements of words of a pair of rows, as f32: the upper or the lower half."""
+    lanes, load = kernel.lanes, value.owner
+    assert load is not None
+    row, column = index
+    which = lanes.divide(row, integer(2), remainder=True).constant
+    assert which is not None
+    pointer = kernel.at(load.operands[0], (lanes.add(row, integer(-which)), column))
+    assert isinstance(pointer, Pointer)
+    first = pointer.at(Int(pointer.offset.kind, pointer.offset.base))
+    address, kind = lanes.operand(first), lanes.vector_type("i32")
+    text, min_depth = f"load {kind}, {address}, align 2", kernel.min_depth(load)
+    words = kernel.writer.load(text, kind, [address], min_depth)
+    if which:
+        words = lanes.binary("and", words, constant(-65536, "i32"))
+    else:
+        words = lanes.binary("shl", words, constant(16, "i32"))
+    return lanes.cast("bitcast", words, "float")
 
 
 def _block(
