@@ -339,16 +339,21 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         batched.dot(kernel, operation)
         return
     product = _product(kernel, operation, (shape[0], shape[1]))
+    multiply(kernel, product)
+    if product.accumulator is not None:
+        kernel.buffers[result] = product.accumulator._replace(min_depth=kernel.writer.depth)
+
+
+def multiply(kernel: Kernel, product: Product) -> None:
+    """All of a product, as narrow strips only where few columns may be asked for."""
     whole = _with_all_columns(kernel, product)
     if whole is None:
         strips(kernel, product)
-    else:
-        limit = product.limits[1]
-        is_whole = compare(kernel.lanes, "icmp eq", limit, constant(shape[1], "i32"))
-        each = [functools.partial(strips, kernel, one) for one in (whole, product)]
-        kernel.writer.branch(is_whole, each)
-    if product.accumulator is not None:
-        kernel.buffers[result] = product.accumulator._replace(min_depth=kernel.writer.depth)
+        return
+    limit, columns = product.limits[1], product.shape[1]
+    is_whole = compare(kernel.lanes, "icmp eq", limit, constant(columns, "i32"))
+    each = [functools.partial(strips, kernel, one) for one in (whole, product)]
+    kernel.writer.branch(is_whole, each)
 
 
 def _with_all_columns(kernel: Kernel, product: Product) -> Product | None:

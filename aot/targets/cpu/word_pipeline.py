@@ -11,6 +11,7 @@ them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -25,13 +26,12 @@ from aotc.aot.targets.cpu import (
     tiles,
     word_sides,
 )
-from aotc.aot.targets.cpu.dot import Side
-from aotc.aot.targets.cpu.dot_tiles import choose_tile
+from aotc.aot.targets.cpu.dot_tiles import Tile, choose_tile
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
 from aotc.aot.targets.cpu.linear import Int
 from aotc.aot.targets.cpu.tile_pipeline import start_of
 from aotc.aot.targets.cpu.ttir import Operation
-from aotc.aot.targets.cpu.word_sides import Instruction, Left, Right
+from aotc.aot.targets.cpu.word_sides import Instruction
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 MOST_DEPTH = 128  # of a turn: where it is longer, sums in memory cost little
@@ -48,7 +48,7 @@ def write(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     if product is None:
         return False
     with kernel.width(1):
-        dot.strips(kernel, product)
+        dot.multiply(kernel, product)
     return True
 
 
@@ -70,26 +70,7 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
     pack = 1 if instruction is None else instruction.pack
     tile = choose_tile(kernel, *shape, kept // pack, kind, limits[1])
 
-    @contextmanager
-    def turns(start: Sequence[Operand]) -> Iterator[dot.Turn]:
-        with control.turns(kernel, stored.operation, {operation.operands[2]}, start) as loop:
-            run(stored.operation, operation)
-            left, right = operation.operands[:2]
-            a: Side | Left
-            b: Side | Right
-            limit = None
-            if instruction is None:
-                of_left, of_right = depths.depths_of(kernel, operation)
-                a = dot.side(kernel, operation, shape[0], is_left=True, depth=of_left)
-                b = dot.side(kernel, operation, shape[0], is_left=False, depth=of_right)
-                if of_left is not None:
-                    limit = tiles.limit(kernel, (of_left.end,), depth)[0]
-            else:
-                a = word_sides.left_of(kernel, left, instruction, kept)
-                columns = tile.vectors * tile.width
-                b = word_sides.right_of(kernel, right, columns, instruction, kept)
-            yield dot.Turn(loop, a, b, limit)
-
+    turns = functools.partial(_turns, kernel, stored, run, instruction, kept, tile)
     if shape[0] < tile.rows:
         return None
     with kernel.probe(), kernel.width(1), turns([]) as turn:
@@ -115,6 +96,34 @@ def _product(kernel: Kernel, stored: StoredProduct, run: RunBut) -> dot.Product 
         turns=turns,
         whole_depth=whole_depth,
     )
+
+
+@contextmanager
+def _turns(
+    kernel: Kernel,
+    stored: StoredProduct,
+    run: RunBut,
+    instruction: Instruction | None,
+    kept: int,
+    tile: Tile,
+    start: Sequence[Operand],
+) -> Iterator[dot.Turn]:
+    """The turns of the loop around a product, which carry the sums from `start` on."""
+    operation, rows = stored.dot, (stored.dot.results[0].type.shape or ())[0]
+    left, right = operation.operands[:2]
+    with control.turns(kernel, stored.operation, {operation.operands[2]}, start) as loop:
+        run(stored.operation, operation)
+        if instruction is not None:
+            columns = tile.vectors * tile.width
+            words = word_sides.left_of(kernel, left, instruction, kept)
+            panel = word_sides.right_of(kernel, right, columns, instruction, kept)
+            yield dot.Turn(loop, words, panel)
+            return
+        of_left, of_right = depths.depths_of(kernel, operation)
+        a = dot.side(kernel, operation, rows, is_left=True, depth=of_left)
+        b = dot.side(kernel, operation, rows, is_left=False, depth=of_right)
+        ends = () if of_left is None else (of_left.end,)
+        yield dot.Turn(loop, a, b, tiles.limit(kernel, ends, kept)[0] if ends else None)
 
 
 @contextmanager
