@@ -78,7 +78,7 @@ def test_what_lies_beyond_the_depth_does_not_count(dtype, depth, rows, other):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("depth", [0, 1, 255, 256, 257, 511, 700])
-@pytest.mark.parametrize("rows", [8, 32])
+@pytest.mark.parametrize("rows", [8, 16, 32])
 def test_blocks_of_a_deep_product_are_summed_up_to_the_end_of_the_mask(dtype, depth, rows):
     """Of right operands that stand as panels, with the loop over the depth inside each block."""
     drawn = torch.Generator().manual_seed(depth + rows)

@@ -1,4 +1,4 @@
-"""Products by words, or of f32, that end in stores, and whose operands both stand in memory.
+"""Products by words, or of floats, that end in stores, and whose operands both stand in memory.
 
     for each block of the result:
         for k in …:                    the loop around the product, with the sums in registers
@@ -6,7 +6,8 @@
 
 A loop around a product that adds up a short depth a turn would take its sums from memory and leave
 them there each time. Windows have such depths: the channels of a kernel offset, or of a row of
-them.
+them. Where a turn is deep, its sums are added to those of the turns before, of one block: these
+stay in the nearest cache, and rows of the left operand are read to their end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from aotc.aot.targets.cpu.ttir import Operation
 from aotc.aot.targets.cpu.word_sides import Instruction
 from aotc.aot.targets.cpu.writer import Operand, constant
 
-MOST_DEPTH = 128  # of a turn: where it is longer, sums in memory cost little
+MOST_DEPTH = 128  # of a turn of words: where it is longer, sums in memory cost little
 MOST_WHOLE_DEPTH = 512  # of a sum of f32
 MOST_LANES = 2  # vectors of columns of f32: more are worth a copy of the windows
 REGISTERS = 32  # that a block of sums needs beside what the loop around carries
@@ -149,6 +150,8 @@ def _is_direct(kernel: Kernel, stored: StoredProduct, run: RunBut) -> bool:
     if len(kinds) > 1 or not kinds & {"f32", "f64"}:
         return False
     is_deep = (operation.operands[0].type.shape or (0, 0))[1] > MOST_DEPTH
+    if is_deep and rows < dot.FEWEST_ROWS:  # rows of the right operand may be far apart
+        return False
     is_narrow = kinds == {"f32"} and columns <= MOST_LANES * kernel.isa.lanes
     is_short = 0 < _depth(kernel, stored) <= MOST_WHOLE_DEPTH
     if not is_deep and not (is_narrow and is_short):
