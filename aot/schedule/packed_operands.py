@@ -20,7 +20,7 @@ from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesse
 from aotc.aot.schedule.trace import behind_views
 
 # Rows from which a copy of the right operand costs less than those of its programs, and columns
-# from which the same is true of the left one (each takes 3 % of the time of 512³ f32).
+# from which the same is true of the left one (each takes 1 to 3 % of the time of 512³).
 FEWEST_READS = 256
 FEWEST_COPIED = 32  # rows from which a right operand that is copied anyway is copied to panels
 FEWEST_TERMS = 32  # of a sum: shorter ones take the time of the result
