@@ -489,7 +489,8 @@ def fixed(extent: Extent) -> int:
 
 
 def typical(extent: Extent) -> int:
-    """The value for costs: the size where all dims have their typical values."""
+    """The value for costs: the size where all dims have their typical values; of a dynamic one
+    1 at least, since costs divide by it, and a call that it is 0 for is not what kernels are for."""
     return extent if isinstance(extent, int) else _typical(extent)
 
 
@@ -574,7 +575,7 @@ def _atom_at(atom: Atom, values: Mapping[Dim, Extent]) -> Extent:
 def _typical(size: Size) -> int:
     found = substitute(size, {dim: dim.typical for dim in size.dims()})
     assert isinstance(found, int)
-    return found
+    return max(1, found)
 
 
 def kernel_text(extent: Extent) -> str:
