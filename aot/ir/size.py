@@ -489,8 +489,10 @@ def fixed(extent: Extent) -> int:
 
 
 def typical(extent: Extent) -> int:
-    """The value for costs: the size where all dims have their typical values; of a dynamic one
-    1 at least, since costs divide by it, and a call that it is 0 for is not what kernels are for."""
+    """The value for costs: the size where all dims have their typical values.
+
+    Of a dynamic one 1 at least: costs divide by it, and kernels are not for calls of no elements.
+    """
     return extent if isinstance(extent, int) else _typical(extent)
 
 
