@@ -656,3 +656,11 @@ class SpecMissing(UserError):
 
     template = "`{command}` needs the model: no SPEC was given"
     hint = "name the model that the bundle was built from: `aotc bench BUNDLE SPEC --against eager`"
+
+
+class SizeUnknown(UserError):
+    """`--size` names a size that no input of the bundle shows."""
+
+    code = "size-unknown"
+    template = "the bundle's calls have no size `{name}`, expected {expected}"
+    hint = "`aotc inspect` lists the sizes that each call shows"

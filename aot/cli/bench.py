@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from aotc.aot.build_extra import require_build_extra
+from aotc.aot.call_sizes import CallSizes, sizes_beside
 from aotc.aot.cli import flags
 from aotc.aot.cli.build import refuse_missing_file
 from aotc.aot.cli.contest import PERCENTILES, Result, contest
@@ -16,10 +17,13 @@ from aotc.aot.cli.explain import error_classes
 from aotc.aot.cli.output import check_place, plot, write_plot
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
+from aotc.aot.host_array import host_arrays
 from aotc.aot.measure.processor import cpu_name
+from aotc.runtime.bundle.manifest import Entry
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.drivers.cpu.pool import default_threads
 from aotc.runtime.errors import AotcError, EnvironmentFault
+from aotc.runtime.extras import golden_of
 from aotc.runtime.mismatch import require_target
 
 KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
@@ -39,6 +43,7 @@ KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
     "--fail-if-slower", type=flags.Amount(), metavar="PERCENT", help="Exit 1 if slower by more."
 )
 @plot
+@flags.sizes
 @flags.entry
 @flags.digest
 @flags.imports_elsewhere
@@ -51,6 +56,7 @@ def command(
     seconds: float,
     fail_if_slower: float | None,
     plot_file: Path | None,
+    sizes: Mapping[str, int],
     entry: str | None,
     digest: str | None,
     imports: Sequence[str],
@@ -70,7 +76,8 @@ def command(
         refuse_missing_file(spec)
     with Bundle(bundle, digest) as opened:
         device = require_target(opened.manifest, opened.path)[0].device
-        name = opened.manifest.entry(entry).name
+        row = opened.manifest.entry(entry)
+        at = _sizes(opened, row, sizes, bool(against)) if sizes else None
     if against:
         require_build_extra("aotc bench --against")
         if spec is None:
@@ -84,13 +91,14 @@ def command(
         seconds,
         device,
         digest=opened.digest,
-        entry=name,
+        entry=row.name,
+        sizes=at,
         imports=imports,
     )
     if results[0].skipped:
         raise _failure(results[0], bundle)
     if plot_file is not None:
-        _plot(plot_file, results, f"{bundle.resolve().name}, {name}: {device}, {cpu_name()}")
+        _plot(plot_file, results, f"{bundle.resolve().name}, {row.name}: {device}, {cpu_name()}")
     if as_json:
         record = {"machine": cpu_name(), "cpus": default_threads(), "device": device}
         print_json("aotc.bench/1", {**record, "results": [row.record() for row in results]})
@@ -101,6 +109,16 @@ def command(
     peers = [row for row in others if row.kind in against and row.times_us]
     is_slower = any(own.median_us > row.median_us * limit for row in peers)
     return 1 if fail_if_slower is not None and is_slower else 0
+
+
+def _sizes(opened: Bundle, entry: Entry, sizes: Mapping[str, int], has_peers: bool) -> CallSizes:
+    """The call at these sizes, else at those of the golden input."""
+    golden = host_arrays(entry.inputs, golden_of(opened, entry.name).inputs)
+    found = sizes_beside(entry.signature, opened.manifest.session, golden, sizes)
+    if found.session and has_peers:
+        names = ", ".join(f"'--size {name}'" for name in found.session)
+        raise click.UsageError(f"{names} is of states, and those of SPEC's model are its own")
+    return found
 
 
 def _plot(path: Path, results: Sequence[Result], heading: str) -> None:

@@ -1,15 +1,16 @@
 """One contender of a comparison, in a process of its own: torch in several modes, or aotc.
 
-    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER DEVICE ENTRY   compile and package, once
+    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER DEVICE ENTRY SIZES   compile, once
     python -m aotc.aot.cli.contender first KIND SPEC PLACE DEVICE    process start → first result
     python -m aotc.aot.cli.contender serve KIND SPEC PLACE DEVICE    sample on request
 
 KIND is a row of CALLS; PLACE is the bundle of aotc or the folder of AOTInductor; DEVICE is `cpu` or
-`cuda`, and the digest that a bundle must have and the name of an entry point may follow, either of
-them empty, and then files and modules to import before it is loaded. Each prints one JSON object a
-line. A serving contender answers every line `SECONDS` on its standard input with the times of
-`sampling.py`, and ends at the end of its input: the parent lets the contenders take turns, so that
-the spinning threads of one never meet another's, and the device has one to serve.
+`cuda`. The digest that a bundle must have, the name of an entry point and the sizes of a call as
+JSON (a `CallSizes`, else the example's) may follow, each of them empty, and then files and modules
+to import before it is loaded. Each prints one JSON object a line. A serving contender answers every
+line `SECONDS` on its standard input with the times of `sampling.py`, and ends at the end of its
+input: the parent lets the contenders take turns, so that the spinning threads of one never meet
+another's, and the device has one to serve.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Subject:
     device: str
     digest: str | None = None
     entry: str | None = None
+    sizes: str = ""
     imports: tuple[str, ...] = ()
 
 
@@ -74,8 +76,10 @@ def _main(mode: str, *rest: str) -> None:
     if missing:
         say({"skipped": missing})
         return
-    digest, entry = [*more, "", ""][:2]
-    subject = Subject(spec, Path(place), device, digest or None, entry or None, tuple(more[2:]))
+    digest, entry, sizes = [*more, "", "", ""][:3]
+    subject = Subject(
+        spec, Path(place), device, digest or None, entry or None, sizes, tuple(more[3:])
+    )
     if spec and CALLS[kind] in (_aotc, _bound):
         _tensors(
             subject
@@ -123,14 +127,16 @@ def why_skipped(kind: str, device: str) -> str:
     return ""
 
 
-def build_aoti(spec: str, folder: str, device: str, entry: str = "") -> dict[str, Any]:
+def build_aoti(
+    spec: str, folder: str, device: str, entry: str = "", sizes: str = ""
+) -> dict[str, Any]:
     """Export and compile with AOTInductor; seconds, without the import of torch."""
     if not any(map(shutil.which, ("g++", "c++", "clang++"))):
         return {"skipped": NO_COMPILER.format("AOTInductor")}
     import torch
 
     imported_s = time.perf_counter()
-    model, arguments, keywords = load_model(spec, device, entry or None)
+    model, arguments, keywords = load_model(spec, device, entry or None, sizes)
     with torch.no_grad():
         program = torch.export.export(model, arguments, keywords, strict=False)
         path = str(Path(folder) / PACKAGE)
@@ -141,16 +147,18 @@ def build_aoti(spec: str, folder: str, device: str, entry: str = "") -> dict[str
 
 
 def load_model(
-    spec: str, device: str, entry: str | None = None
+    spec: str, device: str, entry: str | None = None, sizes: str = ""
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The model of a SPEC, at an entry point, on a device with its example arguments, as
-    `aotc build` sees it."""
+    `aotc build` sees it; its tensors have the shapes of `sizes` (JSON), where these are given."""
     from aotc import kernels
     from aotc.aot.capture.spec import has_host_kernels, load_spec
 
     loaded = load_spec(spec, entry)
     model = loaded.module if loaded.module is not None else loaded.program.module()  # type: ignore[union-attr]
     arguments, keywords = loaded.arguments, dict(loaded.keyword_arguments)
+    if sizes:
+        arguments, keywords = _at_shapes((arguments, keywords), json.loads(sizes)["shapes"])
     if device == "cpu":
         if has_host_kernels(loaded):
             kernels.use_cpu()  # the peers launch the model's own Triton kernels too
@@ -164,11 +172,32 @@ def load_model(
     return model, arguments, keywords
 
 
+def _at_shapes(tree: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """The tensors of a tree cut, or repeated from their start, along each dim to these shapes."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    following = iter(shapes)
+
+    def resized(tensor: Any) -> Any:
+        for axis, extent in enumerate(next(following)):
+            found = tensor.shape[axis]
+            if found != extent:
+                tensor = tensor.index_select(axis, torch.arange(extent) % max(found, 1))
+        return tensor
+
+    return pytree.tree_map_only(is_tensor_type(), resized, tree)
+
+
 def is_tensor_type() -> Any:
     """The class of the leaves that are inputs of the bundle."""
     import torch
 
     return torch.Tensor
+
+
+def _model(subject: Subject, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    return load_model(subject.spec, device, subject.entry, subject.sizes)
 
 
 def _aotc(subject: Subject) -> Call:
@@ -207,28 +236,35 @@ def _import_each(texts: Sequence[str]) -> None:
 def _tensors(subject: Subject) -> list[Any]:
     from torch.utils import _pytree as pytree
 
-    _, arguments, keywords = load_model(subject.spec, "cpu", subject.entry)
+    _, arguments, keywords = _model(subject, "cpu")
     leaves, tensor = pytree.tree_leaves((arguments, keywords)), is_tensor_type()
     return [leaf.to(subject.device) for leaf in leaves if isinstance(leaf, tensor)]
 
 
 def _on_buffers(program: Any, subject: Subject) -> Call:
-    from aotc.aot.host_array import as_laid, buffers
+    from aotc.aot.call_sizes import resized_each
+    from aotc.aot.host_array import as_laid, host_arrays
     from aotc.runtime.extras import read_golden
 
     entry = program.entry(subject.entry)
     golden = read_golden(subject.place, program.digest, entry.name)
-    given = buffers(entry.inputs, golden.inputs).values()
+    arrays = host_arrays(entry.inputs, golden.inputs)
+    if subject.sizes:
+        sizes = json.loads(subject.sizes)
+        arrays = resized_each(arrays, sizes["shapes"])
+        if sizes["session"]:
+            entry = program.session(**sizes["session"])[entry.name]
+    given = [array.buffer() for array in arrays.values()]
     outputs = entry(*given)
     if isinstance(outputs, memoryview | tuple):  # else nested, and written once more after a call
         laid = tuple(map(as_laid, entry.outputs, entry.flatten(outputs)))
         outputs = laid if isinstance(outputs, tuple) else laid[0]
-    arrays = list(map(as_laid, entry.inputs, given))
-    return lambda: entry(*arrays, out=outputs)
+    laid_inputs = list(map(as_laid, entry.inputs, given))
+    return lambda: entry(*laid_inputs, out=outputs)
 
 
 def _eager(subject: Subject) -> Call:
-    model, arguments, keywords = load_model(subject.spec, subject.device, subject.entry)
+    model, arguments, keywords = _model(subject, subject.device)
     return _without_gradients(lambda: model(*arguments, **keywords))
 
 
@@ -262,7 +298,7 @@ def _max_autotune(subject: Subject) -> Call:
 def _compiled(subject: Subject, mode: str) -> Call:
     import torch
 
-    model, arguments, keywords = load_model(subject.spec, subject.device, subject.entry)
+    model, arguments, keywords = _model(subject, subject.device)
     compiled = torch.compile(model, mode=mode)
     return _without_gradients(lambda: compiled(*arguments, **keywords))
 
@@ -270,9 +306,7 @@ def _compiled(subject: Subject, mode: str) -> Call:
 def _aoti(subject: Subject) -> Call:
     import torch
 
-    load_model(
-        subject.spec, "cpu", subject.entry
-    )  # whose types the package's outputs may be made of
+    _model(subject, "cpu")  # whose types the package's outputs may be made of
     arguments, keywords = torch.load(subject.place / INPUTS, weights_only=True)
     runner = torch._inductor.aoti_load_package(str(subject.place / PACKAGE))
     return _without_gradients(lambda: runner(*arguments, **keywords))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aotc.aot.call_sizes import CallSizes
 from aotc.aot.folders import owned
 
 MODULE = "aotc.aot.cli.contender"
@@ -87,10 +88,11 @@ class Contender:
         device: str = "cpu",
         digest: str = "",
         entry: str = "",
+        sizes: str = "",
         imports: Sequence[str] = (),
     ) -> None:
         self.kind = kind
-        arguments = ("serve", kind, spec, str(place), device, digest, entry, *imports)
+        arguments = ("serve", kind, spec, str(place), device, digest, entry, sizes, *imports)
         self._process = _start(*arguments, stdin=subprocess.PIPE)
         self.times_us: list[float] = []
         self.host_us: list[float] = []
@@ -135,28 +137,31 @@ def contest(
     prepared: Path | None = None,
     digest: str = "",
     entry: str = "",
+    sizes: CallSizes | None = None,
     imports: Sequence[str] = (),
 ) -> list[Result]:
     """Sample every contender `seconds` long in each of `rounds` turns.
 
     `prepared`: a folder that holds AOTInductor's package already, if it takes part. `digest`: the
     bundle digest that `bundle` must have. `entry`: the name of the entry point; empty for the one
-    that a call of the program runs. `imports`: what processes that load the bundle import first.
+    that a call of the program runs. `sizes`: those of the calls; None for the example's. `imports`:
+    what processes that load the bundle import first.
     """
+    sizes_text = json.dumps(sizes._asdict()) if sizes is not None else ""
     with ExitStack() as stack:
         folder = prepared or Path(stack.enter_context(owned("bench")))
         skipped, builds, errors = {}, {}, {}
         running = []
         for kind in kinds:
             if kind == "aoti" and prepared is None:
-                answer = once("build-aoti", str(spec), str(folder), device, entry)
+                answer = once("build-aoti", str(spec), str(folder), device, entry, sizes_text)
                 builds[kind] = answer.get("build_s")
                 if "skipped" in answer:
                     skipped[kind] = answer["skipped"]
                     continue
             is_ours = kind in OURS and bundle is not None
             place = (bundle if is_ours else None) or folder
-            given = (digest if is_ours else "", entry, imports if is_ours else ())
+            given = (digest if is_ours else "", entry, sizes_text, imports if is_ours else ())
             contender = Contender(kind, spec or "", place, device, *given)
             stack.callback(contender.close)
             if "skipped" in contender.head:

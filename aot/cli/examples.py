@@ -55,6 +55,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "run": (
         ("aotc run bundle/", "on its golden input"),
         ("aotc run bundle/ --seed 7 --output y=@y.npy", "on random inputs"),
+        ("aotc run bundle/ --seed 7 --size batch=32", "on more of them"),
         ("aotc run bundle/ --input x=@x.npy --expect y=@y.npy --tolerance 1e-4", "exit 1: differs"),
     ),
     "verify": (
@@ -76,11 +77,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "bench": (
         ("aotc bench bundle/", "percentiles of a call"),
         ("aotc bench bundle/ model.py --against eager --against compile", "beside torch"),
+        ("aotc bench bundle/ --size batch=32 --size tokens=512", "at sizes of your own"),
         ("aotc bench bundle/ --plot times.svg", "distribution of the calls"),
         ("aotc bench bundle/ model.py --against eager --fail-if-slower 5 --json", "in CI"),
     ),
     "profile": (
         ("aotc profile bundle/", "time of every kernel"),
+        ("aotc profile bundle/ --size tokens=512", "at a size of your own"),
         ("aotc profile bundle/ --launches --trace trace.json", "for ui.perfetto.dev"),
         ("aotc profile bundle/ --plot kernels.svg", "times by kernel, roofline"),
     ),

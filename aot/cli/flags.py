@@ -72,6 +72,30 @@ entry = click.option(
     metavar="NAME",
     help="Entry point; needed where there are several and none is `forward`.",
 )
+
+
+def _sizes(
+    _context: click.Context, option: click.Parameter, texts: Sequence[str]
+) -> dict[str, int]:
+    """`NAME=N` arguments as name → size; raises BadParameter."""
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.partition("=")
+        if not name or not (size.isascii() and size.isdigit()) or name in found:
+            expected = "another name: this one was given before" if name in found else "NAME=N"
+            raise click.BadParameter(f"{text!r}, expected {expected}", param=option)
+        found[name] = int(size)
+    return found
+
+
+sizes = click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    callback=_sizes,
+    metavar="NAME=N",
+    help="Size of a dim that varies, in place of the example's; may be given repeatedly.",
+)
 digest = click.option(
     "--digest",
     metavar="sha256:HEX",

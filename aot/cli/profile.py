@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.call_sizes import resized
 from aotc.aot.cli import flags
 from aotc.aot.cli.output import check_place, plot, write_output, write_plot
 from aotc.aot.cli.printing import bytes_text, count_text, print_json, print_table, time_text
 from aotc.aot.errors import FallbackProfileUnsupported
+from aotc.aot.host_array import host_arrays
 from aotc.aot.measure.processor import cpu_name
 from aotc.runtime.bundle.manifest import find_entry
 from aotc.runtime.bundle.opened import Bundle, read_bundle
+from aotc.runtime.bundle.signature import NO_SIZES
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import golden_of
 from aotc.runtime.loading import load_open
@@ -51,6 +54,7 @@ HEADS = (
     metavar="FILE.json",
     help="Write a timeline for ui.perfetto.dev.",
 )
+@flags.sizes
 @flags.entry
 @flags.digest
 @flags.imports
@@ -62,6 +66,7 @@ def command(
     each: bool,
     plot_file: Path | None,
     trace_file: Path | None,
+    sizes: Mapping[str, int],
     entry: str | None,
     digest: str | None,
     as_json: bool,
@@ -73,13 +78,13 @@ def command(
     Products of f32 on a GPU have the part of that rate which their precision leaves them; on a CPU
     it is >100% where operands come from caches. `occupancy` is the share of a multiprocessor's
     threads that fit at once with their registers and shared memory. What is not known has no
-    column. Bytes and operations are those of the example's sizes where sizes are dynamic. Below the
-    table stand the kernels that take more than 3% of the launches' time and reach less than 25% of
-    their limit, with the time they would take at the limit.
+    column; bytes and operations are known of the example's sizes alone. Below the table stand the
+    kernels that take more than 3% of the launches' time and reach less than 25% of their limit,
+    with the time they would take at the limit.
     """
     for path in (plot_file, trace_file):
         check_place(path, bundle)
-    profile = profile_bundle(bundle, device, repetitions, digest, entry)
+    profile = profile_bundle(bundle, device, repetitions, digest, entry, sizes)
     name = f"{bundle.resolve().name}, {profile.entry}"
     if trace_file is not None:
         from aotc.aot.profile.trace import trace
@@ -104,8 +109,10 @@ def profile_bundle(
     repetitions: int,
     digest: str | None = None,
     entry: str | None = None,
+    sizes: Mapping[str, int] = NO_SIZES,
 ) -> Profile:
-    """Load, run and time; raises the errors of `runtime.load`."""
+    """Load, run and time, at the sizes that are given by name, else at the example's; raises the
+    errors of `runtime.load`, and those of `subject_of`."""
     from aotc.aot.profile import cpu, cpu_limits, cuda, peaks
     from aotc.aot.profile.occupancy import Multiprocessor
     from aotc.aot.profile.report import Profile, rows_of
@@ -115,11 +122,18 @@ def profile_bundle(
         bundle, lambda opened: _parts(opened, device, entry), digest
     )
     with closing(program):
-        subject = subject_of(program, entry)
+        subject = subject_of(program, entry, sizes)
         family = program.device.partition(":")[0]
         if family == "cuda" and len(subject.plan.launches) < len(subject.plan.steps):
             raise FallbackProfileUnsupported(path=str(bundle))
-        inputs = golden or {spec.name: bytes(spec.nbytes) for spec in subject.inputs}
+        called = find_entry(program.manifest.entries, entry)
+        examples = host_arrays(called.inputs, golden) if golden else {}
+        inputs = {
+            spec.name: resized(examples[spec.name], spec.shape).data
+            if golden
+            else bytes(spec.nbytes)
+            for spec in subject.inputs
+        }
         measure = cuda.measure if family == "cuda" else cpu.measure
         times_us, call_us, host_us = measure(subject, inputs, max(repetitions, 1))
         if family != "cuda":
@@ -130,9 +144,9 @@ def profile_bundle(
             gpu = program._open().executable.gpu
             name, limits = gpu.name, peaks.measure_limits(gpu)
             multiprocessor = Multiprocessor.of(gpu)
-        rows = rows_of(subject.plan, times_us, facts, multiprocessor)
-        called = find_entry(program.manifest.entries, entry).name
-        return Profile(program.target, name, rows, call_us, limits, host_us, called)
+        known = {**facts, "groups": []} if sizes else facts
+        rows = rows_of(subject.plan, times_us, known, multiprocessor)
+        return Profile(program.target, name, rows, call_us, limits, host_us, called.name)
 
 
 def _figures(bundle: Path, target: str, digest: str | None) -> tuple[float, float] | None:
@@ -149,14 +163,14 @@ def _figures(bundle: Path, target: str, digest: str | None) -> tuple[float, floa
 
 def _parts(
     opened: Bundle, device: str | None, entry: str | None
-) -> tuple[Program, dict[str, bytes], Mapping[str, Any], Sequence[str]]:
+) -> tuple[Program, Mapping[str, bytes | memoryview], Mapping[str, Any], Sequence[str]]:
     """The program, its golden input, if it was not deleted, what the build wrote of it, and what
     its target needs."""
     from aotc.aot.profile.report import facts_of, product_rates
 
-    golden: dict[str, bytes] = {}
+    golden: Mapping[str, bytes | memoryview] = {}
     with suppress(GoldenMissing):
-        golden = {name: bytes(data) for name, data in golden_of(opened, entry).inputs.items()}
+        golden = golden_of(opened, entry).inputs
     program = load_open(opened, device)
     needs = next(row.needs for row in opened.manifest.targets if row.name == program.target)
     facts = dict(facts_of(opened, program.target))

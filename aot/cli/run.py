@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aotc.aot.call_sizes import resized_each, sizes_beside
 from aotc.aot.cli import flags
 from aotc.aot.cli.output import write_output
 from aotc.aot.cli.printing import print_json, time_text
@@ -67,6 +68,7 @@ DEFAULT_TOLERANCE = 1e-4
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
+@flags.sizes
 @flags.entry
 @flags.digest
 @flags.imports
@@ -80,6 +82,7 @@ def command(
     seed: int | None,
     device: str | None,
     threads: int | None,
+    sizes: Mapping[str, int],
     entry: str | None,
     digest: str | None,
     as_json: bool,
@@ -89,13 +92,21 @@ def command(
         raise click.UsageError("'--tolerance' needs '--expect': nothing is compared without it")
     began_s = time.perf_counter()
     program, golden = read_bundle(
-        bundle, lambda opened: (load_open(opened, device, threads), _golden(opened, entry)), digest
+        bundle,
+        lambda opened: (load_open(opened, device, threads), _golden(opened, entry, bool(sizes))),
+        digest,
     )
     with program:
         loaded_s = time.perf_counter()
         called = program.entry(entry)
         files = _assignments("--input", inputs, called.inputs)
-        arrays = input_arrays(called, golden.inputs, files, seed)
+        examples = host_arrays(called.inputs, golden.inputs) if golden.inputs else {}
+        if sizes:
+            at = sizes_beside(called.signature, program.manifest.session, examples, sizes)
+            examples = resized_each(examples, at.shapes)
+            if at.session:
+                called = program.session(**at.session)[called.name]
+        arrays = input_arrays(called, examples, files, seed)
         targets = _assignments("--output", outputs, called.outputs)
         references = _assignments("--expect", expected, called.outputs)
         started_s = time.perf_counter()
@@ -122,17 +133,16 @@ def command(
 
 def input_arrays(
     program: Program | EntryFunction,
-    golden: Mapping[str, bytes | memoryview],
+    examples: Mapping[str, HostArray],
     files: dict[str, Path],
     seed: int | None,
 ) -> dict[str, HostArray]:
-    """Every input: from its file, else drawn with the seed, else the golden one.
+    """Every input: from its file, else drawn with the seed, else the example.
 
-    What is drawn has the sizes of the files where they show them, else those of the golden input.
-    Raises InputMissing when there is no golden input and no seed, or a size is not known.
+    What is drawn has the sizes of the files where they show them, else those of the examples.
+    Raises InputMissing when there is no example and no seed, or a size is not known.
     """
     arrays = {name: read_npy(path) for name, path in files.items()}
-    examples = host_arrays(program.inputs, golden) if golden else {}
     sizes: dict[str, int] = {}
     for shown in (examples, arrays):
         for spec in program.inputs:
@@ -153,10 +163,12 @@ def input_arrays(
     return arrays
 
 
-def _golden(opened: Bundle, entry: str | None) -> Golden:
+def _golden(opened: Bundle, entry: str | None, is_needed: bool) -> Golden:
     try:
         return golden_of(opened, entry)
     except GoldenMissing:
+        if is_needed:
+            raise
         return Golden({}, {}, {})
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from aotc.aot.capture.imports.distinct import distinct
 from aotc.aot.huggingface.attention import (
     Batch,
     BufferCache,
@@ -385,9 +386,7 @@ def _checked(places: Tensor, count: int) -> Tensor:
 def checked_slots(slots: Tensor, count: int) -> Tensor:
     """i64[rows] as they are; a slot beyond `count`, or given twice, is an error of the call's data:
     rows of one slot would write keys and values of several sequences into one."""
-    is_once = (slots[:, None] == slots).sum(-1) == 1
-    torch._assert_async(is_once.all(), "two rows of a call have the same slot")
-    return _checked(slots, count)
+    return distinct(_checked(slots, count), "two rows of a call have the same slot")
 
 
 def _seen(ids: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:

@@ -106,7 +106,15 @@ def _odd(op: str) -> Rule:
     return Rule(f"{op}-neg", call(op, -x), negate)
 
 
+def _multiply_at_depth_one(root: Node) -> Node | None:
+    """a · b → each element of the column times each of the row, which takes no kernel of its own"""
+    column, row = root.inputs
+    return column * row if column.shape[-1] == 1 else None
+
+
 ARITHMETIC: tuple[Rule, ...] = (
+    # a · b → a[m, 0] × b[0, n] for a column a and a row b
+    rule_for(("matmul", "matmul_in_order"), "matmul-depth-one", _multiply_at_depth_one),
     # c ∘ x → x ∘ c
     *(_commuted(op.name) for op in OPS.values() if op.is_commutative),
     # x + 0 → x, where the sign of a zero survives

@@ -42,6 +42,23 @@ def _permute_ones(root: Node) -> Node | None:
     return build.reshape(root.inputs[0], root.shape) if long == sorted(long) else None
 
 
+def _permute_broadcast(root: Node) -> Node | None:
+    """permute(op(x, y), p) → op(x', y') where of each operand only dims of 1 move"""
+    (data,) = root.inputs
+    if data.kind != "pointwise":
+        return None
+    found = []
+    for operand in data.inputs:
+        if operand.type.rank:
+            shape = tuple(operand.shape[dim] for dim in root.attr("dims"))
+            long = [dim for dim in root.attr("dims") if operand.shape[dim] != 1]
+            if long != sorted(long):
+                return None
+            operand = build.reshape(operand, shape)
+        found.append(operand)
+    return make(data.op, tuple(found), data.attrs)
+
+
 def _expand_expand(root: Node) -> Node | None:
     """expand(expand(x, s), t) → expand(x, t)"""
     (data,) = root.inputs
@@ -181,6 +198,7 @@ RULES: tuple[Rule, ...] = (
     rule_for(("reshape",), "reshape-reshape", _reshape_reshape),
     rule_for(("permute",), "permute-permute", _permute_permute),
     rule_for(("permute",), "permute-ones", _permute_ones),
+    rule_for(("permute",), "permute-broadcast", _permute_broadcast),
     rule_for(("expand",), "expand-expand", _expand_expand),
     rule_for(("take",), "take-expand", _take_expand),
     rule_for(("slice",), "slice-slice", _slice_slice),

@@ -110,14 +110,18 @@ def test_a_loss_has_no_logits_in_memory():
     x = torch.randn(8192, 256, device="cuda").bfloat16().requires_grad_()
     weight = torch.randn(64_000, 256, device="cuda").bfloat16().requires_grad_()
     labels = torch.arange(8192, device="cuda")
+
+    def gradients_of():
+        torch.autograd.grad(kernels.linear_cross_entropy(x, weight, labels), (x, weight))
+
+    gradients_of()  # cuBLAS takes a workspace for each thread, and keeps it
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    torch.autograd.grad(kernels.linear_cross_entropy(x, weight, labels), (x, weight))
+    gradients_of()
     most = torch.cuda.max_memory_allocated() - before
     gradients = 2 * (x.numel() + weight.numel()) + 4 * x.numel()
     blocks = 2 * linear_cross_entropy.MOST_LOGITS + 4 * linear_cross_entropy.MOST_CACHED
-    workspace = 1 << 25  # of cuBLAS, which takes it of torch's allocator
-    assert most <= gradients + blocks + workspace + (1 << 24) < 2 * 8192 * 64_000
+    assert most <= gradients + blocks + (1 << 24) < 2 * 8192 * 64_000
 
 
 # -- attention -------------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ def _products(node: Node, operands: Sequence[int]) -> int:
     if node.op == "pow":
         return 4 * sum(operands)  # what it becomes reads its operand up to three times
     is_column = node.op == "matmul" and node.shape[-1] == 1 != node.shape[-2]
-    own = {"matmul": 3 + is_column, "matmul_packed": 1, "attention": 1}.get(node.op, 0)
-    return sum(operands) + own
+    weights = {"matmul": 3 + is_column, "matmul_in_order": 3, "matmul_packed": 1, "attention": 1}
+    return sum(operands) + weights.get(node.op, 0)
 
 
 def _arithmetic(node: Node, operands: Sequence[int]) -> int:

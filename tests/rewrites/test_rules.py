@@ -30,6 +30,7 @@ NAMES = [f"{table}/{rule.name}" for table, rule in ALL_RULES]
 
 # The sign of a zero that these give is nobody's promise.
 UNSIGNED_ZERO = {
+    "matmul-depth-one",
     "maximum-literal-second",
     "maximum-zero",
     "minimum-literal-second",

@@ -8,14 +8,16 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from aotc.aot.capture.imports.distinct import distinct  # noqa: E402
 from aotc.runtime import load  # noqa: E402
+from aotc.runtime.errors import AssertionFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch
 SPEC = """
 import torch
 from test_rows_put import Puts
 
-model = Puts({seed})
+model = Puts({seed}, {are_distinct})
 rows, length = (torch.export.Dim(name, min=1, max=5) for name in ("rows", "length"))
 example_inputs = (torch.tensor([3, 1, 0, 2, 6]), torch.randint(0, 7, (2, 3)))
 dynamic_shapes = (None, {{0: rows, 1: length}})
@@ -25,8 +27,9 @@ dynamic_shapes = (None, {{0: rows, 1: length}})
 class Puts(torch.nn.Module):
     """`index_put` into buffers of four dims, with whole dims before, between and after indices."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, are_distinct):
         super().__init__()
+        self.are_distinct = are_distinct
         draw = random.Random(seed)
         self.forms = []
         for place in range(4):
@@ -38,6 +41,8 @@ class Puts(torch.nn.Module):
 
     def forward(self, slots, data):
         rows, length = data.shape
+        if self.are_distinct:
+            slots = distinct(slots, "a slot is there twice")
         index = {
             "slots": slots[:rows, None],
             "columns": torch.arange(length).expand(rows, length),
@@ -57,12 +62,13 @@ class Puts(torch.nn.Module):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(each, marks=pytest.mark.nightly) for each in range(1, 25))]
 )
-def test_states_are_those_of_eager(seed, tmp_path, cache, aotc):
+@pytest.mark.parametrize("are_distinct", [False, True])
+def test_states_are_those_of_eager(seed, are_distinct, tmp_path, cache, aotc):
     spec = tmp_path / "spec.py"
-    spec.write_text(SPEC.format(seed=seed))
+    spec.write_text(SPEC.format(seed=seed, are_distinct=are_distinct))
     code, _, errors = aotc("build", spec, "-o", tmp_path / "b", "--quiet", "--cache-dir", cache)
     assert code == 0, errors
-    model = Puts(seed)
+    model = Puts(seed, are_distinct)
     draw = torch.Generator().manual_seed(seed)
     with load(tmp_path / "b") as program, program.session() as session:
         for rows, length in ((2, 3), (5, 5), (1, 1), (4, 2)):
@@ -73,10 +79,17 @@ def test_states_are_those_of_eager(seed, tmp_path, cache, aotc):
             for name, _ in model.forms:
                 found = numpy.asarray(session.state.view(name))
                 numpy.testing.assert_array_equal(found, getattr(model, name).numpy())
+        if are_distinct:
+            for wrong in ([0, 1, 2, 3, 1], [0, 1, 2, 3, -1]):
+                with pytest.raises(AssertionFailed, match="a slot is there twice"):
+                    session(torch.tensor(wrong), data)
+                with pytest.raises(RuntimeError, match="a slot is there twice"):
+                    model(torch.tensor(wrong), data)
 
 
 def test_rows_that_cannot_meet_are_written_side_by_side(cache):
     """What is known of places: a slot alone names none twice, columns of one counter never meet."""
+    from aotc.aot.capture.imports.distinct import mark_distinct, marking_distinct
     from aotc.aot.capture.imports.indexing import _distinct
     from aotc.aot.ir import build
     from aotc.aot.ir.graph import make
@@ -91,5 +104,11 @@ def test_rows_that_cannot_meet_are_written_side_by_side(cache):
     assert _distinct([columns, slots], (3, 4)) == 4
     assert _distinct([slots], (3, 1)) == 1
     assert _distinct([build.cast(build.iota((3,), 0), "i8")], (3,)) == 1
+    with marking_distinct():
+        mark_distinct(slots)
+        assert _distinct([slots, columns], (3, 4)) == 12
+        assert _distinct([columns, slots], (3, 4)) == 12
+        assert _distinct([build.slice_axis(slots, 0, 0, 2)], (2, 1)) == 2
+        assert _distinct([slots * 2], (3, 1)) == 1
     halves = build.pointwise("floor_divide", build.iota((4,), 0), 2)
     assert _distinct([slots, build.expand(halves, (3, 4))], (3, 4)) == 1

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide, wrapped
+from aotc.aot.capture.imports.distinct import are_distinct
 from aotc.aot.capture.imports.movement import memory_indices, memory_order
 from aotc.aot.capture.imports.scans import scan_along
 from aotc.aot.capture.state_values import is_state_value, mark_state
@@ -426,13 +427,17 @@ def _counted_axis(index: Node) -> int | None:
     that is not known."""
     if index.op == "iota":
         return int(index.attr("axis"))
-    if index.op not in ("cast", "expand", "reshape"):
+    if are_distinct(index):
+        return 0
+    if index.op not in ("cast", "expand", "reshape", "slice"):
         return None
     (operand,) = index.inputs
     axis = _counted_axis(operand)
+    if index.op == "slice":
+        return axis
     if axis is None or index.dtype not in ("i32", "i64"):
         return None
-    if not is_within(range_of(operand, {}), I32):
+    if not is_within(range_of(operand, {}), I32) and index.dtype != operand.dtype:
         return None
     extent = operand.shape[axis]
     if index.op == "reshape":

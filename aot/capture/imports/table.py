@@ -10,6 +10,7 @@ from typing import Any
 from aotc.aot.capture.imports import (
     attention,
     contractions,
+    distinct,
     embedding_bags,
     functions,
     grouped,
@@ -62,6 +63,7 @@ COPIED_VIEWS = (
 ROWS: Rows = {
     **attention.ROWS,
     **contractions.ROWS,
+    **distinct.ROWS,
     **embedding_bags.ROWS,
     **functions.ROWS,
     **grouped.ROWS,

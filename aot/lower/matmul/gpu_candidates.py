@@ -70,10 +70,12 @@ def _cheapest_first(found: Sequence[Choice], problem: Problem, machine: Machine)
 
 
 def _calls(problem: Problem) -> Iterator[Problem]:
-    """The problem at half, once and twice its typical rows, as far as they are in range."""
+    """The problem at its typical rows and at a quarter, half, twice and four times of these, as far
+    as they are in range."""
     rows, (low, high) = problem.rows, bounds(problem.extents[1])
     row_bytes = (problem.depth + problem.columns) * problem.itemsize_bytes * problem.batch
-    for near in dict.fromkeys(max(low, min(size, high)) for size in (rows, rows // 2, 2 * rows)):
+    sizes = (rows, rows // 2, 2 * rows, rows // 4, 4 * rows)
+    for near in dict.fromkeys(max(low, min(size, high)) for size in sizes):
         extents = (problem.extents[0], near, *problem.extents[2:])
         more = (near - rows) * row_bytes
         yield replace(problem, extents=extents, bytes=max(0, problem.bytes + more))

@@ -1,0 +1,74 @@
+"""`aotc::distinct`: numbers of which each call checks that no two are alike; writes rely on it.
+
+Rows that are written at such places need no order among them: a kernel that computes the rows
+writes them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+from aotc.aot.capture.imports.call import Call, Rows
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+
+NAME = "aotc::distinct"
+_DISTINCT: ContextVar[set[Node] | None] = ContextVar("distinct", default=None)
+
+
+def distinct(numbers: Tensor, message: str) -> Tensor:
+    """Whole numbers [n] as they are. A call in which one is below 0, or is there twice, raises an
+    error with the message (torch RuntimeError, aotc AssertionFailed)."""
+    return torch.ops.aotc.distinct(numbers, message)  # type: ignore[no-any-return]
+
+
+def _distinct(numbers: Tensor, message: str) -> Tensor:
+    is_once = (numbers[:, None] == numbers).sum(-1) == 1
+    torch._assert_async((is_once & (numbers >= 0)).all(), message)
+    return numbers.clone()
+
+
+torch.library.define(NAME, "(Tensor numbers, str message) -> Tensor")
+torch.library.impl(NAME, "CompositeExplicitAutograd", _distinct)
+torch.library.register_fake(NAME)(lambda numbers, message: torch.empty_like(numbers))
+
+
+@contextmanager
+def marking_distinct() -> Iterator[None]:
+    """Inside, `are_distinct` knows the results of `aotc::distinct`."""
+    token = _DISTINCT.set(set())
+    try:
+        yield
+    finally:
+        _DISTINCT.reset(token)
+
+
+def mark_distinct(node: Node) -> Node:
+    """Note that a node has no negative number, and none twice, and return it."""
+    known = _DISTINCT.get()
+    if known is not None:
+        known.add(node)
+    return node
+
+
+def are_distinct(node: Node) -> bool:
+    """Whether that is noted of the node."""
+    return node in (_DISTINCT.get() or ())
+
+
+def _checked(call: Call, numbers: Node, message: str) -> Node:
+    """The row of `aotc::distinct`."""
+    (count,) = numbers.shape
+    alike = make("eq", (build.reshape(numbers, (count, 1)), build.reshape(numbers, (1, count))))
+    times = build.reduce("sum", build.cast(alike, "i64"), (1,))
+    call.check_assertion(make("eq", (times, build.scalar(1, "i64"))), message)
+    call.check_assertion(make("ge", (numbers, build.scalar(0, numbers.dtype))), message)
+    return mark_distinct(numbers)
+
+
+ROWS: Rows = {NAME: _checked}
