@@ -549,13 +549,6 @@ class SessionSizeDiffers(InputError):
     hint = "open a session of that size: `program.session({size}={found})`"
 
 
-class SessionMemoryFull(DriverFault):
-    """The system has no room for the memory of a session's intermediates; size in bytes."""
-
-    template = "no memory for a session: {nbytes} bytes are needed: {detail}"
-    hint = "close sessions that are not in use, or raise the limits of this process"
-
-
 class HostMemoryFull(DriverFault):
     """There is not enough host memory for a session's states; sizes in bytes. Nothing changed."""
 

@@ -9,7 +9,7 @@ import mmap
 
 from ..arrays.dlpack import CPU_DEVICE
 from ..arrays.view import HostView
-from ..errors import HostMemoryFull, SessionMemoryFull
+from ..errors import DriverFault, HostMemoryFull
 from .free_memory import free_host_bytes
 
 TYPE_CHECKING = False
@@ -165,6 +165,13 @@ def missing_on_host(
         hint = "rebuild with `aotc build --target` for the instruction set of this machine"
         rows.append(("instruction-set", "instruction set", found, expected, hint))
     return rows
+
+
+class SessionMemoryFull(DriverFault):
+    """The system has no room for the memory of a session's intermediates; size in bytes."""
+
+    template = "no memory for a session: {nbytes} bytes are needed: {detail}"
+    hint = "close sessions that are not in use, or raise the limits of this process"
 
 
 def no_memory(nbytes: int, error: Exception) -> SessionMemoryFull:
