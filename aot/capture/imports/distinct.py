@@ -10,32 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import torch
-from torch import Tensor
-
+from aotc.aot.capture.distinct_values import NAME
 from aotc.aot.capture.imports.call import Call, Rows
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 
-NAME = "aotc::distinct"
 _DISTINCT: ContextVar[set[Node] | None] = ContextVar("distinct", default=None)
-
-
-def distinct(numbers: Tensor, message: str) -> Tensor:
-    """Whole numbers [n] as they are. A call in which one is below 0, or is there twice, raises an
-    error with the message (torch RuntimeError, aotc AssertionFailed)."""
-    return torch.ops.aotc.distinct(numbers, message)  # type: ignore[no-any-return]
-
-
-def _distinct(numbers: Tensor, message: str) -> Tensor:
-    is_once = (numbers[:, None] == numbers).sum(-1) == 1
-    torch._assert_async((is_once & (numbers >= 0)).all(), message)
-    return numbers.clone()
-
-
-torch.library.define(NAME, "(Tensor numbers, str message) -> Tensor")
-torch.library.impl(NAME, "CompositeExplicitAutograd", _distinct)
-torch.library.register_fake(NAME)(lambda numbers, message: torch.empty_like(numbers))
 
 
 @contextmanager
