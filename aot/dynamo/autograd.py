@@ -133,12 +133,14 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
 def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
     """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew,
     and what is compared not computed anew."""
+    from aotc.aot.dynamo.recomputed_norms import part_recomputed_norms
     from aotc.aot.dynamo.region_blocks import note_storage_reads
     from aotc.aot.dynamo.rng_functionalization import keep_random
     from aotc.aot.dynamo.saved_comparisons import keep_compared
 
     keep_random(joint)
     keep_compared(joint)
+    part_recomputed_norms(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **named)
     note_storage_reads(forward, backward)
     return forward, backward

@@ -12,7 +12,7 @@ from ...bundle.torch_calls import TorchCall
 from ...errors import DriverFault, LimitReached, environment_fault
 from ..blocks import in_blocks, unrolled
 from ..checks import WORD_BYTES, Checks, check_addresses
-from ..memory import HostShared, Memory, missing_on_host
+from ..memory import HostShared, Memory, missing_on_host, no_memory
 from . import executor_abi as abi
 from .heap import keep_freed_memory
 from .library import Library
@@ -172,31 +172,32 @@ class Executable:
         return found
 
     def shared(self, states: Sequence[StateSlot] | None = None) -> HostShared:
-        """Memory for the sessions of several shapes of one caller; raises DriverFault.
+        """Memory for the sessions of several shapes of one caller; raises `SessionMemoryFull`.
 
         states: of the sizes that the caller has; else those of the plan.
         """
-        return self._made(lambda: self._shared(0, states))
+        return self._made(lambda: self._shared(0, states), self._scratch_bytes())
 
     def _shared(self, arena_bytes: int, states: Sequence[StateSlot] | None = None) -> HostShared:
-        scratch_bytes = aligned(self.plan.scratch_bytes) * self.threads
         slots = self.plan.states if states is None else states
-        return HostShared(arena_bytes, slots, self.weights, scratch_bytes)
+        return HostShared(arena_bytes, slots, self.weights, self._scratch_bytes())
+
+    def _scratch_bytes(self) -> int:
+        return aligned(self.plan.scratch_bytes) * self.threads
 
     def session(self, shared: HostShared | None = None) -> CpuSession:
         """A session with memory of its own, but for what is shared with those of other shapes.
 
-        Raises DriverFault where the system has no room.
+        Raises `SessionMemoryFull` where the system has no room.
         """
-        return self._made(lambda: CpuSession(self, shared))
+        nbytes = getattr(self.plan, "arena_bytes", 0) if shared is None else 0
+        return self._made(lambda: CpuSession(self, shared), nbytes + self._scratch_bytes())
 
-    def _made(self, make: Callable[[], Made]) -> Made:
+    def _made(self, make: Callable[[], Made], nbytes: int) -> Made:
         try:
             return make()
         except (OSError, ValueError, OverflowError) as error:
-            nbytes = getattr(self.plan, "arena_bytes", 0)
-            detail = f"no memory for a session of {nbytes} bytes: {error}"
-            raise DriverFault(driver=DEVICE, detail=detail) from error
+            raise no_memory(nbytes, error) from error
 
     def copy_strided(
         self,
