@@ -1,10 +1,10 @@
-"""Buffers in the same memory: of those that a model writes to, one is read and written for all.
+"""Buffers that share memory: one of them represents all where the model writes to them.
 
-torch.export names each tensor that a model reaches, and two names may be of one tensor, or one of
-a part of the other (`self.keys = cache.keys`, `self.window = self.ring[2:6]`). Decompositions see
-values, not memory, so a write by one name would not reach the other. Here such tensors become
-views of the one that holds them all, and torch makes values of these views as of any others. A
-tensor that is written and no buffer of its module becomes one.
+torch.export gives a name to each tensor that a model reaches, and two names may belong to one
+tensor, or to a tensor and a part of it (`self.keys = cache.keys`, `self.window = self.ring[2:6]`).
+Decompositions see values, not memory, so a write through one name would not reach the other. Here
+such tensors become views of the one that contains them all, and torch handles these views like any
+others. A tensor that is written but is not a buffer of its module becomes one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Parts kernels of few long rows in two, on a GPU: what is reduced, and what is stored elementwise.
+"""Splits kernels of few long rows in two on a GPU: the reductions, and the elementwise part.
 
-A program has whole rows, or a block of columns, in one kernel with all that is computed of their
-elements. Of few rows there are few programs, and most of the device waits: a norm over each of 64
-columns of a long matrix has two. Reductions by themselves are shared by as many programs as there
-are places for, and so is what is computed of each element; the rows are read twice then.
+A reduction kernel gives each program whole rows, or a block of columns, with everything that is
+computed of their elements. With few rows there are few programs, and most of the device is idle: a
+norm over each of 64 columns of a long matrix has two. Split in two kernels, both parts use as many
+programs as the device runs at once; the rows are then read twice.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Rows that would be stored element by element, far apart, for products that can read them as they
-are computed.
+"""Leaves transposing views behind a reduction to the products that read them (GPU).
 
-A kernel of reductions stores in the order of the views behind it. Where these exchange axes, as
-between the layers of a mixer, neighbours of a row lie far apart then: each element takes a store of
-its own. On a GPU products of 16 bits take either axis of an operand along memory, so the views are
-left to them.
+A reduction kernel stores its result in the order of the views behind it. If these exchange axes, as
+between the layers of an MLP mixer, neighbours of a row are far apart in memory, and each element
+takes a store of its own. Products of 16 bits on a GPU read an operand with either axis contiguous,
+so such views are left to them.
 """
 
 from __future__ import annotations
