@@ -21,9 +21,7 @@ FEW = 24  # nodes that such a kernel computes
 PLAIN_VIEWS = frozenset({"reshape", "expand"})
 
 
-def with_small_together(
-    found: Iterable[Kernel], graph: Graph, traits: TargetTraits
-) -> list[Kernel]:
+def fuse_small_kernels(found: Iterable[Kernel], graph: Graph, traits: TargetTraits) -> list[Kernel]:
     """Merges small kernels for a GPU that have one shape and do not depend on each other."""
     kernels = list(found)
     if not traits.is_gpu:

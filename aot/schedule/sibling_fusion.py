@@ -26,11 +26,11 @@ from aotc.aot.schedule.trace import LEAVES, is_unrolled, reduced_extents
 from aotc.aot.traits import TargetTraits
 
 LONGEST_HELD = 4096  # elements of a row that a program of a GPU reads once for several reductions
-MOST_TIPS = 6  # of clusters that are joined: a kernel may then store two nodes more
+MOST_TIPS = 6  # of clusters that are merged: a kernel may then store two nodes more
 NEARBY = 16  # nodes behind a reduction among which what it reads is looked for
 
 
-def joined(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
+def fuse_siblings(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
     """The clusters, with those that reduce the same rows of a tensor merged, if none depends on
     another. On a GPU this is done for rows that a program holds in its registers; for longer rows,
     and for columns that several programs share, only for sums that do not depend on each other."""
@@ -61,7 +61,7 @@ def joined(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Clu
 def is_held(cluster: Cluster | None) -> bool:
     """Whether the cluster reduces rows that are contiguous and short enough for the registers of a
     GPU's program, or for the nearest caches of a core."""
-    if cluster is None or cluster.kind != "row" or cluster.is_parted:
+    if cluster is None or cluster.kind != "row" or cluster.is_split:
         return False
     is_last = _end_reduced(cluster.root_op) == "last"
     return is_last and proves_at_most(prod(reduced_extents(cluster.root_op)), LONGEST_HELD)

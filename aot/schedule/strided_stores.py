@@ -23,7 +23,9 @@ from aotc.aot.traits import TargetTraits
 WHOLE_LOADS = 64  # elements in a run that tiles read, and multiples of them: loads of 16 bytes
 
 
-def with_views_left(found: Sequence[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
+def leave_strided_views(
+    found: Sequence[Cluster], graph: Graph, traits: TargetTraits
+) -> list[Cluster]:
     """The clusters, without views that products read through."""
     if not traits.is_gpu:
         return list(found)
@@ -35,7 +37,7 @@ def _without_views(
     cluster: Cluster, users: Mapping[Node, tuple[Node, ...]], outputs: Collection[Node]
 ) -> Cluster:
     tip = base = cluster.tip
-    if cluster.kind != "row" or cluster.tips or cluster.is_parted or tip in outputs:
+    if cluster.kind != "row" or cluster.tips or cluster.is_split or tip in outputs:
         return cluster
     while base.kind == "view" and base.inputs[0] in cluster.members and base not in outputs:
         base = base.inputs[0]
