@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 from typing import Any
 
@@ -16,11 +17,30 @@ class TransformersMissing(SpecError):
     hint = 'pip install "aotc[huggingface]"; in a checkout of aotc: pip install ".[huggingface]"'
 
 
+class TransformersTooOld(SpecError):
+    """transformers is of a release whose models are built otherwise: what they compute would be
+    wrong without a word."""
+
+    exit_code = 7
+    template = "transformers is {found}, expected {expected} or later"
+    hint = 'pip install "transformers>={expected}"'
+
+
+OLDEST = 5  # the first number of transformers' release; also in pyproject.toml
+
+
 def require_transformers() -> None:
-    """Raise `TransformersMissing` where transformers or safetensors is not installed."""
+    """Raise `TransformersMissing` where transformers or safetensors is not installed, and
+    `TransformersTooOld`."""
     for needed in ("transformers", "safetensors"):
         if importlib.util.find_spec(needed) is None:
             raise TransformersMissing(module=needed)
+    try:
+        found = importlib.metadata.version("transformers")
+    except importlib.metadata.PackageNotFoundError:  # a folder of sources says no release
+        return
+    if int(found.partition(".")[0]) < OLDEST:
+        raise TransformersTooOld(found=found, expected=OLDEST)
 
 
 class FolderInvalid(SpecError):

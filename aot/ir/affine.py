@@ -90,7 +90,42 @@ class Counts:
             found = _stored(self._constants.get(node.attr("name")))
         elif node.op in _ROWS:
             found = _ROWS[node.op](node, [self._known.get(each) for each in node.inputs])
+        if found is None and node.op == "take":
+            found = self._flat_lookup(node)
         return found if isinstance(found, bool) or _fits(found, node) else None
+
+    def _flat_lookup(self, node: Node) -> Affine | None:
+        """x[a, b, ..] as it is written of memory: x as one row, and a · n + b for x's n columns."""
+        (data, index), place = node.inputs, node.inputs[1]
+        source = data.inputs[0] if data.op == "reshape" and data.type.rank == 1 else data
+        form = self._known.get(source)
+        if not isinstance(form, Affine) or source.type.rank < 2:
+            return None
+        total = _alike(form.constant, index)
+        for axis in reversed(range(source.type.rank)):
+            extent, digit = source.shape[axis], place
+            if axis:
+                parted = self._quotient(place, extent)
+                if parted is None:
+                    return None
+                place, digit = parted
+            found = self._known.get(digit)
+            if not isinstance(found, Affine):
+                return None
+            low, high = found.range(digit.shape)
+            if not (proves_at_most(0, low) and proves_at_most(high, extent - 1)):
+                return None
+            total = total.plus(found.times(form.steps[axis]).among(index.type.rank))
+        return total
+
+    def _quotient(self, place: Node, extent: Extent) -> tuple[Node, Node] | None:
+        """a and b of a · extent + b; None for what is not written so."""
+        for product, digit in (place.inputs, place.inputs[::-1]) if place.op == "add" else ():
+            for whole, factor in (product.inputs, product.inputs[::-1]):
+                is_product = product.op == "mul" and product.type.rank
+                if is_product and self._known.get(factor) == _alike(extent, factor):
+                    return whole, digit
+        return None
 
 
 Form = Affine | bool | None
@@ -234,6 +269,8 @@ def _take(node: Node, operands: Sequence[Form]) -> Form:
     """data[.., index, ..]: the step along the axis times the index, which lies inside."""
     (data, index), axis = operands, node.attr("axis")
     source, places = node.inputs
+    if isinstance(data, Affine) and not any(data.steps):
+        return _alike(data.constant, node)
     if not isinstance(data, Affine) or not isinstance(index, Affine):
         return None
     low, high = index.range(places.shape)

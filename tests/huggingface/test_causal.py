@@ -234,3 +234,14 @@ def test_models_without_a_cache_are_refused(tmp_path):
     t5.save_pretrained(tmp_path)
     with pytest.raises(ArchitectureUnknown, match="`t5` is an architecture"):
         causal_lm(tmp_path, max_length=8)
+
+
+def test_a_release_that_builds_models_otherwise_is_refused(monkeypatch):
+    import importlib.metadata
+
+    from aotc.aot import huggingface
+    from aotc.aot.huggingface.errors import TransformersTooOld
+
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.57.1")
+    with pytest.raises(TransformersTooOld, match=r"is 4\.57\.1, expected 5 or later"):
+        huggingface.__getattr__("causal_lm")

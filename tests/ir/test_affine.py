@@ -88,6 +88,18 @@ class Draw:
         inside = build.minimum(build.maximum(node, 0), data.shape[axis] - 1)
         return make("take", (data, node if is_inside else inside), {"axis": axis})
 
+    def step_take_in_rows(self, node):
+        """x[a, b, ..], as importers of torch's indices write it."""
+        shape = tuple(self.number(1, 5) for _ in range(3))
+        extents = tuple(self.number(1, 6) for _ in range(self.number(1, 4)))
+        source = build.iota(extents, self.number(0, len(extents))) * self.number(-2, 3)
+        place = None
+        for extent in extents:
+            axis = self.number(0, 3)
+            index = build.iota(shape, axis) if shape[axis] <= extent else build.iota(shape, 0) * 0
+            place = index if place is None else place * extent + index
+        return make("take", (build.reshape(source, (source.type.numel,)), place), {"axis": 0})
+
     def step_where(self, node):
         limit = build.scalar(self.number(-3, 9), "i64")
         test = make(("lt", "ge", "eq")[self.number(0, 3)], (node, limit))
@@ -126,6 +138,19 @@ def test_negative_indices_of_dynamic_sizes_are_wrapped_nowhere():
     assert Counts().affine(found) == Affine(0, (0, 1))
     assert Counts().decided(found < make("extent", (), {"extent": length})) is True
     assert Counts().decided(found < 50) is None
+
+
+def test_lookups_in_rows_of_dynamic_sizes_are_those_of_their_axes():
+    batch, length = size_of(Dim("b", 1, 9, 2)), size_of(Dim("n", 2, 100, 10))
+    places = build.expand(build.iota((1, length), 1), (batch, length))
+    columns = make("extent", (), {"extent": length})
+    rows = build.iota((batch, 1, 1), 0)
+    place = rows * columns + build.iota((1, 1, length), 2)
+    found = make("take", (build.reshape(places, (batch * length,)), place), {"axis": 0})
+    assert Counts().affine(found) == Affine(0, (0, 0, 1))
+    for beyond in (rows * columns + build.iota((1, 1, length + 1), 2), (rows + 1) * columns):
+        found = make("take", (build.reshape(places, (batch * length,)), beyond), {"axis": 0})
+        assert Counts().affine(found) is None
 
 
 def test_places_before_others_differ_by_one():
