@@ -104,11 +104,14 @@ def command(
         print_json("aotc.bench/1", {**record, "results": [row.record() for row in results]})
     else:
         _print(results)
-    limit = 1 + (fail_if_slower or 0) / 100
+    return int(fail_if_slower is not None and _is_slower(results, against, fail_if_slower))
+
+
+def _is_slower(results: Sequence[Result], against: Sequence[str], percent: float) -> bool:
+    """Whether aotc takes more than so many percent longer than one of the peers."""
     own, *others = results
     peers = [row for row in others if row.kind in against and row.times_us]
-    is_slower = any(own.median_us > row.median_us * limit for row in peers)
-    return 1 if fail_if_slower is not None and is_slower else 0
+    return any(own.median_us > row.median_us * (1 + percent / 100) for row in peers)
 
 
 def _sizes(opened: Bundle, entry: Entry, sizes: Mapping[str, int], has_peers: bool) -> CallSizes:

@@ -1,7 +1,7 @@
-"""`aotc::distinct`: numbers of which each call checks that no two are alike; writes rely on it.
+"""Import row of `aotc::distinct`: checks of each call, after which writes may rely on it.
 
-Rows that are written at such places need no order among them: a kernel that computes the rows
-writes them too.
+Rows that are written at distinct places need no order among them, so the kernel that computes the
+rows may write them too.
 """
 
 from __future__ import annotations
@@ -10,32 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import torch
-from torch import Tensor
-
+from aotc.aot.capture.distinct_numbers import NAME
 from aotc.aot.capture.imports.call import Call, Rows
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 
-NAME = "aotc::distinct"
 _DISTINCT: ContextVar[set[Node] | None] = ContextVar("distinct", default=None)
-
-
-def distinct(numbers: Tensor, message: str) -> Tensor:
-    """Whole numbers [n] as they are. A call in which one is below 0, or is there twice, raises an
-    error with the message (torch RuntimeError, aotc AssertionFailed)."""
-    return torch.ops.aotc.distinct(numbers, message)  # type: ignore[no-any-return]
-
-
-def _distinct(numbers: Tensor, message: str) -> Tensor:
-    is_once = (numbers[:, None] == numbers).sum(-1) == 1
-    torch._assert_async((is_once & (numbers >= 0)).all(), message)
-    return numbers.clone()
-
-
-torch.library.define(NAME, "(Tensor numbers, str message) -> Tensor")
-torch.library.impl(NAME, "CompositeExplicitAutograd", _distinct)
-torch.library.register_fake(NAME)(lambda numbers, message: torch.empty_like(numbers))
 
 
 @contextmanager
