@@ -1,8 +1,8 @@
-"""Control flow: ops of torch that call graphs inside of a graph, each compiled by itself.
+"""Control flow: higher-order ops of torch, whose inner graphs are each compiled by themselves.
 
-`CALLS` has a row for each op; what has none goes to Inductor. Numbers decide on the host which
-graph runs next, as in eager, so that a predicate on a device is waited for. A warm start imports
-this file, and not the next, `flow_nodes.py`.
+`CALLS` has a row for each supported op; others go to Inductor. As in eager, the host reads
+predicates and decides which graph runs next, so it waits for a predicate on a device. A warm start
+imports this file, but not `flow_nodes.py`.
 """
 
 from __future__ import annotations

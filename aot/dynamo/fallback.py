@@ -1,4 +1,4 @@
-"""What becomes of graphs that aotc cannot compile: torch compiles or runs them."""
+"""Graphs that aotc cannot compile: compiled by Inductor, or run by torch op by op."""
 
 from __future__ import annotations
 

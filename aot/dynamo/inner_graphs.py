@@ -1,4 +1,4 @@
-"""Graphs inside of a graph: those that a call of one of torch's higher-order ops is given."""
+"""Inner graphs: the graph arguments of calls of torch's higher-order ops."""
 
 from __future__ import annotations
 

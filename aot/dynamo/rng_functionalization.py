@@ -1,9 +1,9 @@
-"""Takes the random numbers out of an ATen graph: what draws becomes an argument.
+"""Functionalises random ops of an ATen graph: drawn numbers become arguments of the graph.
 
-An op that draws can be taken out where what it gives depends on sizes and numbers only: the tensor
-that some take first says a layout. Others (`bernoulli` of tensors, `multinomial`, attention with
-dropout on a CUDA device) stay where they are, without an import, and so do all that draw behind
-them: torch runs these in the order of the graph (`regions.py`), so that each gets eager's numbers.
+An op that draws can be removed if its result depends only on sizes and numbers; the tensor that
+some of them take only gives a layout. Others (`bernoulli` of tensors, `multinomial`, attention with
+dropout on a CUDA device) stay in the graph without an import, and so do all draws after them: torch
+runs these in the order of the graph (`regions.py`), so that each gets eager's numbers.
 """
 
 from __future__ import annotations

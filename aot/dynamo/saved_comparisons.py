@@ -1,9 +1,9 @@
-"""What a comparison of two values reads is not computed again in the backward graph.
+"""Saves the operands of comparisons for the backward graph, instead of recomputing them.
 
-The gradient of a maximum asks which elements equal it. Computed a second time, among other
-readers and in another order, an element may differ from the first time in its last place, and then
-none equals the maximum that was kept: 0 / 0. So where such a comparison stands in a joint graph,
-the results behind it that were rounded are kept, or the comparison's own answer.
+The gradient of a maximum asks which elements equal it. If an element is recomputed, fused
+differently, it may differ in its last bit, and then no element equals the saved maximum: 0 / 0. So
+for such a comparison in a joint graph, the rounded results that it depends on are saved, or its own
+result.
 """
 
 from __future__ import annotations

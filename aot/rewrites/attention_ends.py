@@ -1,7 +1,9 @@
-"""Masks whose bounds data says: keys up to a place that is computed for each query.
+"""Attention masks with a bound that depends on data: keys up to a computed place for each query.
 
-mask = key ≤ last(query) → ends = last + 1, an operand of the attention; with key > last(query) - w
-also its window. The kernel reads no keys beyond: of a cache that is filled in part, what is there.
+    mask = key ≤ last(query)  →  ends = last + 1, an operand of the attention
+
+With key > last(query) - w as well, w is its window. The kernel reads no keys beyond the bounds: of
+a cache that is partly filled, only the filled part.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Sums at places, on a GPU: equal numbers by counting, many rows in the order of their places, and
-at few places each place's sum over all rows, as a reduction of its own; so extremes and products.
+"""Scatter reductions on a GPU, in one of several forms, whichever is estimated to be fastest.
 
-Equal numbers are counted, and whole numbers add up to the same in any order: many floats are merged
-as such (`whole_numbers.py`). Many long rows are put in the order of their places by digits, once
-for all that are added at these places; then each place has a program that goes over its rows.
+- Equal numbers that are added are counted instead.
+- Integers give the same result in any order, so they are merged by atomics; many floats are merged
+  as integers (`whole_numbers.py`).
+- Many long rows are first sorted by their places, once for all that is added there; then a program
+  adds the rows of one place.
+- With few places, every row is compared with every place, which is one reduction for each place.
 
-Programs of the kernel for `scatter_rows` have a share of the places each and go over the rows of
-their share in turn. With few places there are few programs, with many rows each. Comparing every
-row with every place is more work, but all programs do it at once.
+Otherwise the kernel of `scatter_rows` gives each program a share of the places, whose rows it goes
+over in order. With few places there are few programs, with many rows each; comparing every row with
+every place is more work, but all programs do it at once.
 """
 
 from __future__ import annotations
