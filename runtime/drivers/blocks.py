@@ -6,7 +6,7 @@ Ctrl-C ends one that would not end by itself.
 
 from __future__ import annotations
 
-from ..bundle.marks import Mark
+from ..bundle.control_steps import ControlStep
 from ..bundle.plan_parts import Launch
 
 TYPE_CHECKING = False
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def unrolled(steps: Sequence[Any], most: int) -> list[Any]:
-    """The steps, with several turns of a repeated block of launches as one: at most so many
-    launches, and no block where that is all of them."""
+    """The steps, with iterations of a `repeat` block unrolled: as many as have at most so many
+    launches. The block is dropped if that is all of its iterations."""
     found: list[Any] = []
     begins: list[int] = []  # of blocks that are open, in what was found
     for step in steps:
         found.append(step)
-        if type(step) is not Mark or step.word == "else":
+        if type(step) is not ControlStep or step.word == "else":
             continue
         if step.word != "end":
             begins.append(len(found) - 1)
@@ -37,8 +37,8 @@ def unrolled(steps: Sequence[Any], most: int) -> list[Any]:
     return found
 
 
-def _together(mark: Mark, block: list[Any], end: Mark, most: int) -> list[Any]:
-    """A repeated block of launches, as many turns of it together as have at most so many."""
+def _together(mark: ControlStep, block: list[Any], end: ControlStep, most: int) -> list[Any]:
+    """A `repeat` block of launches, unrolled as far as iterations have at most so many launches."""
     if not block or not mark.count:
         return []
     turns = min(mark.count, max(most // len(block), 1))
@@ -49,9 +49,9 @@ def _together(mark: Mark, block: list[Any], end: Mark, most: int) -> list[Any]:
 
 
 def in_blocks(
-    parts: Sequence[Run | Mark],
+    parts: Sequence[Run | ControlStep],
     in_turn: Callable[[Sequence[Run]], Run],
-    is_set: Callable[[Mark], Test],
+    is_set: Callable[[ControlStep], Test],
     checked: Callable[[Run], Run],
 ) -> Run:
     """The run of runs and marks, which are blocks within each other.
@@ -59,9 +59,9 @@ def in_blocks(
     in_turn: several runs as one; is_set: of a mark, reads its condition; checked: the run of a
     block that is repeated, which raises what is wrong with the data that it has seen.
     """
-    opened: list[tuple[Mark | None, list[list[Run]]]] = [(None, [[]])]
+    opened: list[tuple[ControlStep | None, list[list[Run]]]] = [(None, [[]])]
     for part in parts:
-        if not isinstance(part, Mark):
+        if not isinstance(part, ControlStep):
             opened[-1][1][-1].append(part)
         elif part.word == "else":
             opened[-1][1].append([])

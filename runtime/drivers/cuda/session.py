@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ...bundle.marks import CONDITION_BYTES, Mark
+from ...bundle.control_steps import CONDITION_BYTES, ControlStep
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
 from ..blocks import in_blocks, unrolled
@@ -112,14 +112,14 @@ class CudaSession:
         assert self._arena is not None  # an open session has one
         return self._arena
 
-    def _joined(self, parts: Sequence[Callable[..., None] | Mark]) -> Callable[..., None]:
+    def _joined(self, parts: Sequence[Callable[..., None] | ControlStep]) -> Callable[..., None]:
         """One run of all parts."""
-        if len(parts) == 1 and not isinstance(parts[0], Mark):
+        if len(parts) == 1 and not isinstance(parts[0], ControlStep):
             return parts[0]
         # What waits reads the words of the checks by itself (`_is_set`).
         return in_blocks(parts, in_turn, self._is_set, lambda run: run)
 
-    def _is_set(self, mark: Mark) -> Callable[..., bool]:
+    def _is_set(self, mark: ControlStep) -> Callable[..., bool]:
         """What waits for the stream and answers whether the byte of a mark is not 0; raises what is
         wrong with the data up to there."""
         assert mark.condition is not None
@@ -140,12 +140,12 @@ class CudaSession:
 
         return read
 
-    def _runs(self) -> list[Callable[..., None] | Mark]:
+    def _runs(self) -> list[Callable[..., None] | ControlStep]:
         """A run of each graph, and between them what torch and native functions do, and marks."""
         outlined = self._code.plan.outlined
         if outlined is not None:
             return [self._graph_of((), outlined)]
-        runs: list[Callable[..., None] | Mark] = []
+        runs: list[Callable[..., None] | ControlStep] = []
         launches: list[Launch] = []
         plan = self._code.plan
         for step in unrolled(plan.steps, TOGETHER) if plan.has_blocks else plan.steps:
@@ -155,7 +155,7 @@ class CudaSession:
             if launches or not self._graphs:
                 runs.append(self._graph_of(launches))
                 launches = []
-            runs.append(step if isinstance(step, Mark) else self._between(step))
+            runs.append(step if isinstance(step, ControlStep) else self._between(step))
         runs.append(self._graph_of(launches))
         return runs
 
