@@ -44,10 +44,8 @@ class _Held:
 
 
 def without_aliases(program: ExportedProgram) -> ExportedProgram:
-    """`program`, or one that answers alike and in which no written buffer shares its memory.
-
-    Raises `StateUnsupported` where two of them see the same memory as different element types.
-    """
+    """`program`, or an equivalent one in which no written buffer shares its memory. Raises
+    `StateUnsupported` where two of them see the same memory as different element types."""
     roots = aliased_placeholders(program.graph)
     written = {node for call in program.graph.nodes for node in written_by(call, roots)}
     groups = [group for group in _overlapping(_held(program)) if _is_at_stake(group, written)]
@@ -167,13 +165,13 @@ def _overlapping(held: Iterable[_Held]) -> Iterator[list[_Held]]:
 
 
 def _is_at_stake(group: Sequence[_Held], written: set[torch.fx.Node]) -> bool:
-    """Whether a tensor is written, and is seen by another name or is not a buffer."""
+    """Whether a tensor is written, and also has another name or is not a buffer."""
     hit = [each for each in group if each.node in written]
     return bool(hit) and (len(group) > 1 or hit[0].spec.kind is InputKind.CONSTANT_TENSOR)
 
 
 def _holder(members: Sequence[_Held]) -> _Held | None:
-    """The dense member that holds all others; buffers before tensors that are none."""
+    """The dense member whose memory contains all others; buffers come before other tensors."""
     end = max(each.span[1] for each in members)
     start = min(each.span[0] for each in members)
     fitting = [

@@ -1,4 +1,5 @@
-"""What roundings decide: elements at which eager torch's answers part once its roundings are moved.
+"""Which elements are decided by rounding: eager torch's own results for them vary when its
+roundings are perturbed.
 
 A comparison, the place of a maximum, a floor of nearly equal floats hang on the last bits of what
 they read. Another order of a sum decides them otherwise and is as right. The build and the fuzzer
