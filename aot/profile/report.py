@@ -17,7 +17,7 @@ from aotc.runtime.bundle.torch_calls import TorchCall
 
 PROVENANCE = "provenance.json"
 FACTS = ("registers", "spill_bytes")
-MARK = "control"  # in the name of what is a mark of a block, and takes no time
+CONTROL = "control"  # the name of control steps, which take no time
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Profile:
         """The launches of each kernel by its symbol, those that take longest together first."""
         found: dict[str, list[LaunchRow]] = {}
         for row in self.launches:
-            if row.name.startswith(f"{MARK} "):
+            if row.name.startswith(f"{CONTROL} "):
                 continue
             found.setdefault(row.symbol, []).append(row)
         order = sorted(found, key=lambda name: -sum(row.time_us for row in found[name]))
@@ -177,7 +177,9 @@ def rows_of(
             rows.append(LaunchRow(index, name, launch.op, (1, 1, 1), time_us, nbytes))
             continue
         if isinstance(launch, ControlStep):
-            rows.append(LaunchRow(index, f"{MARK} {launch.text}", launch.word, (1, 1, 1), time_us))
+            rows.append(
+                LaunchRow(index, f"{CONTROL} {launch.text}", launch.word, (1, 1, 1), time_us)
+            )
             continue
         if isinstance(launch, NativeLaunch):
             name, group = f"{launch.backend}.{launch.function}", next(groups)

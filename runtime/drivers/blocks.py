@@ -1,7 +1,7 @@
-"""Runs of the parts of a plan as one run: in turn, and in blocks as its marks say.
+"""Joins the runs of the parts of a plan into one run, with its branches and loops.
 
-Every run takes what the whole takes: nothing, or a stream. Blocks are loops of Python, so that
-Ctrl-C ends one that would not end by itself.
+Every run takes the same arguments as the whole: nothing, or a stream. Branches and loops are made
+in Python, so that Ctrl-C ends a loop that would not end by itself.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ def unrolled(steps: Sequence[Any], most: int) -> list[Any]:
             begins.append(len(found) - 1)
             continue
         begin = begins.pop()
-        mark, block = found[begin], found[begin + 1 : -1]
-        if mark.word == "repeat" and all(type(each) is Launch for each in block):
-            found[begin:] = _together(mark, block, step, most)
+        control, block = found[begin], found[begin + 1 : -1]
+        if control.word == "repeat" and all(type(each) is Launch for each in block):
+            found[begin:] = _together(control, block, step, most)
     return found
 
 
-def _together(mark: ControlStep, block: list[Any], end: ControlStep, most: int) -> list[Any]:
+def _together(control: ControlStep, block: list[Any], end: ControlStep, most: int) -> list[Any]:
     """A `repeat` block of launches, unrolled as far as iterations have at most so many launches."""
-    if not block or not mark.count:
+    if not block or not control.count:
         return []
-    turns = min(mark.count, max(most // len(block), 1))
-    count, rest = divmod(mark.count, turns)
+    turns = min(control.count, max(most // len(block), 1))
+    count, rest = divmod(control.count, turns)
     if count == 1:
         return block * (turns + rest)
-    return [mark.replace(count=count), *block * turns, end, *block * rest]
+    return [control.replace(count=count), *block * turns, end, *block * rest]
 
 
 def in_blocks(
@@ -54,10 +54,10 @@ def in_blocks(
     is_set: Callable[[ControlStep], Test],
     checked: Callable[[Run], Run],
 ) -> Run:
-    """The run of runs and marks, which are blocks within each other.
+    """One run of all parts, with nested branches and loops.
 
-    in_turn: several runs as one; is_set: of a mark, reads its condition; checked: the run of a
-    block that is repeated, which raises what is wrong with the data that it has seen.
+    in_turn: joins several runs into one; is_set: gives the test of a control step's condition;
+    checked: wraps the run of a loop's body, so that it raises errors of the data that it has seen.
     """
     opened: list[tuple[ControlStep | None, list[list[Run]]]] = [(None, [[]])]
     for part in parts:
@@ -66,15 +66,15 @@ def in_blocks(
         elif part.word == "else":
             opened[-1][1].append([])
         elif part.word == "end":
-            mark, rows = opened.pop()
-            assert mark is not None  # the rules of a plan
+            control, rows = opened.pop()
+            assert control is not None  # the rules of a plan
             blocks = [in_turn(row) for row in rows]
-            if mark.word == "if":
-                made = _chosen(is_set(mark), *blocks)
-            elif mark.word == "while":
-                made = _while(is_set(mark), checked(blocks[0]))
+            if control.word == "if":
+                made = _chosen(is_set(control), *blocks)
+            elif control.word == "while":
+                made = _while(is_set(control), checked(blocks[0]))
             else:
-                made = _repeated(mark.count, checked(blocks[0]))
+                made = _repeated(control.count, checked(blocks[0]))
             opened[-1][1][-1].append(made)
         else:
             opened.append((part, [[]]))

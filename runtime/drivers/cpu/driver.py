@@ -237,7 +237,7 @@ class CpuSession:
         if shared is None:
             shared = executable._shared(plan.arena_bytes)
         self._blocks: list[Memory | HostShared] = [shared] if own else []
-        # What runs, and whether torch does; between them the marks of blocks.
+        # What runs, and whether torch does; between them control steps.
         self._parts: list[tuple[Callable[[], None] | ControlStep, bool]] = []
         self._checks: Checks | None = None
         try:
@@ -307,16 +307,16 @@ class CpuSession:
         return lambda: step(address_of)
 
     def _joined(self, parts: Sequence[Callable[[], None] | ControlStep]) -> Callable[[], None]:
-        """A run of all parts, of those in blocks as their marks say."""
+        """A run of all parts, with branches and loops."""
         if len(parts) == 1 and not isinstance(parts[0], ControlStep):
             return parts[0]
         after = self._checks.after if self._checks is not None else lambda run: run
         return in_blocks(parts, in_turn, self._is_set, after)
 
-    def _is_set(self, mark: ControlStep) -> Callable[[], bool]:
-        """What answers whether the byte of a mark is not 0."""
-        assert mark.condition is not None
-        (space, value), (resolved, inputs) = mark.condition, self._resolved
+    def _is_set(self, control: ControlStep) -> Callable[[], bool]:
+        """What answers whether the condition of a control step is not 0."""
+        assert control.condition is not None
+        (space, value), (resolved, inputs) = control.condition, self._resolved
         address = resolved(space, value)
         if address is not None:
             fixed = ctypes.c_uint8.from_address(address)
@@ -365,7 +365,8 @@ def _bound(executable: Executable, steps: Sequence[Any]) -> list[BoundStep | Non
 
 
 def _stretches(steps: Sequence[Any], natives: Sequence[BoundStep | None]) -> list[Any]:
-    """The steps in order: stretches of native code, and between them what torch runs and marks."""
+    """The steps in order: stretches of native code, and between them calls of torch and control
+    steps."""
     found: list[Any] = []
     for step, native in zip(steps, natives, strict=True):
         if type(step) is TorchCall or type(step) is ControlStep:
