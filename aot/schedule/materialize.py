@@ -550,7 +550,8 @@ def _kind(node: Node) -> str:
 
 
 def _terms(node: Node) -> int:
-    """How often a kernel's text has the operand of a node for each time that it has the node."""
+    """How often the text of a kernel contains the operand of a node, for each time that it contains
+    the node."""
     return typical(prod(reduced_extents(node))) if is_unrolled(node) else 1
 
 
