@@ -131,8 +131,8 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
 
 
 def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
-    """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew,
-    and what is compared not computed anew."""
+    """Forward and backward graphs of a joint graph by torch's min cut; random numbers are not drawn
+    again, and operands of comparisons are not recomputed."""
     from aotc.aot.dynamo.region_blocks import note_storage_reads
     from aotc.aot.dynamo.rng_functionalization import keep_random
     from aotc.aot.dynamo.saved_comparisons import keep_compared

@@ -34,11 +34,9 @@ from aotc.runtime.bundle.extent import Row, evaluate, reader
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A tensor of any content, whose layout says what is drawn; numbers, or `Extent`.
-
-    ordinal: of its CUDA device, None on the CPU. offset: how many elements behind an address that
-    kernels may read in the widest vectors it begins.
-    """
+    """The layout of a tensor of random numbers to draw; its extents are integers or `Extent`s.
+    ordinal: of its CUDA device, None on the CPU. offset: by how many elements its start is past an
+    address that kernels may read in the widest vectors."""
 
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
