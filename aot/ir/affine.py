@@ -6,7 +6,7 @@ sizes, so that comparisons of it are decided where no element would be computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -96,40 +96,59 @@ class Counts:
 
     def _flat_lookup(self, node: Node) -> Affine | None:
         """x[a, b, ..] as it is written of memory: x as one row, and a · n + b for x's n columns."""
-        (data, index), place = node.inputs, node.inputs[1]
-        source = data.inputs[0] if data.op == "reshape" and data.type.rank == 1 else data
+        source, digits = self.digits(node)
         form = self._known.get(source)
-        if not isinstance(form, Affine) or source.type.rank < 2:
+        if not isinstance(form, Affine) or not digits:
             return None
-        total = _alike(form.constant, index)
+        total = _alike(form.constant, node.inputs[1])
+        for step, digit in zip(form.steps, digits, strict=True):
+            total = total.plus(digit.times(step))
+        return total
+
+    def digits(self, node: Node) -> tuple[Node, list[Affine]]:
+        """The source of a look-up `take`, and for each of its axes the form of the place there, all
+        of them inside and at the index's rank; no forms where that is not seen."""
+        data, place = node.inputs
+        rank = place.type.rank
+        source = data.inputs[0] if data.op == "reshape" and data.type.rank == 1 else data
+        if node.attr("axis") != 0 or data.type.rank != 1:
+            return source, []
+        found: list[Affine] = []
         for axis in reversed(range(source.type.rank)):
             extent, digit = source.shape[axis], place
             if axis:
                 parted = self._quotient(place, extent)
                 if parted is None:
-                    return None
+                    return source, []
                 place, digit = parted
-            found = self._known.get(digit)
-            if not isinstance(found, Affine):
-                return None
-            low, high = found.range(digit.shape)
+            form = self.affine(digit)
+            if form is None:
+                return source, []
+            low, high = form.range(digit.shape)
             if not (proves_at_most(0, low) and proves_at_most(high, extent - 1)):
-                return None
-            total = total.plus(found.times(form.steps[axis]).among(index.type.rank))
-        return total
+                return source, []
+            found.append(form.among(rank))
+        return source, found[::-1]
 
     def _quotient(self, place: Node, extent: Extent) -> tuple[Node, Node] | None:
         """a and b of a · extent + b; None for what is not written so."""
-        for product, digit in (place.inputs, place.inputs[::-1]) if place.op == "add" else ():
-            for whole, factor in (product.inputs, product.inputs[::-1]):
-                is_product = product.op == "mul" and product.type.rank
-                if is_product and self._known.get(factor) == _alike(extent, factor):
+        for product, digit in _in_both_orders(place, "add"):
+            for whole, factor in _in_both_orders(product, "mul"):
+                if self.affine(factor) == _alike(extent, factor):
                     return whole, digit
         return None
 
 
 Form = Affine | bool | None
 Row = Callable[[Node, Sequence[Form]], Form]
+
+
+def _in_both_orders(node: Node, op: str) -> Iterator[tuple[Node, Node]]:
+    """The two operands of an op that commutes, if the node is one."""
+    if node.op == op:
+        left, right = node.inputs
+        yield left, right
+        yield right, left
 
 
 def _stored(constant: Constant | None) -> Affine | None:
@@ -281,6 +300,10 @@ def _take(node: Node, operands: Sequence[Form]) -> Form:
     return Affine(data.constant + counted.constant, steps)
 
 
+def _are_alike(form: Form) -> bool:
+    return isinstance(form, Affine) and not any(form.steps)
+
+
 def _sum(node: Node, operands: Sequence[Form]) -> Form:
     """Zeros have the sum zero, and so have they one after the other."""
     (form,) = operands
@@ -387,6 +410,7 @@ _ROWS: dict[str, Row] = {
     "pad": _pad,
     "concat": _concat,
     "take": _take,
+    "gather": lambda node, operands: _take(node, operands) if _are_alike(operands[0]) else None,
     "sum": _sum,
     "scan": lambda node, operands: _sum(node, operands) if node.attr("kind") == "sum" else None,
     "add": _add,

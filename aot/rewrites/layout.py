@@ -132,17 +132,19 @@ def _unpermuted(
 ) -> Node | None:
     """The operand before `dims`, or None where that would make strided what lies together.
 
-    A permute only goes to another operand that is much smaller than the largest permuted one, or
-    from what is computed to a constant: two operands that are alike would hand it to each other for
-    ever. `is_constant`: all that is permuted is.
+    A permute only goes to another operand that is much smaller than the largest permuted one, or of
+    which only dims of 1 move, or from what is computed to a constant: two operands that are alike
+    would hand it to each other for ever. `is_constant`: all that is permuted is.
     """
     if operand.op == "permute":
         return operand.inputs[0]
     if operand.type.rank == 0:
         return operand
-    is_small = 0 < typical(operand.type.numel) * 8 <= largest
+    back = _inverse(dims)
+    long = [dim for dim in back if operand.shape[dim] != 1]
+    is_small = 0 < typical(operand.type.numel) * 8 <= largest or long == sorted(long)
     is_folded = context.is_constant(operand) and not is_constant
-    return build.permute(operand, _inverse(dims)) if is_small or is_folded else None
+    return build.permute(operand, back) if is_small or is_folded else None
 
 
 def _sink_permute_reduce(root: Node) -> Node | None:
