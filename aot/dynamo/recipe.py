@@ -71,9 +71,9 @@ class RandomOp:
     ordinal: int | None = None
 
     def results(self, number: Callable[[Any], Any], arguments: Sequence[Any]) -> list[torch.Tensor]:
-        """What the op gives at a call's sizes; the state of the generator ahead, where it is kept.
+        """The op's results at a call's sizes, after the state of the generator if that is saved.
 
-        RandomStep from a given state, the generator is left as it was found.
+        A draw from a given state leaves the generator as it was.
         """
         name, _, overload = self.operator.partition(".")
         namespace = torch.ops.aotc if name == DROPOUT_MASK else torch.ops.aten

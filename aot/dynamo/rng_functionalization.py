@@ -40,7 +40,7 @@ PLAIN = int | float | bool | None | torch.dtype | torch.device | torch.layout | 
 
 
 class _NotTaken(Exception):
-    """What a node draws cannot be known before the graph runs."""
+    """The numbers that a node draws cannot be drawn before the graph runs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +53,7 @@ class Split:
 
 
 def keep_random(joint: GraphModule) -> None:
-    """Mark what draws, so that the backward graph reads the numbers and does not draw others."""
+    """Mark random nodes so that the backward graph reads their numbers instead of drawing again."""
     for node in joint.graph.nodes:
         if may_draw(node.target):
             node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)

@@ -22,10 +22,8 @@ COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 
 def keep_compared(joint: GraphModule) -> None:
-    """Mark what comparisons of two floating-point values depend on as not to be computed again.
-
-    What the user asked to compute again stays so.
-    """
+    """Mark what comparisons of two floats depend on as saved instead of recomputed. What the user
+    asked to recompute is still recomputed."""
     seen: set[Node] = set()
     for node in joint.graph.nodes:
         if base_name(node.target) in COMPARISONS and len(operands := [*_operands(node)]) > 1:

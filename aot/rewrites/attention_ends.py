@@ -33,7 +33,7 @@ class _Bound:
 
 
 def bounded_masks(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with ends in place of masks where these say so, and how many were found."""
+    """`graph` with such masks replaced by ends, and how many were replaced."""
     counts, found = Counts(fixed_constants(graph.constants)), 0
     known: dict[tuple[Node, ...], Node] = {}  # one for an attention and the sums of its rows
 
@@ -52,7 +52,7 @@ def bounded_masks(graph: Graph) -> tuple[Graph, int]:
 
 
 def has_ends(attention: Node) -> bool:
-    """Whether the mask of an attention says in numbers of data how many keys a row sees."""
+    """Whether the mask of an attention gives, as integers, how many keys each row sees."""
     bounds = [_bounds(part, Counts()) for mask in attention.inputs[3:] for part in parts(mask)]
     return any(bound.is_last for each in bounds for bound in each or ())
 
@@ -128,7 +128,7 @@ def _compared(test: Node, counts: Counts) -> _Bound | None:
 
 
 def _for_all_keys(node: Node, rank: int) -> Node | None:
-    """Integers that do not depend on the key, with one element along keys."""
+    """Integers that do not depend on the key, with one element along the keys."""
     while node.op == "expand":
         (node,) = node.inputs
     if node.type.kind != "int" or not 0 < node.type.rank <= rank or node.shape[-1] != 1:

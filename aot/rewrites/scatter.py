@@ -59,7 +59,8 @@ def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
 
 
 def _least(node: Node) -> Callable[[Node], Node] | None:
-    """The way that takes the least time; None where programs with a share of the places do."""
+    """The fastest form by the estimates; None if it is that of programs with a share of the
+    places."""
     least_ns, way = _in_turn_ns(node), None
     for fits, takes_ns, make_sums in _WAYS:
         if fits(node) and (ns := takes_ns(node)) < least_ns:
@@ -117,7 +118,7 @@ def _is_ordered(node: Node) -> bool:
 
 
 def _ordered_ns(node: Node) -> float:
-    """Time of the order of the places, of where each begins, and of its rows' sums."""
+    """Time of sorting the places, finding where each begins, and adding its rows."""
     data, _, source = node.inputs
     axis = node.attr("axis")
     bits = fixed(data.shape[axis]).bit_length()
@@ -167,7 +168,7 @@ def _has_fixed_sizes(node: Node) -> bool:
 
 
 def _in_turn_ns(node: Node) -> float:
-    """Time of programs that have a share of the places each."""
+    """Time of programs that each go over the rows of their share of the places."""
     axis = node.attr("axis")
     outer, inner = (typical(prod(ends)) for ends in (node.shape[:axis], node.shape[axis + 1 :]))
     rows, places = typical(node.inputs[2].shape[axis]), typical(node.shape[axis])
@@ -207,7 +208,7 @@ def _reduced(node: Node, how: Reduction, index: Node, source: Node) -> Node:
 
 
 def _is_in_any_order(node: Node) -> bool:
-    """Whether floats can be merged as whole numbers, all at once."""
+    """Whether floats can be merged as integers, in any order."""
     data, _, source = node.inputs
     rows = source.shape[node.attr("axis")]
     is_known = node.attr("merge") in ANY_ORDER and data.dtype in OF_FLOATS
@@ -215,7 +216,7 @@ def _is_in_any_order(node: Node) -> bool:
 
 
 def _at_once_ns(node: Node) -> float:
-    """Time of floats merged as whole numbers."""
+    """Time of merging floats as integers by atomics."""
     data, _, source = node.inputs
     launches, each, of_data = _OF_SUMS if node.attr("merge") == "sum" else _OF_EXTREMES
     nbytes = each * typical(source.type.numel) + of_data * typical(data.type.numel)

@@ -203,7 +203,7 @@ def pair_matmuls(graph: Graph) -> tuple[Graph, int]:
 
 
 def _source(node: Node, users: Users, context: Context) -> Node | None:
-    """The matmul behind operations on single elements that nothing else reads."""
+    """The matmul behind elementwise ops that nothing else reads."""
     while len(users[node]) == 1:
         if node.op == "matmul":
             return node
@@ -230,7 +230,7 @@ def _are_widened(weights: Sequence[Node]) -> bool:
 
 
 def _alternating(parts: Sequence[Node], axis: int) -> Node:
-    """Rows of several matrices along an axis in turns."""
+    """The rows of several matrices along an axis, interleaved."""
     shape = parts[0].shape
     apart = [build.reshape(each, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for each in parts]
     whole = build.concat(apart, axis + 1)
