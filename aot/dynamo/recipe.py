@@ -3,10 +3,9 @@
 A recipe is what torch's AOTAutograd cache keeps beside its own record, so that a second process
 neither traces nor compiles: a step of ours names an entry of the artifact cache.
 
-Random numbers of a graph as data: drawn by torch before the graph's programs run.
-
-torch's own generator of the device draws them, by the same ops into the same layout and in the same
-order as eager, so that a seed gives what it gives there. The graph takes them as arguments.
+Random numbers of a graph are a step too (`RandomStep`): torch's own generator of the device draws
+them before the programs run, by the same ops, in the same layout and order as eager, so that a seed
+gives the same numbers. The graph takes them as arguments.
 """
 
 from __future__ import annotations

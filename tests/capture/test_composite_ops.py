@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.export import decomp_utils, exported_program  # noqa: E402
 
 from aotc.aot.capture import exporting, libraries  # noqa: E402
-from aotc.aot.capture.libraries import ops_listed_once, rules_of_devices  # noqa: E402
+from aotc.aot.capture.torch_repairs import ops_listed_once, rules_of_devices  # noqa: E402
 
 LISTS = [getattr(exported_program, name) for name in libraries.KEYS]
 
