@@ -2,6 +2,7 @@
 
 `aot.build` compiles a model of this process, as `aotc build` does one in a file.
 `aot.EntryPoint` is one of several ways to call a model; see docs/entry-points.md.
+`aot.distinct` says of indices that no two are alike; see docs/state.md.
 `aot.rewrite` registers a rewrite of one's own, written with `aot.ops`; see docs/rewrites.md.
 `aot.native_op` ties an op of torch to a function of a shared library; see docs/native-backends.md.
 """
@@ -16,6 +17,7 @@ _PUBLIC = {
     "build": "aotc.aot.building",
     "BuildOptions": "aotc.aot.options",
     "EntryPoint": "aotc.aot.entry_points",
+    "distinct": "aotc.aot.capture.distinct_values",
     "rewrite": "aotc.aot.rewrites.user_rewrites",
     "ops": "aotc.aot.rewrites.user_rewrites",
 }

@@ -170,11 +170,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.capture": {
         *STAGE_FREE,
         "aot.capture.custom_ops",
-        "aot.capture.distinct_numbers",
+        "aot.capture.distinct_values",
         "aot.entry_points",
     },
     "aot.capture.custom_ops": WORDS,
-    "aot.capture.distinct_numbers": WORDS,
+    "aot.capture.distinct_values": WORDS,
     "aot.rewrites": {*STAGE_FREE, "aot.schedule"},  # costs
     "aot.sharding": {*STAGE_FREE, "aot.rewrites"},
     "aot.schedule": STAGE_FREE,
@@ -208,7 +208,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.report": {*WORDS, "aot.charts", "aot.facts"},
     "aot.distribution": {*WORDS, "aot.pack", "aot.stages", "cache.timed"},
     "aot.init": {*WORDS, "aot.capture"},
-    "aot.huggingface": {*WORDS, "aot.capture.distinct_numbers", "aot.init"},
+    "aot.huggingface": {*WORDS, "aot.capture.distinct_values", "aot.init"},
     "aot.reduce": {
         *WORDS,
         "aot.pipeline",

@@ -104,14 +104,7 @@ def command(
         print_json("aotc.bench/1", {**record, "results": [row.record() for row in results]})
     else:
         _print(results)
-    return int(fail_if_slower is not None and _is_slower(results, against, fail_if_slower))
-
-
-def _is_slower(results: Sequence[Result], against: Sequence[str], percent: float) -> bool:
-    """Whether aotc takes more than so many percent longer than one of the peers."""
-    own, *others = results
-    peers = [row for row in others if row.kind in against and row.times_us]
-    return any(own.median_us > row.median_us * (1 + percent / 100) for row in peers)
+    return 1 if fail_if_slower is not None and _is_slower(results, against, fail_if_slower) else 0
 
 
 def _sizes(opened: Bundle, entry: Entry, sizes: Mapping[str, int], has_peers: bool) -> CallSizes:
@@ -122,6 +115,13 @@ def _sizes(opened: Bundle, entry: Entry, sizes: Mapping[str, int], has_peers: bo
         names = ", ".join(f"'--size {name}'" for name in found.session)
         raise click.UsageError(f"{names} is of states, and those of SPEC's model are its own")
     return found
+
+
+def _is_slower(results: Sequence[Result], against: Sequence[str], percent: float) -> bool:
+    """Whether the bundle takes more than `percent` longer than one of the peers."""
+    own, *others = results
+    peers = [row for row in others if row.kind in against and row.times_us]
+    return any(own.median_us > row.median_us * (1 + percent / 100) for row in peers)
 
 
 def _plot(path: Path, results: Sequence[Result], heading: str) -> None:

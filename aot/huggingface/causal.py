@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from aotc.aot.capture.distinct_numbers import distinct
+from aotc.aot.capture.distinct_values import distinct
 from aotc.aot.huggingface.attention import (
     Batch,
     BufferCache,

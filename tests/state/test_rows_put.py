@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from aotc.aot.capture.distinct_numbers import distinct  # noqa: E402
+from aotc.aot.capture.distinct_values import distinct  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 from aotc.runtime.errors import AssertionFailed  # noqa: E402
 

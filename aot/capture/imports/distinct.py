@@ -1,7 +1,7 @@
-"""Import row of `aotc::distinct`: checks of each call, after which writes may rely on it.
+"""`aotc::distinct`: numbers of which each call checks that no two are alike; writes rely on it.
 
-Rows that are written at distinct places need no order among them, so the kernel that computes the
-rows may write them too.
+Rows that are written at such places need no order among them: a kernel that computes the rows
+writes them too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from aotc.aot.capture.distinct_numbers import NAME
+from aotc.aot.capture.distinct_values import NAME
 from aotc.aot.capture.imports.call import Call, Rows
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make

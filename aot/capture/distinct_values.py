@@ -1,4 +1,4 @@
-"""`aotc::distinct`: an op of torch that passes on integers and asserts that no two are equal."""
+"""`aot.distinct`: an op of torch for indices of which no two are alike."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ NAME = "aotc::distinct"
 
 
 def distinct(numbers: Tensor, message: str) -> Tensor:
-    """Whole numbers [n] as they are. A call in which one is below 0, or is there twice, raises an
-    error with the message (torch RuntimeError, aotc AssertionFailed)."""
+    """Indices as they are, of which each call checks that none is below 0 and no two are alike.
+
+    numbers: i32[n] or i64[n]. Rows that a model writes at them into a state need no order then, and
+    are written by the kernel that computes them. A call that breaks it raises an error with the
+    message: `AssertionFailed` in a bundle, RuntimeError in torch.
+    """
     return torch.ops.aotc.distinct(numbers, message)  # type: ignore[no-any-return]
 
 
