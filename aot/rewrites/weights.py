@@ -1,9 +1,8 @@
 """Weights: matmuls of one input joined into one, constant operands packed for the kernels.
 
-Matmuls of one input whose results meet element by element → one matmul of interleaved weights.
-
-silu(x·v) * (x·w) reads the even and the odd columns of x·[v₀ w₀ v₁ w₁ …]: both factors of an
-element then lie side by side in one tile, and a GPU's matmul kernel multiplies them at its end.
+Matmuls of one input whose results are combined elementwise become one matmul of interleaved
+weights: silu(x·v) * (x·w) reads the even and the odd columns of x·[v₀ w₀ v₁ w₁ …]. Both factors of
+an element are then in one tile, and a GPU's matmul kernel multiplies them at its end.
 """
 
 from __future__ import annotations
