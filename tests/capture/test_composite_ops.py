@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 from torch.export import decomp_utils, exported_program  # noqa: E402
 
-from aotc.aot.capture import exporting, libraries  # noqa: E402
+from aotc.aot.capture import exporting, torch_repairs  # noqa: E402
 from aotc.aot.capture.torch_repairs import ops_listed_once, rules_of_devices  # noqa: E402
 
-LISTS = [getattr(exported_program, name) for name in libraries.KEYS]
+LISTS = [getattr(exported_program, name) for name in torch_repairs.KEYS]
 
 
 def names():
