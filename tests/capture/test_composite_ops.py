@@ -50,8 +50,8 @@ def test_devices_that_are_not_known_have_rules_for_all(types, count):
 
 
 def test_ops_are_listed_once(program, monkeypatch):
-    calls, find = [], libraries._FIND_OPS
-    monkeypatch.setattr(libraries, "_FIND_OPS", lambda: (calls.append(1), find())[1])
+    calls, find = [], torch_repairs._FIND_OPS
+    monkeypatch.setattr(torch_repairs, "_FIND_OPS", lambda: (calls.append(1), find())[1])
     exporting.decompose(program, {}, ())
     assert len(calls) == 1
     with ops_listed_once():
