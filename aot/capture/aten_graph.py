@@ -1,11 +1,11 @@
 """Imports the ATen graphs of AOTAutograd: every tensor is an input, and memory may be shared.
 
-Such a graph is functional. Its weights are inputs; its outputs may be inputs as they are, views of
-inputs, sizes or nothing, and only what is left is computed. A tensor whose memory is dense is taken
-and given as it lies: the graph sees it in the order of its memory and permutes, so that channels
-last and transposed weights are not copied.
+Such a graph is functional. Its weights are inputs; its outputs may be unchanged inputs, views of
+inputs, sizes or None, and only the rest is computed. A dense tensor is passed in its own layout:
+the graph sees it in the order of its memory and permutes, so that channels-last and transposed
+weights are not copied.
 
-Sizes of AOTAutograd's graphs: torch's symbols as dims, with the ranges that its guards hold.
+torch's symbols become dims here, with the ranges of its guards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graphs whose sizes are known better: dims replaced by numbers or by dims of a smaller range."""
+"""Specialises graphs to known sizes: dims become numbers, or dims of a smaller range."""
 
 from __future__ import annotations
 

@@ -65,12 +65,14 @@ def emitter_of(
 
 
 def products_apart(group: Group) -> frozenset[Node]:
-    """Products of a kernel that must be rounded by themselves, each of its sums too then."""
+    """Products of a kernel that must be rounded by themselves instead of fused into a multiply-add;
+    each of its sums is then rounded by itself, too."""
     return computed_apart(group.nodes) if group.kind in ("pointwise", "row") else frozenset()
 
 
 def moments_of(group: Group) -> Callable[[Node], Moment]:
-    """From when on a kernel of the group can compute each node."""
+    """The earliest point at which a kernel of the group can compute each node (programmatic
+    dependent launch)."""
     known = {
         node: Moment.CONSTANTS if node.op == "constant" else Moment.MEMORY for node in group.reads
     }

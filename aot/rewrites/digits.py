@@ -1,8 +1,9 @@
-"""Rows in order by digits, on a GPU: three kernels a digit, which read the elements twice; or, if
-these are not too many, by merges of runs, one kernel for several runs at a time.
+"""Sorts of many elements on a GPU: radix sort, or merge sort for fewer elements.
 
-Ranks and merges (`order.py`) compare each element with a run's others, and again at each merge.
-With many elements a sort by digits does less.
+A radix sort takes three kernels for each digit, which read the elements twice. A merge sort takes
+one kernel for each level, which merges several runs at a time. Ranks and merges as arithmetic
+(`order.py`) compare each element with the others of its run, and again at each merge; for many
+elements these kernels do less work.
 """
 
 from __future__ import annotations
