@@ -1,4 +1,5 @@
-"""Sizes that a person names for a call of a bundle: `batch=32` in place of its example's."""
+"""Sizes that the user gives for a call of a bundle, such as `batch=32`, in place of its
+example's."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from typing import Literal
 from aotc.aot import contents
 from aotc.aot.calls import Examples, calls_of
 from aotc.aot.entries import joined_dims, joined_states
-from aotc.aot.ir.graph import Constant, Graph
+from aotc.aot.ir.control import nodes_within
+from aotc.aot.ir.graph import Constant, Graph, reads_nothing
 from aotc.aot.ir.narrow import (
     dims_of,
     large_sizes,
@@ -167,11 +168,17 @@ class _Range:
 
 def _ranges(entry: int, graph: Graph, is_fine: bool, has_example: bool) -> Iterator[_Range]:
     dims = dims_of(graph)
-    for each in buckets(graph, is_fine, has_example):
+    rows = buckets(graph, is_fine, has_example)
+    for each in rows:
         possible = with_possible_sizes(graph, each)
-        if possible is not None:
-            narrow = narrowed(graph, dict(zip(dims, possible, strict=True))) if dims else graph
-            yield _Range(entry, narrow, possible)
+        if possible is None:
+            continue
+        narrow = narrowed(graph, dict(zip(dims, possible, strict=True))) if dims else graph
+        # Loops of fixed sizes turn at least once; the next ranges hold the example's sizes too.
+        is_example = has_example and each is rows[0] is not rows[-1]
+        if is_example and any(map(reads_nothing, nodes_within(narrow))):
+            continue
+        yield _Range(entry, narrow, possible)
 
 
 def tune_and_plan(

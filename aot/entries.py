@@ -1,4 +1,5 @@
-"""Entry points of one bundle: each is captured by itself, and then they are made to agree.
+"""Entry points of one bundle: each is captured by itself, then their names, states and dims are
+unified.
 
 They share parameters, states and sizes by name. What has one name is one thing: a state has one
 type and one initial value in all entries, a dim one range. Constants of one name and other values,

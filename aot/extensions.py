@@ -1,7 +1,7 @@
-"""What stands beside the compiler and may be left out of an installation, asked for by name.
+"""Parts of aotc that an installation may leave out, found by name.
 
-The compiler imports none of it: it finds a module here where an op, a plan or a command asks for
-what that does.
+The compiler never imports them directly. It asks here for the part that handles an op, a plan step
+or a command.
 """
 
 from __future__ import annotations

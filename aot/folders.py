@@ -1,4 +1,5 @@
-"""Folders of living processes: locked while their owner lives, removed by the next one otherwise.
+"""Folders owned by a process: locked while it lives, removed by the next process after its
+death.
 
 Temporary folders and locks are in one folder of the user, `aotc-UID` of the system's temporary
 folder (TMPDIR), of mode 0700: nobody else can make or see what is in it.

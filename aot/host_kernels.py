@@ -1,4 +1,4 @@
-"""Triton kernels of a model's own, launched on the host's tensors wherever the model runs here."""
+"""Runs a model's own Triton kernels on host tensors wherever torch runs the model in a build."""
 
 from __future__ import annotations
 

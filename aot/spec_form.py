@@ -1,4 +1,4 @@
-"""What a word names that is no spec: a bundle, or a model of transformers in a folder."""
+"""Recognises arguments that are not a spec: a bundle, or a folder with a model of transformers."""
 
 from __future__ import annotations
 

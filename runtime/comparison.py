@@ -1,4 +1,4 @@
-"""How far a program's numbers are from those of the exported model: the one measure of it.
+"""How far a program's numbers are from those of the exported model: the one definition of that.
 
 `aotc verify`, `aotc run`, the build's validation and the tests' servers all compare here.
 """

@@ -125,7 +125,7 @@ SETTINGS: dict[str, Setting] = {
             "AOTC_PROGRAMMATIC_LAUNCH",
             "flag",
             True,
-            "kernels on a device are launched before the ones before them have ended",
+            "programmatic dependent launch: kernels may start while the ones before them run",
         ),
         Setting(
             "AOTC_TRITON_CPU",
@@ -143,8 +143,8 @@ SETTINGS: dict[str, Setting] = {
             "AOTC_DYNAMIC_ARENA",
             "choice",
             "auto",
-            "memory of a session on a device whose shapes vary: at once for the largest in range, "
-            "as they come, or the first where it takes at most half of what is free",
+            "memory of a session with dynamic sizes on a device: `maximum` for the largest sizes "
+            "at once, `grow` as sizes come, `auto` the former if half of the free memory holds it",
             ("auto", "maximum", "grow"),
         ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
@@ -152,12 +152,19 @@ SETTINGS: dict[str, Setting] = {
             "AOTC_CACHE_LOWER",
             "search path",
             (),
-            "cache folders below it that are only read, asked in this order",
+            "read-only cache folders, asked in this order on a miss",
         ),
-        Setting("AOTC_REMOTE_CACHE", "text", "", "address of a remote cache, below the others"),
+        Setting(
+            "AOTC_REMOTE_CACHE", "text", "", "address of a remote cache, asked after all folders"
+        ),
         Setting("AOTC_REMOTE_CACHE_KEY", "secret", "", "key that authenticates its records"),
         Setting("AOTC_REMOTE_CACHE_KEY_FILE", "path", None, "file that holds the key"),
-        Setting("AOTC_REMOTE_CACHE_TOKEN", "secret", "", "sent to it; with one it is written"),
+        Setting(
+            "AOTC_REMOTE_CACHE_TOKEN",
+            "secret",
+            "",
+            "token sent with each request; without one nothing is written",
+        ),
         Setting("AOTC_REMOTE_CACHE_TOKEN_FILE", "path", None, "file that holds the token"),
         Setting(
             "AOTC_REMOTE_CACHE_AUTHENTICATION",
@@ -166,7 +173,12 @@ SETTINGS: dict[str, Setting] = {
             "whether its records have to be authenticated by the key",
             ("required", "none"),
         ),
-        Setting("AOTC_REMOTE_CACHE_WRITE", "flag", True, "write there what it lacks, with a token"),
+        Setting(
+            "AOTC_REMOTE_CACHE_WRITE",
+            "flag",
+            True,
+            "send it the entries that it lacks, if there is a token",
+        ),
         Setting("AOTC_REMOTE_CACHE_TIMEOUT", "seconds", 20, "seconds that a request may take"),
         Setting(
             "AOTC_CACHE_MAX_SIZE",

@@ -1,4 +1,4 @@
-"""Who signed a bundle, is it whole, does it fit this machine, does it still give the right numbers?
+"""Verifies a bundle: its signatures, its integrity, whether it fits this machine, and its numbers.
 
 Four layers, each a list of findings: signature (where keys are trusted or digests revoked),
 integrity (every digest, extras included), compatibility (what `check` says) and golden (the stored

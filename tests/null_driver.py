@@ -13,7 +13,7 @@ from typing import Any
 
 from aotc.runtime import drivers
 from aotc.runtime.arrays.dlpack import HOST
-from aotc.runtime.bundle.marks import Mark
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.plan import LaunchPlan, Plan
 from aotc.runtime.bundle.torch_calls import TorchCall
 from aotc.runtime.drivers.blocks import in_blocks
@@ -115,7 +115,7 @@ class CpuSession:
         self.arena_address = shared.arena.address
         self.states = shared.states
         self._words = (ctypes.c_int64 * len(plan.checks))()
-        parts = [step if isinstance(step, Mark) else self._part(step) for step in plan.steps]
+        parts = [step if isinstance(step, ControlStep) else self._part(step) for step in plan.steps]
         # Resolves every argument, writes each launch down, and copies where the kernel is a copy.
         self.run: Any = in_blocks(parts, _in_turn, self._is_set, lambda run: run)
 
@@ -133,7 +133,7 @@ class CpuSession:
 
         return run
 
-    def _is_set(self, mark: Mark) -> Any:
+    def _is_set(self, mark: ControlStep) -> Any:
         return lambda: ctypes.c_uint8.from_address(self._resolve(*mark.condition)).value != 0
 
     def _fixed_address(self, space: str, value: int | str) -> int | None:

@@ -1,10 +1,10 @@
-"""Buffers in the same memory: of those that a model writes to, one is read and written for all.
+"""Buffers that share memory: one of them represents all where the model writes to them.
 
-torch.export names each tensor that a model reaches, and two names may be of one tensor, or one of
-a part of the other (`self.keys = cache.keys`, `self.window = self.ring[2:6]`). Decompositions see
-values, not memory, so a write by one name would not reach the other. Here such tensors become
-views of the one that holds them all, and torch makes values of these views as of any others. A
-tensor that is written and no buffer of its module becomes one.
+torch.export gives a name to each tensor that a model reaches, and two names may belong to one
+tensor, or to a tensor and a part of it (`self.keys = cache.keys`, `self.window = self.ring[2:6]`).
+Decompositions see values, not memory, so a write through one name would not reach the other. Here
+such tensors become views of the one that contains them all, and torch handles these views like any
+others. A tensor that is written but is not a buffer of its module becomes one.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ class _Held:
 
 
 def without_aliases(program: ExportedProgram) -> ExportedProgram:
-    """`program`, or one that answers alike and in which no written buffer shares its memory.
-
-    Raises `StateUnsupported` where two of them see the same memory as different element types.
-    """
+    """`program`, or an equivalent one in which no written buffer shares its memory. Raises
+    `StateUnsupported` where two of them see the same memory as different element types."""
     roots = aliased_placeholders(program.graph)
     written = {node for call in program.graph.nodes for node in written_by(call, roots)}
     groups = [group for group in _overlapping(_held(program)) if _is_at_stake(group, written)]
@@ -167,13 +165,13 @@ def _overlapping(held: Iterable[_Held]) -> Iterator[list[_Held]]:
 
 
 def _is_at_stake(group: Sequence[_Held], written: set[torch.fx.Node]) -> bool:
-    """Whether a tensor is written, and is seen by another name or is not a buffer."""
+    """Whether a tensor is written, and also has another name or is not a buffer."""
     hit = [each for each in group if each.node in written]
     return bool(hit) and (len(group) > 1 or hit[0].spec.kind is InputKind.CONSTANT_TENSOR)
 
 
 def _holder(members: Sequence[_Held]) -> _Held | None:
-    """The dense member that holds all others; buffers before tensors that are none."""
+    """The dense member whose memory contains all others; buffers come before other tensors."""
     end = max(each.span[1] for each in members)
     start = min(each.span[0] for each in members)
     fitting = [

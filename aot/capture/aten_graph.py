@@ -1,11 +1,11 @@
 """Imports the ATen graphs of AOTAutograd: every tensor is an input, and memory may be shared.
 
-Such a graph is functional. Its weights are inputs; its outputs may be inputs as they are, views of
-inputs, sizes or nothing, and only what is left is computed. A tensor whose memory is dense is taken
-and given as it lies: the graph sees it in the order of its memory and permutes, so that channels
-last and transposed weights are not copied.
+Such a graph is functional. Its weights are inputs; its outputs may be unchanged inputs, views of
+inputs, sizes or None, and only the rest is computed. A dense tensor is passed in its own layout:
+the graph sees it in the order of its memory and permutes, so that channels-last and transposed
+weights are not copied.
 
-Sizes of AOTAutograd's graphs: torch's symbols as dims, with the ranges that its guards hold.
+torch's symbols become dims here, with the ranges of its guards.
 """
 
 from __future__ import annotations
@@ -563,7 +563,8 @@ def read_dims(arguments: Sequence[Any], sizes: Sizes) -> tuple[tuple[int, int | 
 
 
 def number_ranges(examples: Sequence[Any], sizes: Sizes) -> dict[int, tuple[int, int]]:
-    """Place of each argument that is a number and no tensor's size → what its dim allows."""
+    """Place of each argument that is a number and no tensor's size → what its dim allows: nothing,
+    as 1 to 0, where the trace holds for numbers below 1 alone."""
     shown = {
         extent.node.expr
         for example in examples
@@ -575,11 +576,19 @@ def number_ranges(examples: Sequence[Any], sizes: Sizes) -> dict[int, tuple[int,
     for place, example in enumerate(examples):
         if isinstance(example, torch.SymInt) and example.node.expr not in shown:
             size = sizes.symbols.get(example.node.expr)
-            if isinstance(size, int):  # the one number of its range that a dim may be
+            if size is not None and _traced_range(example, LARGEST_EXTENT)[1] < 1:
+                found[place] = (1, 0)
+            elif isinstance(size, int):  # the one number of its range that a dim may be
                 found[place] = (size, size)
-            for dim in size.dims() if isinstance(size, Size) else ():
-                found[place] = (dim.low, dim.high)
+            else:
+                for dim in size.dims() if isinstance(size, Size) else ():
+                    found[place] = (dim.low, dim.high)
     return found
+
+
+def _traced_range(extent: torch.SymInt, high: int) -> tuple[int, int]:
+    """The ends of a symbol by its guards, the last one `high` at most."""
+    return ends_of(extent.node.shape_env.var_to_range[extent.node.expr], high)
 
 
 def _extents(examples: Sequence[Any]) -> Iterator[tuple[torch.SymInt, int]]:
@@ -598,7 +607,7 @@ def _extents(examples: Sequence[Any]) -> Iterator[tuple[torch.SymInt, int]]:
 def _dim(extent: torch.SymInt, high: int) -> Dim:
     """The dim of a symbol: the range of its guards within what 32 bits address."""
     node = extent.node
-    low, high = ends_of(node.shape_env.var_to_range[node.expr], high)
+    low, high = _traced_range(extent, high)
     low = max(1, low)
     high = max(low, high)
     return Dim(str(node.expr), low, high, min(max(int(node.hint), low), high))

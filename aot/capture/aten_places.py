@@ -1,7 +1,8 @@
-"""Where the tensors of an AOTAutograd graph may lie, and what is left to torch on a CUDA device.
+"""The devices that tensors of an AOTAutograd graph may be on, and what is left to torch on a CUDA
+device.
 
-Left by name there: convolutions of f32 where torch's switches ask for fewer bits, and indices and
-divisors that are checked, since the device would say so one call late.
+Left to torch there: convolutions of f32 where torch's switches ask for lower precision, and checked
+indices and divisors, whose error the device would report one call late.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The ends of an ATen graph: what becomes of its arguments, and where its results come from."""
+"""Inputs and outputs of an ATen graph: how its arguments are passed, and where its results come
+from."""
 
 from __future__ import annotations
 

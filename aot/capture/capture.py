@@ -1,9 +1,8 @@
 """The stage `capture`: Spec → Graph, with golden inputs and outputs of the exported module.
 
-Whether torch.export's program gives the model's own numbers on the example.
-
-A model may take another branch while it is traced (`torch.compiler.is_compiling()`), and libraries
-do. The bundle would then be right by the program and wrong by the model.
+It also checks that torch.export's program gives the model's own numbers on the example. A model may
+take another branch while it is traced (`torch.compiler.is_compiling()`), and libraries do; the
+bundle would then agree with the program, but not with the model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ops that are not torch's own: which they are, and the two ways to have them compiled."""
+"""Ops that torch itself does not define: which they are, and the two ways to compile them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`if data: raise …` and `assert data` of a model: checks of each call, in place of a decision.
+"""`if data: raise …` and `assert data` in a model, as checks in each call instead of a decision.
 
-torch asks such a tensor for its value, which an export has none of. The statement says by itself
-which value lets the model go on: a trace goes on, and asserts it.
+Python asks such a tensor for its truth value, which an export does not have. The statement itself
+shows for which value the model goes on: the trace takes that value, and asserts it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ EXPORTING = str(Path(torch.__file__).parent / "_export")
 
 
 def decision(tensor: torch.Tensor) -> tuple[torch.Tensor, bool, str] | None:
-    """For a tensor that Python asks for its truth: arguments of `assert_truth`; None where both
-    values let the model go on."""
+    """For a tensor that Python asks for its truth value: the arguments of `assert_truth`; None
+    where the model goes on for both values."""
     if tensor.numel() != 1 or getattr(tensor, "constant", None) is not None:
         return None
     frame = sys._getframe(1)
@@ -86,7 +86,7 @@ def _span(node: ast.AST) -> tuple[Any, ...] | None:
 
 @functools.lru_cache(maxsize=64)
 def _statements(path: str) -> tuple[Any, ...]:
-    """All of a file that lets a model go on with one value of a condition alone."""
+    """All statements of a file in which the model goes on for only one value of a condition."""
     try:
         tree = ast.parse("".join(linecache.getlines(path)))
     except (SyntaxError, ValueError):
@@ -108,8 +108,8 @@ def _statements(path: str) -> tuple[Any, ...]:
 
 
 def _wanted(test: ast.expr, asked: ast.expr, is_true: bool) -> bool | None:
-    """The value of one part of a condition without which the whole does not have its own; None
-    where another part may give it as well."""
+    """The value that one part of a condition must have for the whole to have its own; None if it
+    may have either."""
     if test is asked:
         # Python 3.12 asks for a part of such a value in the name of the whole.
         return None if isinstance(test, ast.BoolOp) else is_true
@@ -127,7 +127,7 @@ def _wanted(test: ast.expr, asked: ast.expr, is_true: bool) -> bool | None:
 
 
 def _message(statement: ast.Assert | ast.If) -> str:
-    """What the model says itself, where that is plain text, else its condition."""
+    """The model's own message where that is plain text, else the condition."""
     said: ast.expr | None = None
     kind = "AssertionError"
     if isinstance(statement, ast.Assert):

@@ -1,4 +1,4 @@
-"""Ops whose results are as large as data say, which no program has, and what to write instead."""
+"""Ops whose output shape depends on data, which no program supports, and what to write instead."""
 
 from __future__ import annotations
 

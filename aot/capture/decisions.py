@@ -1,12 +1,12 @@
-"""Decisions on floats that come out one way in one order of roundings, and otherwise in another:
-comparisons, and numbers that are made whole.
+"""Float comparisons and roundings to integers whose outcome depends on the order of earlier
+roundings.
 
-Roundings that are moved at random seldom make two computed values equal, or a difference 0. So each
-comparison of floats is watched, run after run: at the elements at which the differences that were
-seen, widened by their span, have 0 among them, it may come out any way, and further runs take each.
-A difference that never moves is no coincidence: an element is the largest one, or it is not.
-Numbers that are made whole, the codes of a quantised model, are watched alike: near where `round`,
-`floor` or a cast jumps, either whole number may come out.
+Rounding errors that are perturbed at random seldom make two computed values equal. So each
+comparison of floats is watched over several runs: an element may come out either way if the range
+of the differences that were seen, widened by its own span, includes 0; further runs then take each
+outcome. A difference that never changes is not due to rounding. Roundings to integers, such as the
+codes of a quantised model, are watched in the same way: near a jump of `round`, `floor` or a cast,
+either integer may come out.
 """
 
 from __future__ import annotations

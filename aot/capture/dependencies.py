@@ -1,8 +1,8 @@
-"""The code that a model's objects lead to, and the globals that the user's part of it reads.
+"""The code that a model depends on, and the globals that the user's part of it reads.
 
-From classes and functions to what their bodies name: other functions and classes are followed,
-everything else is a value that the model depends on. Libraries are hashed by their files, and not
-followed.
+The search goes from classes and functions to the names in their bodies: other functions and classes
+are followed, everything else is a value that the model depends on. Libraries are hashed by their
+files, and not followed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Eager torch as a reference: its kernels, less what they get wrong and what it leaves open.
+"""Eager torch as a reference, without the errors and the unspecified results of its kernels.
 
-- Where elements of an operand lie in one place of memory (`expand`, `unfold`), its median is what a
-  buffer held before, and `slice_scatter` writes one place several times: such operands are copied.
-- The vectors of its `fmod` give NaN where the quotient passes the largest number, the last elements
-  of a tensor, which fill no vector, the exact rest: rests of floats are exact here.
-- Equal elements keep their order in sorts where torch leaves it open, as in compiled code.
-- Its `kthvalue` takes the square of the size in time where elements are in order: they are sorted.
-- A quotient for which torch's own kernel would end the process raises.
+- Where several elements of an operand share one address (`expand`, `unfold`), its `median` returns
+  what a buffer held before, and `slice_scatter` writes an address several times: such operands are
+  copied.
+- The vectorised `fmod` gives NaN if the quotient overflows, the scalar tail the exact remainder:
+  remainders of floats are exact here.
+- Sorts are stable where torch leaves the order open, as in compiled code.
+- Its `kthvalue` takes quadratic time on sorted data; it is taken from a sort instead.
+- A quotient for which torch's own kernel would end the process raises an error.
 """
 
 from __future__ import annotations

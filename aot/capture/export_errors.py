@@ -79,6 +79,11 @@ REMEDIES = (
         "give `Dim.AUTO`, with which torch finds out",
     ),
     Remedy(
+        "Expected op to be",
+        "torch cannot solve a condition that the model sets on the sizes of `dynamic_shapes`",
+        "give `Dim.DYNAMIC(min=…, max=…)` or `Dim.AUTO`, for which torch solves nothing",
+    ),
+    Remedy(
         "dynamic_shapes",
         "`dynamic_shapes` do not fit the example inputs",
         "give one entry for each argument: a dict of its dims, or None for one of fixed shape",

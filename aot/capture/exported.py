@@ -1,4 +1,4 @@
-"""Exported programs as our graphs: by the signature, inputs, weights and mutable state."""
+"""Converts exported programs to graphs: inputs, weights and mutable state by the signature."""
 
 from __future__ import annotations
 

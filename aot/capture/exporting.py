@@ -37,17 +37,13 @@ from aotc.aot.capture.gradient_tracing import (
 from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.imports.table import ROWS
 from aotc.aot.capture.indexing import check_indices, tensor_indices
-from aotc.aot.capture.libraries import (
-    ops_listed_once,
-    register_types,
-    repair_shapes,
-    rules_of_devices,
-)
+from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.masked_rows import with_all_rows
 from aotc.aot.capture.quantised_ops import quantised_decompositions
 from aotc.aot.capture.sizes import with_open_ends
 from aotc.aot.capture.source_lines import all_user_frames
 from aotc.aot.capture.spec import Spec
+from aotc.aot.capture.torch_repairs import ops_listed_once, repair_shapes, rules_of_devices
 from aotc.aot.capture.triton_calls import defaults_known
 from aotc.aot.capture.user_code import user_line
 from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised, UnsupportedError

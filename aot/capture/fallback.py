@@ -1,4 +1,4 @@
-"""Ops that have no import, left to torch at each call where the user asked for that.
+"""Ops without an import that torch runs at each call, if the user asked for that.
 
 A call becomes one node `torch` for each of its results: the op's name, its arguments as plain data
 and its operands. Nothing is left to torch silently: a warning lists every op with its lines.

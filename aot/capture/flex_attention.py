@@ -1,4 +1,4 @@
-"""`flex_attention` as arithmetic: softmax(mod(q·kᵀ·scale) where seen, else -∞)·v.
+"""`flex_attention` as arithmetic: softmax(mod(q·kᵀ·scale) where not masked, else -∞)·v.
 
 The op has its score and mask functions as graphs on single numbers. A trace inside of
 `flex_attention_traced` sees these on whole tensors in place of the op. What they compute of places

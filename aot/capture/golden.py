@@ -1,8 +1,9 @@
-"""Golden numbers: the exported model's own outputs, and how far its roundings carry them.
+"""Golden numbers: the exported model's own outputs, and how much its rounding errors change them.
 
-A deep model in bf16 is far from the same model in f32: each rounding is amplified by what follows
-it. Another order of summation lands as far away, so the distance is the scale on which our outputs
-are judged. So is that of a model in f32 from itself in f64, where a recurrence amplifies enough.
+A deep model in bf16 is far from the same model in f32, since each rounding error is amplified by
+what follows. Another order of summation is as far away, so this distance is the scale by which our
+outputs are judged. So is the distance between a model in f32 and the same in f64, where a
+recurrence amplifies enough.
 """
 
 from __future__ import annotations
@@ -114,8 +115,9 @@ def largest(away: torch.Tensor) -> float:
 
 
 def without_jumps(away: torch.Tensor) -> float:
-    """The largest of distances, less those of elements that a decision carried away: few that are
-    far from all the others. What amplifies roundings amplifies those of its other elements too."""
+    """The largest distance, without those few elements whose distance comes from a discontinuity
+    and is far above all others. If rounding errors were merely amplified, the other elements would
+    show it too."""
     jumps = away > JUMP
     rest = away[~jumps]
     if bool(jumps.any()) and rest.numel() >= jumps.sum() and largest(rest) < SMOOTH:
@@ -158,7 +160,8 @@ class _WidenedTwice(_Widened):
 
 
 def apart(found: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
-    """Each element's error against another answer, relative to max |output|; 0 for integers."""
+    """The error of each element against another result, relative to max |output|; 0 for
+    integers."""
     none = torch.zeros(0)
     if not wide.is_floating_point() or not wide.numel():
         return none

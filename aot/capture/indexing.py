@@ -1,8 +1,9 @@
-"""`buffer[place]` where the place is a tensor of one number: an index, not a number of the build.
+"""`buffer[i]` where `i` is a tensor of one number: an index at run time, not a constant of the
+build.
 
-torch reads such a tensor into Python and selects by the number, which an export cannot. As an index
-of rank 0 it means the same to a write. Read, it gives a copy where torch gives a view, so that what
-is written to either of them afterwards is checked, and refused where it would be lost.
+torch reads such a tensor into a Python number, which an export cannot. For a write, an index of
+rank 0 has the same meaning. A read gives a copy where torch gives a view, so later writes to either
+of them are checked, and refused if the other one would have to see them.
 """
 
 from __future__ import annotations

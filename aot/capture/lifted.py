@@ -1,8 +1,8 @@
-"""Buffers whose sizes vary: lifted to arguments for torch.export, and states again behind it.
+"""Buffers with dynamic sizes: arguments during torch.export, states again afterwards.
 
-torch.export takes the sizes of buffers for fixed, and those of arguments as it is asked to. So the
-module is exported with one more argument, a list of tensors that stand in for the buffers while it
-runs. What it writes to them torch reports as changes of an input.
+torch.export takes the sizes of buffers as fixed, and makes only those of arguments dynamic. So the
+module is exported with one more argument, a list of tensors that replace the buffers while it runs.
+torch reports writes to them as mutations of an input.
 """
 
 from __future__ import annotations

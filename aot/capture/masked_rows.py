@@ -1,8 +1,9 @@
-"""`y[mask] = f(x[mask])`, `f(x[mask]).mean()`: rows that a mask selects, computed for all rows.
+"""`y[mask] = f(x[mask])` and `f(x[mask]).mean()`, computed for all rows.
 
-How many rows a mask selects depends on data, and no program has tensors of such a size. Where all
-that is done to them is done to each by itself, and what comes out is written where the same mask
-says, or reduced, it may be done to every row: the mask says which are written, and which count.
+How many rows a mask selects depends on data, and no program has tensors of such a size. If every op
+on the selected rows acts on each row by itself, and the result is written back under the same mask
+or reduced, the ops can be applied to all rows: the mask then decides which rows are written, or
+count in the reduction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What may be done to rows that a mask selects where all rows are there: what takes each row by
-itself, with dims counted from the end, and reductions over the rows, of which a mask leaves out
-some.
+"""Ops that may be applied to all rows in place of the rows that a mask selects.
+
+They are ops on each row by itself, whose dims are counted from the end, and reductions over the
+rows, which leave out the rows that the mask does not select.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How the memory of a model's inputs and outputs lies, where it is not contiguous."""
+"""The memory order (permutation of dims by stride) of a model's inputs and outputs that are not
+contiguous."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def orders_of(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Orders:
-    """Inputs lie as those of the example do. Outputs lie as the model's own where these have their
-    channels last; any other is contiguous, as views of what a model computes often are not."""
+    """The orders of inputs are those of the example. An output has the model's own order if that is
+    channels last; any other is contiguous, since the layout of an output is often an accident of
+    the last view."""
     return Orders(tuple(map(_order, inputs)), tuple(map(_channels_last, outputs)))
 
 

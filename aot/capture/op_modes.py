@@ -1,6 +1,7 @@
-"""Modes that run each op of a model in their own way, those inside of control flow, of
-`flex_attention` and of what torch keeps in order too: these are run by Python, with the mode in
-place."""
+"""Torch dispatch modes that see every op of a model, also inside control flow and `flex_attention`.
+
+Python runs the bodies of such higher-order ops op by op, with the mode active.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The model itself at other sizes than the example's, where they are dynamic.
+"""Runs the model itself at sizes other than the example's, where they are dynamic.
 
-torch.export and every stage after it see the example only. What one of them took for granted of its
-sizes (a 0 or a 1 that is special, a range that serves the wrong sizes) shows where the model's own
-numbers at the ends of the ranges are compared with the bundle's.
+torch.export and every stage after it see only the example. Wrong assumptions about its sizes (a
+special case for 0 or 1, a range that serves the wrong sizes) are found by comparing the model's own
+numbers at the ends of the ranges with the bundle's.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Sizes = dict[Dim, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """Inputs at other sizes, the model's outputs and after them its states, and what roundings do
-    to these."""
+    """Inputs at other sizes, the model's outputs followed by its states, and the effect of rounding
+    errors on these."""
 
     sizes: tuple[tuple[str, int], ...]  # by the dims' names
     inputs: tuple[Array, ...]
@@ -57,10 +57,8 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """A model in torch, and what gives its outputs and then its states without changing them.
-
-    states: the buffers that both take as an argument.
-    """
+    """A model in torch, and a function that gives its outputs and then its states without changing
+    them. states: the buffers that both take as an argument."""
 
     model: Callable[..., Any]
     functional: Callable[..., Any]
@@ -189,8 +187,8 @@ def _gives(
     sizes: Sizes,
     probe: Probe,
 ) -> bool:
-    """Whether what is compiled gives the model's numbers at a probe's sizes, as far as torch can
-    say before it is compiled."""
+    """Whether the compiled program will give the model's numbers at a probe's sizes, as far as
+    torch can tell before it is compiled."""
     functional = Models(models.functional, models.functional, models.states)
     try:
         found = _probe(spec, functional, state_tensors, graph, sizes, UNASKED)
@@ -302,9 +300,9 @@ def _states_at(
 
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """The tensor's elements again and again: floats not quite the same, whole numbers as they are,
-    since they may be places in a table. Where there are none, a dim may be as large as it likes.
-    The shape of a complex tensor is that of its parts."""
+    """The tensor's elements repeated to another shape: floats slightly changed, integers unchanged,
+    since they may be indices. From an empty tensor any size may be made. The shape of a complex
+    tensor is that of its parts."""
     if tensor.is_complex():
         parts = torch.view_as_real(tensor.resolve_conj())
         return torch.view_as_complex(_resized(parts, shape).contiguous())

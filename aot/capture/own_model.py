@@ -1,7 +1,7 @@
-"""A spec's own model with its states at hand: what is run where there is no exported program.
+"""Runs the spec's own model, with access to its states, where there is no exported program.
 
-A call changes its states where they lie, also those that the model sets instead of writing to
-them, and whoever asks for numbers finds the states as they were. It must not export anything.
+A call mutates the states in place, also those that the model assigns instead of writing to them.
+Whoever asks for numbers finds the states unchanged afterwards. Nothing here exports.
 """
 
 from __future__ import annotations

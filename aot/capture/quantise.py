@@ -1,7 +1,7 @@
-"""`--quantize`: the weights of a model's linear layers and embeddings as their few bits give them.
+"""`--quantize`: rounds the weights of a model's linear layers and embeddings to quantised values.
 
-The module gets the numbers that quantised weights stand for, so that its golden numbers are those
-of the quantised model; the weights as they came are kept for the graph.
+The module gets the values that the quantised weights stand for, so that its golden numbers are
+those of the quantised model. The original weights are kept for the graph.
 """
 
 from __future__ import annotations

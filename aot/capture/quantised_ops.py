@@ -1,7 +1,9 @@
-"""What ops on quantised tensors mean, in torch's own arithmetic: for torch.export to take apart.
+"""Meanings of ops on quantised tensors in torch's own arithmetic, as decompositions for
+torch.export.
 
-Weights stay in the form in which they are stored, and what widens them stands in the graph; no fold
-makes stored numbers larger. Ops of libraries count only where these have defined them.
+Weights stay in the form in which they are stored, and the graph contains the arithmetic that widens
+them; folding never makes stored numbers larger. Ops of libraries are included only if those
+libraries have registered them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The model itself on random inputs, beside its example.
+"""Runs the model itself on random inputs, besides its example.
 
-What a stage took from the example alone shows where the model's own numbers on other inputs are
-compared with the bundle's: arguments that were equal, a state after more calls than one. The values
-are the example's in another order, so that ranges hold: probabilities stay such, and whole numbers
-stay places in a table. Eager torch judges; inputs that it does not take are left out, with a note.
+Assumptions that a stage made from the example alone (equal arguments, the state after one call
+only) are found by comparing the model's own numbers on other inputs with the bundle's. The inputs
+are the example's values in another order, so that their ranges stay valid: probabilities remain
+probabilities, and integers remain indices. Eager torch is the reference; inputs for which it raises
+an error are skipped, with a note.
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ def _trial(
 def spreads(
     call: Call, leaves: Leaves, outputs: tuple[torch.Tensor, ...], is_narrow: bool
 ) -> tuple[float, ...]:
-    """The larger of two distances: of the model from itself in wider floats, and on inputs that
-    differ in their last bits."""
+    """The larger of two distances: of the model from itself in wider floats, and from itself on
+    inputs that differ in their last bits."""
     found = [0.0] * len(outputs)
     with torch.no_grad():
         try:
@@ -204,7 +205,8 @@ def _drawn(example: Leaves, turn: int, keeps_whole_numbers: bool) -> Leaves:
 def _other(
     tensor: torch.Tensor, shift: int, generator: torch.Generator, keeps_whole_numbers: bool
 ) -> torch.Tensor:
-    """The tensor's elements in another order; floats that are all equal are drawn near them."""
+    """The tensor's elements in another order; floats that are all equal are drawn near their
+    value."""
     is_float = tensor.is_floating_point()
     if tensor.numel() < 2 or (keeps_whole_numbers and not (is_float or tensor.is_complex())):
         return tensor

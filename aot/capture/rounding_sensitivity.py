@@ -1,16 +1,15 @@
-"""What roundings decide: elements at which eager torch's answers part once its roundings are moved.
+"""Which elements are decided by rounding: eager torch's own results for them vary when its
+roundings are perturbed.
 
-A comparison, the place of a maximum, a floor of nearly equal floats hang on the last bits of what
-they read. Another order of a sum decides them otherwise and is as right. The build and the fuzzer
-ask eager itself, whose every rounding is moved by a few units in the last place: where its answers
-part, an element cannot be judged; where they agree, a difference is a fault.
+A comparison, an argmax or a floor of nearly equal floats depends on the last bits of its operands.
+Another order of a sum decides it differently and is as right. The build and the fuzzer ask eager
+torch itself, with every rounding moved by a few units in the last place: where its results differ,
+an element cannot be judged; where they agree, a difference is an error.
 
-Sums near the limits of their element type: what passes them in one order and not in another.
-
-A sum of terms near the largest number is a number in one order and infinite or not a number in
-another; a square of a number near the smallest one is 0 where it is not scaled before. No wider
-type is there to say which is right. A model is asked instead: with such operands replaced in a few
-ways, its answers part where they count.
+Sums near the limits of their element type are treated likewise. A sum of terms near the largest
+number is finite in one order and infinite or NaN in another; the square of a number near the
+smallest one is 0 unless it is scaled before. There is no wider type to say which is right. So the
+model is run with such operands replaced in a few ways, and its results differ where they matter.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Sizes of an exported program: torch's symbols as named dims, its guards as conditions on them.
 
-A dim takes the name that the user's `dynamic_shapes` gives it, else that of the first input that
-has it: `x_0`. torch takes sizes other than 0 and 1 for granted while it traces and says so by
-guards like `x.size()[0] != 1`; kernels hold for a size of 1 as well, so those are left out, and a
-lower bound of 2 that nobody asked for is one of 1, where shapes hold there (`size_of_one.py`).
-Tensors of no elements are not compiled.
+A dim takes the name that the user's `dynamic_shapes` gives it, otherwise that of the first input
+that has it: `x_0`. While tracing, torch assumes that sizes are not 0 or 1, and says so by guards
+like `x.size()[0] != 1`. Kernels are valid for a size of 1 as well, so these guards are dropped, and
+a lower bound of 2 that nobody asked for becomes 1 if shapes are right there (`size_of_one.py`).
+Tensors without elements are not compiled.
 
-Torch's expressions over the symbols of sizes, as sizes of ours.
+torch's sympy expressions over symbols are converted to `Extent`s here too.
 """
 
 from __future__ import annotations

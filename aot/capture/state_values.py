@@ -1,4 +1,4 @@
-"""Which nodes are values of mutable state: rows of writes update these in place."""
+"""Finds the nodes that hold values of mutable state: writes of rows update these in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the model's arguments and result nest, as the runtime's plain structure.
+"""The nesting of the model's arguments and result, as a plain structure for the runtime.
 
 Containers are those of torch's pytrees, in their order: dicts, tuples, lists, named tuples,
 dataclasses and whatever a library registered, such as the outputs of transformers.

@@ -1,4 +1,4 @@
-"""A model with convolutions of TF32, as eager torch has them on a GPU, on the CPU."""
+"""Computes a model on the CPU with TF32 convolutions, as eager torch computes it on a GPU."""
 
 from __future__ import annotations
 

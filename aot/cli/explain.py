@@ -19,6 +19,7 @@ from aotc.runtime.extensions import load
 MODULES = (
     "aotc.runtime.errors",
     "aotc.runtime.settings",
+    "aotc.runtime.drivers.memory",
     "aotc.runtime.drivers.cuda.errors",
     "aotc.runtime.backends.errors",
     "aotc.runtime.bundle.image",
@@ -34,7 +35,6 @@ MODULES = (
     "aotc.aot.native.lowering",
     "aotc.aot.pack.staging",
     "aotc.aot.rewrites.user_rewrites",
-    "aotc.aot.schedule.schedule",
     "aotc.aot.schedule.schedule",
     "aotc.aot.targets.toolchain",
     "aotc.aot.tasks.errors",

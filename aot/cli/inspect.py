@@ -14,9 +14,9 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.facts.layouts import layouts, more_bytes
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import LIMITS, Entry, FileEntry, Manifest, TensorSpec
-from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.bundle.plan import Image, Kernel, Launch, Plan
@@ -184,10 +184,12 @@ def _target(manifest: Manifest, name: str, plan: Plan, known: dict[str, Any]) ->
     }
 
 
-def _step_name(step: Launch | TorchCall | NativeLaunch | Mark, kernels: Sequence[Kernel]) -> str:
+def _step_name(
+    step: Launch | TorchCall | NativeLaunch | ControlStep, kernels: Sequence[Kernel]
+) -> str:
     if isinstance(step, Launch):
         return kernels[step.kernel].name
-    if isinstance(step, Mark):
+    if isinstance(step, ControlStep):
         return step.text
     return step.op if isinstance(step, TorchCall) else _native_name(step)
 

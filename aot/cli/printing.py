@@ -13,8 +13,10 @@ import click
 from aotc.aot.cli.suggesting import near, near_path
 from aotc.aot.printable import printable
 from aotc.runtime import settings
+from aotc.runtime.errors import DiskFull, LimitReached, PermissionMissing
 
 INTERNAL_EXIT_CODE = 70
+REFUSED_BY_SYSTEM = (DiskFull, LimitReached, PermissionMissing)  # no other path is meant
 
 
 def print_json(schema: str, record: dict[str, Any]) -> None:
@@ -81,9 +83,10 @@ def usage_texts(error: click.ClickException) -> tuple[str, str]:
 
 
 def texts_of(error: Exception) -> tuple[str, str]:
-    """Message and hint of an error; where it names a path that is not there, with the nearest."""
+    """Message and hint of an error; where it names a path that is not there, with the nearest,
+    unless the system refused to make that."""
     message, _, hint = str(error).partition("\nhint: ")
-    path = getattr(error, "path", None)
+    path = None if isinstance(error, REFUSED_BY_SYSTEM) else getattr(error, "path", None)
     meant = near_path(str(path)) if path else ""
     return message, f"did you mean `{meant}`? {hint}".strip() if meant else hint
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from aotc.aot.facts.bundle_facts import PRECISIONS, BundleFacts, VariantPlan, as_map, variants
 from aotc.aot.facts.graph_file import GraphFile, Variant
-from aotc.runtime.bundle.marks import Mark
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import Launch
 from aotc.runtime.bundle.torch_calls import TorchCall
@@ -178,9 +178,9 @@ SECTIONS: Mapping[str, Callable[[BundleFacts], Iterator[tuple[str, Value]]]] = {
 }
 
 
-def step_name(step: TorchCall | NativeLaunch | Mark) -> str:
+def step_name(step: TorchCall | NativeLaunch | ControlStep) -> str:
     """What runs between kernels, by name."""
-    if isinstance(step, Mark):
+    if isinstance(step, ControlStep):
         return f"control {step.word}"
     if isinstance(step, TorchCall):
         return f"torch {step.op}"

@@ -1,9 +1,9 @@
-"""torch's attention for the processor in graphs of AOTAutograd: left whole where we have kernels of
-its forward and backward, arithmetic elsewhere.
+"""torch's CPU attention ops in graphs of AOTAutograd: kept if aotc has kernels for them, else
+decomposed.
 
-The kernels keep the rows' sums for the gradients, so that no scores are kept; batches, rows and
-keys may be open sizes. The arithmetic serves what they cannot say: f64, few rows or keys, an open
-number of heads.
+The kernels save the log-sum-exp of each row for the gradients, so that no scores are saved. Batch,
+rows and keys may be dynamic sizes. The decomposition serves the other cases: f64, few rows or keys,
+a dynamic number of heads.
 """
 
 from __future__ import annotations

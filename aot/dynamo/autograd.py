@@ -4,9 +4,8 @@ This file and `graph_key.py` call what changes between versions of torch. A comp
 `OutputCode` that holds a recipe, so that torch's own cache of AOTAutograd's results keeps it: on a
 hit torch traces nothing, and the recipe finds its programs in our artifact cache.
 
-Ops of the user's without a backward, found before torch takes them for constants.
-
-An op of `torch.library.custom_op` without a formula raises by itself. One that has kernels only
+It also finds the user's ops without a backward, before torch takes them for constants. An op of
+`torch.library.custom_op` without a formula raises an error by itself. One that only has kernels
 (`library.impl(…, "CPU")`) is differentiated as if its result did not depend on its operands.
 """
 
@@ -30,7 +29,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from aotc.aot.capture.custom_ops import MEANINGS, in_process_meaning
-from aotc.aot.capture.libraries import repair_shapes
+from aotc.aot.capture.torch_repairs import repair_shapes
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.devices import facts
 from aotc.aot.dynamo.errors import GradientMissing
@@ -131,14 +130,16 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
 
 
 def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
-    """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew,
-    and what is compared not computed anew."""
+    """Forward and backward graphs of a joint graph by torch's min cut; random numbers are not drawn
+    again, and operands of comparisons are not recomputed."""
+    from aotc.aot.dynamo.recomputed_norms import part_recomputed_norms
     from aotc.aot.dynamo.region_blocks import note_storage_reads
     from aotc.aot.dynamo.rng_functionalization import keep_random
     from aotc.aot.dynamo.saved_comparisons import keep_compared
 
     keep_random(joint)
     keep_compared(joint)
+    part_recomputed_norms(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **named)
     note_storage_reads(forward, backward)
     return forward, backward

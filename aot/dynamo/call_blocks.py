@@ -1,8 +1,9 @@
-"""The blocks of memory that calls of a program have, and what lies where in them.
+"""The blocks of memory of a call of a program, and the layout of each.
 
-A call whose outputs lie in a block makes it. One whose inputs lie in one writes there only where
-torch keeps no graph for another call, and where the inputs lie as the forward call left them; else
-it takes memory for its scratch alone. See `joint_graph.py` for what the blocks are.
+A call whose outputs are placed in a block allocates it. A call whose inputs are placed in one uses
+the rest of it as scratch only if torch keeps no graph for another call, and the inputs are where
+the forward call put them; otherwise it allocates scratch of its own. `joint_graph.py` says what the
+blocks are for.
 """
 
 from __future__ import annotations

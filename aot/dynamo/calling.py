@@ -1,9 +1,9 @@
-"""Calls of a program with torch's tensors: a list of arguments in, a list of results out.
+"""Calls a program with torch's tensors: a list of arguments in, a list of results out.
 
-torch's guards have checked shapes, dtypes and devices by now, so that a call takes addresses, makes
-outputs and runs. An argument that does not lie as the graph expects is copied first.
-
-How the arguments and results of a graph belong to a program's inputs and outputs, as data.
+torch's guards have checked shapes, dtypes and devices before, so that a call only reads addresses,
+allocates outputs and runs. An argument whose layout differs from the one that the graph expects is
+copied first. `Interface` says, as data, which arguments and results of a graph are which inputs and
+outputs of its program.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ NARROW = (torch.float16, torch.bfloat16)
 def checked(
     module: GraphModule, recipe: Recipe, call: Boxed, options: Options
 ) -> tuple[Recipe, Boxed]:
-    """A graph as it is, or with its first call compared; that one is kept for no other process,
-    which would have no graph to compare with."""
+    """A graph unchanged, or with its first call compared. A compared graph is not cached for other
+    processes, which would have no graph to compare with."""
     if options.check == "off":
         return recipe, call
     if any(map(draws, module.graph.nodes)):
@@ -126,7 +126,7 @@ def _is_decided_by_roundings(
     expected: torch.Tensor,
     limit: float,
 ) -> bool:
-    """Whether a result is within the limit but for elements that eager's roundings decide."""
+    """Whether a result is within the limit except for elements that eager's rounding decides."""
     if (found.dtype, found.shape) != (expected.dtype, expected.shape):
         return False
 

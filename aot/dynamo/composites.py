@@ -1,6 +1,7 @@
-"""Ops that torch takes apart by functions of its own before a trace sees them, traced otherwise.
+"""Other traces for ops that torch decomposes by functions of its own before a trace sees them.
 
-Apart from `decompositions.py`, which a process that finds its programs in the cache never imports.
+This is apart from `decompositions.py` because a process that finds its programs in the cache never
+imports that file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Control flow: ops of torch that call graphs inside of a graph, each compiled by itself.
+"""Control flow: higher-order ops of torch, whose inner graphs are each compiled by themselves.
 
-`CALLS` has a row for each op; what has none goes to Inductor. Numbers decide on the host which
-graph runs next, as in eager, so that a predicate on a device is waited for. A warm start imports
-this file, and not the next, `flow_nodes.py`.
+`CALLS` has a row for each supported op; others go to Inductor. As in eager, the host reads
+predicates and decides which graph runs next, so it waits for a predicate on a device. A warm start
+imports this file, but not `flow_nodes.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def _while_loop(
 def _while_loop_stacked(
     goes_on: Graph, body: Graph, carried: Sequence[Any], others: Sequence[Any], *_: Any
 ) -> list[Any]:
-    """What is carried after each turn, stacked; before the first one where there is none."""
+    """The carried values after each iteration, stacked; the initial ones if there is no
+    iteration."""
     values, turns = list(carried), []
     while goes_on(*values, *others)[0]:
         values = body(*values, *others)
@@ -71,7 +72,7 @@ def _map(body: Graph, rows: Sequence[Tensor], others: Sequence[Any]) -> list[Any
 
 
 class _Stacks:
-    """Results of all turns, each turn's copied to its place."""
+    """Stacked results of all iterations, each copied to its place."""
 
     __slots__ = ("_count", "whole")
 
@@ -110,14 +111,14 @@ CALLS: Mapping[str, Callable[..., list[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Stands for an argument of a step among those of the op."""
+    """A placeholder for an argument of a step among those of the op."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Stands for a graph among the arguments of the op."""
+    """A placeholder for a graph among the arguments of the op."""
 
     number: int
 
@@ -151,7 +152,8 @@ class ControlFlow:
 
 
 def _laying(graph: Boxed, orders: Sequence[Order]) -> Graph:
-    """A compiled graph whose arguments are brought into the order that it was compiled for."""
+    """Wraps a compiled graph so that its arguments are brought into the layout that it was compiled
+    for."""
 
     def call(*given: Any) -> list[Any]:
         return graph([_in_order(*pair) for pair in zip(given, orders, strict=True)])
@@ -170,7 +172,7 @@ def _in_order(value: Any, order: Order) -> Any:
 
 
 def _filled(row: Any, arguments: Sequence[Any], inner: Sequence[Graph]) -> Any:
-    """An argument of the op at a call."""
+    """An argument of the op with its placeholders replaced for a call."""
     if isinstance(row, Argument):
         return arguments[row.place]
     if isinstance(row, Inner):

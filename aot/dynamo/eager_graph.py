@@ -1,12 +1,12 @@
-"""A graph that torch runs op by op, as data that a second process opens.
+"""A graph that torch runs op by op, as data that another process can load.
 
-What torch's ops give lies as these lay in the trace, and graphs behind them were compiled for that:
-so arguments are brought into the traced strides. Attention takes whatever has its last dim dense,
-and mostly gives what was traced all the same; there the results are laid.
+Later graphs were compiled for the layouts that torch's ops gave in the trace, so arguments are
+brought into the traced strides. Attention accepts any tensor whose last dim is contiguous, and
+mostly returns the traced layout all the same; its results are copied where they differ.
 
-torch's pickle of a graph keeps the calls and nothing that is noted beside them. To open one, torch
-traces its code again; `KeptCalls` keeps calls there that are given no tensor: torch would run them
-once, and have their results as constants.
+torch's pickle of a graph keeps the calls, without metadata. To load one, torch traces its code
+again. `KeptCalls` then records calls without tensor arguments too; torch would run them once, and
+keep their results as constants.
 """
 
 from __future__ import annotations

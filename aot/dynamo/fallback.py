@@ -1,4 +1,4 @@
-"""What becomes of graphs that aotc cannot compile: torch compiles or runs them."""
+"""Graphs that aotc cannot compile: compiled by Inductor, or run by torch op by op."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def refuse(reasons: Sequence[str]) -> GraphRefused:
-    """The error for a graph where the option `fallback` is `error`."""
+    """The error for a graph when the option `fallback` is `error`."""
     text = "\n".join(f"  {reason}" for reason in reasons)
     return GraphRefused(reasons=text)
 
@@ -33,10 +33,8 @@ def refuse(reasons: Sequence[str]) -> GraphRefused:
 def leave(
     module: GraphModule, examples: Sequence[Any], fallback: str, reasons: Sequence[str]
 ) -> tuple[Boxed, EagerGraph | bytes | None]:
-    """A graph's callable by another compiler, and what is kept of it; said in a line of the log.
-
-    Nothing is kept where torch cannot store what it compiled.
-    """
+    """Compiles a graph by another compiler: its callable, and what is cached of it, which is
+    nothing if torch cannot store what it compiled. Logs one line."""
     # Imported here, since a warm start leaves nothing and imports no graphs.
     from aotc.aot.capture.imports.call import EAGER_RAISES, NO_KERNEL, OF_STORAGE
 
@@ -60,8 +58,8 @@ def leave(
 
 
 def by_library(module: GraphModule) -> tuple[Boxed, EagerGraph | bytes | None]:
-    """The callable of a region of nothing but products that torch's library computes faster, and
-    ops of ours that are called as they are."""
+    """The callable of a region that consists only of products for cuBLAS and of ops of the kernel
+    library."""
     count = _calls(module)
     log.info("aotc: %d ops are calls of torch's library for products and of aotc.kernels", count)
     return _op_by_op(module)
@@ -73,8 +71,8 @@ def _op_by_op(module: GraphModule) -> tuple[Boxed, EagerGraph]:
 
 
 def choose_own(module: GraphModule) -> None:
-    """Note the calls of ops of ours that are not computed by their meaning here, with the parts of
-    their results."""
+    """Note calls of kernel-library ops that are called as they are instead of decomposed, with the
+    parts of their results."""
     for node in module.graph.nodes:
         if CALLED_ON.get(node.target):
             for each in (node, *(user for user in node.users if user.target is operator.getitem)):
@@ -82,7 +80,7 @@ def choose_own(module: GraphModule) -> None:
 
 
 def _draws(module: GraphModule) -> bool:
-    """Whether a graph asks torch's generator."""
+    """Whether a graph uses torch's random generator."""
     return any(map(draws, module.graph.nodes))
 
 
@@ -105,9 +103,8 @@ def _asserts_of_other_sizes(module: GraphModule) -> bool:
 
 
 def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
-    """A graph met inside of a level of forward-mode differentiation, op by op: what is compiled,
-    by us or by Inductor, gives results without tangents and does not say so.
-    """
+    """A graph inside forward-mode differentiation, run op by op: compiled graphs, by aotc or
+    Inductor, would silently give results without tangents."""
     reason = "it is called inside of `forward_ad.dual_level`, and compiled graphs have no tangents"
     if fallback == "error":
         raise refuse([reason])
@@ -117,7 +114,7 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
 
 
 def _has_effects(module: GraphModule) -> bool:
-    """Whether the graph has torch's tokens of effects, which its cache forgets to pass."""
+    """Whether the graph has torch's effect tokens, which its cache does not pass on."""
     return any(node.target is with_effects for node in module.graph.nodes)
 
 

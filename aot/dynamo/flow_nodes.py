@@ -1,4 +1,5 @@
-"""Calls of control flow in a graph of torch's: which become steps of a recipe, and how."""
+"""Decides which control-flow calls of a torch graph become steps of a recipe, and makes these
+steps."""
 
 from __future__ import annotations
 

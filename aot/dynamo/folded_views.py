@@ -1,9 +1,9 @@
-"""Graphs of products that torch runs op by op, with fewer calls for the host.
+"""Graphs of products that torch runs op by op, with their chains of views folded into single calls.
 
-A product's operands are views of views: each a call that takes the host about as long as the
-product's own. What a chain of them makes of the tensor below it, whose layout is that of the trace,
-is known then; so the chain becomes one call that says shape, strides and offset. Products are
-called by torch's own function, which parses arguments faster than an op of `torch.ops`.
+The operands of a product are often views of views, and each view is a call that takes the host
+about as long as the product's. The shape, strides and offset of the last view in the base tensor
+are known from the trace, so the chain becomes one call with these. Products are called by torch's
+own function, which parses arguments faster than an op of `torch.ops`.
 """
 
 from __future__ import annotations

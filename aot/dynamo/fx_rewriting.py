@@ -1,12 +1,12 @@
-"""Writes what the rewrites found back into an FX graph; whatever they did not touch stays as it is.
+"""Writes the results of rewrites back into an FX graph; nodes that they did not change stay as they
+are.
 
-A node whose value the graph has already is replaced by the earlier one. A node whose value has a
-shorter call gets it, right before itself, and what only it needed goes.
+A node whose value the graph already has is replaced by the earlier node. A node whose value has a
+shorter call is replaced by it in place, and nodes that only it needed are removed.
 
-Linears of one input as one product, where their weights are known when the graph is compiled.
-
-`options={"freezing": True}` makes Inductor take weights for constants, so that it puts them side by
-side once. Without it the weights would be copied at each call, which costs more than it saves.
+Linear layers of one input are merged into one product if their weights are known when the graph is
+compiled. With `options={"freezing": True}` Inductor treats weights as constants, so that it
+concatenates them once; otherwise they would be copied at each call, which costs more than it saves.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""The key under which torch's AOTAutograd cache keeps what came of one of Dynamo's graphs.
+"""Keys of torch's AOTAutograd cache for Dynamo's graphs, and a lookup before AOTAutograd begins.
 
-torch's own key also covers all that Inductor depends on, and imports Inductor for it, which takes
-longer than the rest of a start. Ours covers what the trace depends on, as torch's does, and a text
-that the back end leaves on the module: its options and the toolchain.
+**The key.** torch's own key also covers everything that Inductor depends on, and imports Inductor
+for it, which takes longer than the rest of a start. Ours covers what the trace depends on, as
+torch's does, and a text that the back end leaves on the module: its options and the toolchain.
 
-One of Dynamo's graphs as text: all that a trace of it depends on, where its shapes are fixed.
+**The text of a graph** has all that a trace of it depends on, if its shapes are fixed. torch's way
+to a key pickles the graph and tensors made fake anew, which is the longest part of a warm start.
+This text is made of Dynamo's graph, and of the fake tensors that Dynamo made.
 
-torch's way to a key pickles the graph and tensors made fake anew, which is the longest part of a
-warm start. This text is of the graph that Dynamo gives, and of fake tensors that it made itself.
-
-What torch's AOTAutograd cache keeps of a graph of fixed shapes, found before AOTAutograd begins.
-
-torch's own look-up stands behind the making of fake tensors of all arguments, which costs more than
-all that follows. Graphs with sizes that vary go that way, since guards of an entry ask for them.
+**The lookup.** torch's own lookup comes after fake tensors of all arguments are made, which costs
+more than all that follows. Graphs with dynamic sizes take that way, since the guards of an entry
+need them.
 """
 
 from __future__ import annotations

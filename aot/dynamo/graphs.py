@@ -149,6 +149,9 @@ def _compiled_for_all(
     ends: Ends,
 ) -> tuple[Recipe, Boxed]:
     """The same for all sizes; raises `SizeUnsupported` where a stage needs those of one call."""
+    ranges = number_ranges(examples, sizes)
+    if any(low > high for low, high in ranges.values()):  # no size: the walk takes each for one
+        return _whole(module, None), InRange(module, examples, sizes, options, ranges)
     try:
         walked = _walked(module, sizes, options)
     except InternalError as error:
@@ -163,7 +166,6 @@ def _compiled_for_all(
             return _whole(module, None), per_size
     orders = {} if walked.left else channels_last(module, *ends.saved)
     recipe, call = compile_at(module, examples, sizes, options, walked, orders, ends)
-    ranges = number_ranges(examples, sizes)
     if not ranges:
         return recipe, call
     return _whole(module, None), InRange(module, examples, sizes, options, ranges, call)
@@ -285,7 +287,8 @@ class PerSize:
 
 
 class InRange:
-    """A program for numbers in its range; others get a graph each, and many of them torch's ops.
+    """A program for numbers in its range, if that has any; others get a graph each, and many of
+    them torch's ops.
 
     Sizes lie in the range of 1 to what 31 bits address by their nature; a Python number that is an
     argument of a call may be any. What lies outside is taken as a constant.
@@ -298,7 +301,7 @@ class InRange:
         sizes: Sizes,
         options: Options,
         ranges: Mapping[int, tuple[int, int]],
-        inside: Boxed,
+        inside: Boxed | None = None,
     ) -> None:
         fallback = "error" if options.fallback == "error" else "eager"  # which takes any number
         self._outside: PerSize | None = None
@@ -309,7 +312,7 @@ class InRange:
     def __call__(self, arguments: list[Any]) -> Any:
         """Run once; `arguments` is empty afterwards."""
         rows = self._ranges.items()
-        if all(low <= arguments[place] <= high for place, (low, high) in rows):
+        if self._inside and all(low <= arguments[place] <= high for place, (low, high) in rows):
             return self._inside(arguments)
         if self._outside is None:
             self._outside = PerSize(*self._arguments, "a number lies outside of its range")

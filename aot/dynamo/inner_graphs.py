@@ -1,4 +1,4 @@
-"""Graphs inside of a graph: those that a call of one of torch's higher-order ops is given."""
+"""Inner graphs: the graph arguments of calls of torch's higher-order ops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def graph_at(value: Any) -> GraphModule | None:
 
 
 def attribute_at(node: Node) -> Any:
-    """What a node reads of the module that owns its graph."""
+    """The attribute of the owning module that a node reads."""
     found: Any = node.graph.owning_module
     for name in str(node.target).split("."):
         found = getattr(found, name, None)
@@ -34,7 +34,7 @@ def attribute_at(node: Node) -> Any:
 
 
 def constants_given(module: GraphModule) -> list[Node]:
-    """The constants that a graph has among its results."""
+    """The constants among a graph's results."""
     (output,) = module.graph.find_nodes(op="output")
     return [each for each in output.all_input_nodes if each.op == "get_attr"]
 

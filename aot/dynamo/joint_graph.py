@@ -1,7 +1,7 @@
-"""What the forward and the backward graph of a function share: what one keeps for the other.
+"""What the forward and the backward graph of a function share: saved tensors and their memory.
 
-Tensors that only the backward graph will see ("donated buffers" in torch's terms), as far as one
-program makes them, lie in one block of memory. `region_blocks.py` has the blocks of programs,
+Tensors that only the backward graph will see ("donated buffers" in torch's terms) are placed in one
+block of memory for each program that computes them. `region_blocks.py` has the blocks of programs,
 `call_blocks.py` those of calls.
 """
 

@@ -1,7 +1,8 @@
-"""How a forward graph lays what it keeps for its backward: channels last behind convolutions.
+"""Chooses layouts for tensors saved for the backward graph: channels last behind convolutions.
 
-What is kept never reaches the user, so that it may lie as the kernels of both graphs have it. The
-orders are set in torch's metadata, whose examples of the backward graph then lie alike.
+The user never sees saved tensors, so they may have the layout that the kernels of both graphs use.
+The layouts are set in torch's metadata, so that the example inputs of the backward graph have them
+too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Products that torch's library computes, in graphs on a CUDA device.
+"""Products that cuBLAS computes, in graphs on a CUDA device.
 
-Our products gain by what is fused into them. One whose result leaves the graph as it is, or
-converted, has nothing behind it: the gradients of weights, and a last layer without bias. The
-library computes these faster (docs/training-gpu.md has both times), and gives f32 by itself where
+aotc's own products gain by what is fused into them. A product whose result leaves the graph
+unchanged or converted has nothing to fuse: the gradients of weights, and a last layer without bias.
+cuBLAS computes these faster (docs/training-gpu.md has both times), and gives f32 by itself where
 the graph converts to it.
 """
 
@@ -26,8 +26,8 @@ VIEWS = (aten.permute.default, aten.t.default, aten.transpose.int, aten.view.def
 
 
 def choose(module: GraphModule, options: Options) -> None:
-    """Note the products of a graph on a CUDA device that go to the library, with the views around
-    them; a conversion to f32 behind one becomes its own."""
+    """Note the products of a graph on a CUDA device that go to cuBLAS, with the views around them;
+    a conversion to f32 after one becomes part of it."""
     count = 0
     for node in list(module.graph.nodes):
         if node.target is not PRODUCT or not _is_large(node):
@@ -46,7 +46,7 @@ def choose(module: GraphModule, options: Options) -> None:
 
 
 def _is_large(node: Node) -> bool:
-    """Whether a product of 16-bit matrices of fixed sizes is worth a call of its own."""
+    """Whether a product of 16-bit matrices of fixed sizes is large enough for a call of its own."""
     left, right = (each.meta.get("val") for each in node.args)
     extents: list[Any] = [*left.shape, right.shape[-1]]
     if left.dtype not in NARROW or not all(isinstance(each, int) for each in extents):
@@ -56,8 +56,8 @@ def _is_large(node: Node) -> bool:
 
 
 def _ways_out(node: Node) -> list[Node] | None:
-    """The views and the conversion between a product and the graph's results, where these are all
-    that there is behind it."""
+    """The views and the conversion between a product and the graph's results, if there is nothing
+    else behind it."""
     found: list[Node] = []
     while True:
         if [user.op for user in node.users] == ["output"]:
@@ -71,7 +71,7 @@ def _ways_out(node: Node) -> list[Node] | None:
 
 
 def _widened(node: Node, behind: list[Node]) -> Iterator[Node]:
-    """What stays behind a product that gives f32 itself."""
+    """What remains behind a product that gives f32 by itself."""
     conversions = [each for each in behind if each.target in CONVERSIONS]
     if WIDE_PRODUCT is None or not _is_to_f32(node, conversions):
         yield from behind
@@ -88,15 +88,15 @@ def _widened(node: Node, behind: list[Node]) -> Iterator[Node]:
 
 
 def _is_to_f32(node: Node, conversions: list[Node]) -> bool:
-    """Whether the type is all that is converted, and it once."""
+    """Whether a node only converts to f32."""
     values = [each.meta["val"] for each in conversions]
     types = [(each.dtype, each.device) for each in values]
     return types == [(torch.float32, node.meta["val"].device)]
 
 
 def _views_before(node: Node) -> Iterator[Node]:
-    """The views of a product's operands that nothing else reads; none of arguments that lie
-    otherwise than in the trace, where torch may not have such a view."""
+    """The views of a product's operands that nothing else reads. Views of arguments whose strides
+    differ from the trace are left out, because torch may not have such a view of them."""
     for each in node.all_input_nodes:
         found = []
         while each.target in VIEWS and len(each.users) == 1:

@@ -59,7 +59,7 @@ def checked_mode(mode: Any) -> str:
 
 
 def _choice(option: str, choices: Sequence[str]) -> Callable[[Any], Any]:
-    """A row that takes one of some words, and the first where none is given."""
+    """A row for one of some words, by default the first."""
 
     def read(given: Any) -> Any:
         if given is None:
@@ -72,7 +72,7 @@ def _choice(option: str, choices: Sequence[str]) -> Callable[[Any], Any]:
 
 
 def _switch(option: str) -> Callable[[Any], bool]:
-    """A row that is off where it is not given."""
+    """A row that is off by default."""
 
     def read(given: Any) -> bool:
         if given is None or isinstance(given, bool):
@@ -99,7 +99,7 @@ def _target(given: Any) -> str:
 
 
 def _setting(option: str, name: str) -> Callable[[Any], Any]:
-    """A row that follows a setting of `runtime/settings.py` where it is not given."""
+    """A row whose default is a setting of `runtime/settings.py`."""
 
     def read(given: Any) -> Any:
         if given is None:

@@ -1,8 +1,8 @@
-"""Gradients of outputs whose elements lie in one place of memory.
+"""Gradients of outputs whose elements overlap in memory.
 
-AOTAutograd copies the gradient of an output into memory that lies as the output does. Of a view
-whose elements overlap (`unfold`), only the last of them is left there; torch 2.13 sees the overlap
-of `expand` alone.
+AOTAutograd copies the gradient of an output into memory with the output's strides. For a view whose
+elements overlap (`unfold`), only the last of them survives there; torch 2.13 detects the overlap of
+`expand` only.
 """
 
 from __future__ import annotations

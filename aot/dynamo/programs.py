@@ -1,10 +1,8 @@
-"""Programs of the artifact cache.
+"""Programs of the artifact cache, and counts of what the back end `aotc` did in this process.
 
 An entry of the bucket `programs` is a bundle in one flat folder, so that `runtime.load` reads it
-where it lies. Its key is a digest of the graph's text and constants, the target, the options and
-the toolchain.
-
-What the back end `aotc` did in this process.
+where it is. Its key is a digest of the graph's text and constants, the target, the options and the
+toolchain.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which nodes of a graph draw random numbers; the mask of dropout on CUDA devices as an op.
+"""Finds the nodes of a graph that draw random numbers; defines dropout's CUDA mask as an op.
 
-torch draws that mask in one kernel with the product, whose threads take numbers of Philox in an
-order of their own, which depends on the layout and the type of the data: no other op of torch's
-gives the same mask. `aotc::dropout_mask` draws it by that kernel, on whatever data of that layout,
-so that it can be drawn ahead of a graph.
+torch draws that mask and multiplies by it in one kernel, whose threads use the numbers of Philox in
+an order that depends on the layout and the type of the data: no other op of torch gives the same
+mask. `aotc::dropout_mask` runs that kernel on any data of that layout, so that the mask can be
+drawn before a graph runs.
 """
 
 from __future__ import annotations

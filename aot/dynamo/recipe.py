@@ -3,10 +3,9 @@
 A recipe is what torch's AOTAutograd cache keeps beside its own record, so that a second process
 neither traces nor compiles: a step of ours names an entry of the artifact cache.
 
-Random numbers of a graph as data: drawn by torch before the graph's programs run.
-
-torch's own generator of the device draws them, by the same ops into the same layout and in the same
-order as eager, so that a seed gives what it gives there. The graph takes them as arguments.
+Random numbers of a graph are a step too (`RandomStep`): torch's own generator of the device draws
+them before the programs run, by the same ops, in the same layout and order as eager, so that a seed
+gives the same numbers. The graph takes them as arguments.
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ from aotc.runtime.bundle.extent import Row, evaluate, reader
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A tensor of any content, whose layout says what is drawn; numbers, or `Extent`.
-
-    ordinal: of its CUDA device, None on the CPU. offset: how many elements behind an address that
-    kernels may read in the widest vectors it begins.
-    """
+    """The layout of a tensor of random numbers to draw; its extents are integers or `Extent`s.
+    ordinal: of its CUDA device, None on the CPU. offset: by how many elements its start is past an
+    address that kernels may read in the widest vectors."""
 
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -73,9 +70,9 @@ class RandomOp:
     ordinal: int | None = None
 
     def results(self, number: Callable[[Any], Any], arguments: Sequence[Any]) -> list[torch.Tensor]:
-        """What the op gives at a call's sizes; the state of the generator ahead, where it is kept.
+        """The op's results at a call's sizes, after the state of the generator if that is saved.
 
-        RandomStep from a given state, the generator is left as it was found.
+        A draw from a given state leaves the generator as it was.
         """
         name, _, overload = self.operator.partition(".")
         namespace = torch.ops.aotc if name == DROPOUT_MASK else torch.ops.aten

@@ -1,10 +1,10 @@
-"""The blocks of programs, for what a forward graph keeps for its backward graph.
+"""Blocks of memory for tensors that a forward program saves for its backward program.
 
-What only the backward graph will see lies in one block for each program that makes it. In it are
-also intermediates: those of the forward program where nothing is written yet, those of a backward
-program where nothing is read any more (`plan/blocks.py`). Others have memory of torch's allocator
-for the time of a call. So a step's memory peaks not far above what is kept, and sessions keep
-hardly any between calls.
+Tensors that only the backward graph will see are placed in one block for each program that computes
+them. The block also holds intermediates: of the forward program where no result is written yet, of
+a backward program where no argument is read any more (`plan/blocks.py`). Other intermediates use
+memory of torch's allocator for the duration of a call. So the peak of a step is not far above what
+is saved, and sessions hold hardly any memory between calls.
 """
 
 from __future__ import annotations

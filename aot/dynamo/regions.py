@@ -1,15 +1,14 @@
-"""Cuts a graph into regions that aotc compiles and regions that it leaves to others.
+"""Partitions a graph into regions that aotc compiles and regions that it leaves to torch.
 
-A region is all nodes of one level. The level of a node is the smallest that is not below those of
-its arguments and has the right parity: even levels are ours. So regions depend on lower ones only,
-and there are as few of them, one after the other, as the graph allows. A node that draws random
-numbers is not below the one that drew before it, so that the generator is asked in the graph's
-order.
+A region is all nodes of one level. The level of a node is the smallest one of the right parity that
+is not below those of its arguments: even levels are compiled by aotc. So regions depend only on
+lower ones, and there are as few of them, one after the other, as the graph allows. A node that
+draws random numbers is not below the one that drew before it, so that the generator is used in the
+graph's order.
 
-What is computed element by element of values that no kernel of its region makes moves to the first
-region that reads it. The backward graph of a deep model would else compute in its first region what
-all layers compute anew of their saved activations, and keep it, in place of fusing it into the
-kernels that read it.
+Elementwise ops on values that no kernel of their region computes move to the first region that
+reads them. Otherwise the backward graph of a deep model would recompute the activations of all
+layers in its first region and keep them, instead of fusing this into the kernels that read them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Takes the random numbers out of an ATen graph: what draws becomes an argument.
+"""Functionalises random ops of an ATen graph: drawn numbers become arguments of the graph.
 
-An op that draws can be taken out where what it gives depends on sizes and numbers only: the tensor
-that some take first says a layout. Others (`bernoulli` of tensors, `multinomial`, attention with
-dropout on a CUDA device) stay where they are, without an import, and so do all that draw behind
-them: torch runs these in the order of the graph (`regions.py`), so that each gets eager's numbers.
+An op that draws can be removed if its result depends only on sizes and numbers; the tensor that
+some of them take only gives a layout. Others (`bernoulli` of tensors, `multinomial`, attention with
+dropout on a CUDA device) stay in the graph without an import, and so do all draws after them: torch
+runs these in the order of the graph (`regions.py`), so that each gets eager's numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PLAIN = int | float | bool | None | torch.dtype | torch.device | torch.layout | 
 
 
 class _NotTaken(Exception):
-    """What a node draws cannot be known before the graph runs."""
+    """The numbers that a node draws cannot be drawn before the graph runs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +53,7 @@ class Split:
 
 
 def keep_random(joint: GraphModule) -> None:
-    """Mark what draws, so that the backward graph reads the numbers and does not draw others."""
+    """Mark random nodes so that the backward graph reads their numbers instead of drawing again."""
     for node in joint.graph.nodes:
         if may_draw(node.target):
             node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)

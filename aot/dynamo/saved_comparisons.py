@@ -1,9 +1,9 @@
-"""What a comparison of two values reads is not computed again in the backward graph.
+"""Saves the operands of comparisons for the backward graph, instead of recomputing them.
 
-The gradient of a maximum asks which elements equal it. Computed a second time, among other
-readers and in another order, an element may differ from the first time in its last place, and then
-none equals the maximum that was kept: 0 / 0. So where such a comparison stands in a joint graph,
-the results behind it that were rounded are kept, or the comparison's own answer.
+The gradient of a maximum asks which elements equal it. If an element is recomputed, fused
+differently, it may differ in its last bit, and then no element equals the saved maximum: 0 / 0. So
+for such a comparison in a joint graph, the rounded results that it depends on are saved, or its own
+result.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 
 def keep_compared(joint: GraphModule) -> None:
-    """Mark what comparisons of two floating-point values depend on as not to be computed again.
-
-    What the user asked to compute again stays so.
-    """
+    """Mark what comparisons of two floats depend on as saved instead of recomputed. What the user
+    asked to recompute is still recomputed."""
     seen: set[Node] = set()
     for node in joint.graph.nodes:
         if base_name(node.target) in COMPARISONS and len(operands := [*_operands(node)]) > 1:

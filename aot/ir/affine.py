@@ -1,4 +1,4 @@
-"""Integers that count places: a constant plus a multiple of the place along each axis.
+"""Integer tensors that are affine in their index: a constant plus a step along each axis.
 
 What indices and masks are made of keeps this form through views, sums and lookups, whatever the
 sizes, so that comparisons of it are decided where no element would be computed.

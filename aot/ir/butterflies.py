@@ -1,4 +1,4 @@
-"""The passes of a Fourier transform of small factors.
+"""The butterfly passes of a fast Fourier transform for small factors.
 
 Stockham's order (Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1992, 1.7):
 a pass makes of transforms of `done` elements transforms of `radix` times as many. With W = n /

@@ -2,15 +2,15 @@
 
 An `Index` is a linear form `constant + sum(coefficient * atom)`, where an atom is a loop symbol, a
 floor quotient or a floor remainder of another index by a positive divisor. Coefficients, constants,
-divisors and the symbols' extents are ints, or dynamic sizes; what is true of those
-only at some calls simplifies nothing. Every operation returns the simplified form at once, so that
-equal accesses are equal values and a contiguous access prints as `x*768 + y`.
+divisors and the symbols' extents are ints, or dynamic sizes; what holds only at some calls
+simplifies nothing. Every operation returns the simplified form at once, so that equal accesses are
+equal values and a contiguous access prints as `x*768 + y`.
 
 Each simplification holds for floors of dividends of either sign, under the condition beside it.
 Triton's `//` and `%` truncate, which is the same for dividends that are not negative: atoms have
 theirs shifted by whole divisors until the ranges prove that (`_based`), or the text says floor.
 
-Conditions on indices, and which of them the ranges already imply.
+Conditions on indices are here too, and which of them the ranges already imply.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graphs whose sizes are known better: dims replaced by numbers or by dims of a smaller range."""
+"""Specialises graphs to known sizes: dims become numbers, or dims of a smaller range."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from aotc.aot.ir import build
 from aotc.aot.ir.control import nodes_within
-from aotc.aot.ir.graph import Body, Graph, Node, make
+from aotc.aot.ir.graph import Body, Graph, Node, make, reads_nothing
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Dim, Extent, Size, bounds, highest, size_of, substitute
 from aotc.aot.ir.text import body_of
 
@@ -105,7 +107,7 @@ def _with_sizes(graph: Graph, values: Mapping[Dim, Extent]) -> Graph:
         if node.op == "extent" and isinstance(attrs[0][1], int):
             new[node] = make("scalar", (), {"value": attrs[0][1], "dtype": "i64"})
         else:
-            new[node] = make(node.op, operands, attrs, node.source)
+            new[node] = _defined(make(node.op, operands, attrs, node.source))
     return Graph(
         tuple(new[node] for node in graph.inputs),
         tuple(new[node] for node in graph.outputs),
@@ -114,6 +116,21 @@ def _with_sizes(graph: Graph, values: Mapping[Dim, Extent]) -> Graph:
         graph.constants,
         graph.states,
     )
+
+
+def _defined(node: Node) -> Node:
+    """The node, or what it gives of an operand that has no elements at these sizes.
+
+    A maximum or an element of nothing is a value that nobody asks for: a call that does is refused
+    by torch's guards, or by a check of its indices.
+    """
+    if not reads_nothing(node):
+        return node
+    if node.op in REDUCTIONS and REDUCTIONS[node.op].is_defined_of_nothing:
+        return build.reduce(node.op, node.inputs[0], node.attr("axes"))
+    if node.kind == "matmul" or node.op in (*REDUCTIONS, "take", "gather"):
+        return build.expand(build.scalar(0, node.dtype), node.shape)
+    return node
 
 
 def _known(value: Any, values: Mapping[Dim, Extent]) -> Any:

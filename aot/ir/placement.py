@@ -1,4 +1,4 @@
-"""Where an expression that only moves elements leaves those of the constants that it reads."""
+"""Where a constant's elements end up in an expression that only moves elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a tensor holds as it is: what its expression only moves, as views of the result."""
+"""Recovers constants from a stored tensor whose expression only moves their elements, as views of
+it."""
 
 from __future__ import annotations
 

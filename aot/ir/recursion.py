@@ -1,4 +1,4 @@
-"""Values that are written by calls within calls: as deep as a graph is."""
+"""A higher recursion limit for code that recurses as deep as a graph is."""
 
 from __future__ import annotations
 

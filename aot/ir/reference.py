@@ -1,8 +1,7 @@
 """What each op means, in numpy: the definition that rewrites, folding and kernels are held to.
 
-Arrays are in computing form (`storage.widen`); sums and products of f32 accumulate in f64.
-
-The reference interpreter: runs a graph in numpy, node by node, rounding each result.
+Arrays are in computing form (`storage.widen`); sums and products of f32 accumulate in f64. The
+interpreter runs a graph node by node, and rounds each result.
 """
 
 from __future__ import annotations

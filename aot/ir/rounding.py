@@ -1,4 +1,4 @@
-"""Which values kernels have rounded to their type, where they compute 16-bit floats in f32.
+"""Which 16-bit values kernels must round, where they compute in f32.
 
 A value of a 16-bit type may carry more bits than its type while it stays inside a kernel and has
 one reader. Memory, conversions and whole numbers do not; what only chooses among such values does

@@ -489,7 +489,10 @@ def fixed(extent: Extent) -> int:
 
 
 def typical(extent: Extent) -> int:
-    """The value for costs: the size where all dims have their typical values."""
+    """The value for costs: the size where all dims have their typical values.
+
+    Of a dynamic one 1 at least: costs divide by it, and kernels are not for calls of no elements.
+    """
     return extent if isinstance(extent, int) else _typical(extent)
 
 
@@ -574,7 +577,7 @@ def _atom_at(atom: Atom, values: Mapping[Dim, Extent]) -> Extent:
 def _typical(size: Size) -> int:
     found = substitute(size, {dim: dim.typical for dim in size.dims()})
     assert isinstance(found, int)
-    return found
+    return max(1, found)
 
 
 def kernel_text(extent: Extent) -> str:

@@ -47,7 +47,8 @@ class Value:
 
 
 class Moment(IntEnum):
-    """From when on a line can run, of a kernel that is launched while others still run."""
+    """The earliest point at which a line may run, in a kernel that starts while earlier kernels
+    still run (programmatic dependent launch)."""
 
     START = 0  # it needs nothing but where the program is
     CONSTANTS = 1  # it loads what no kernel of a call writes, or computes with that

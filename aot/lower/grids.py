@@ -1,9 +1,9 @@
-"""Grids of GPUs: an axis but the first has at most 65,535 programs; longer ones are folded.
+"""Folds grids for GPUs: every axis but the first has at most 65,535 programs.
 
-Folded, the second and third axis are one row of programs in lines of that length, and a kernel
-finds its indices along both again. What is left of the last line has nothing to do. That is done
-where an example has such a grid; where only some call of dynamic sizes has, the call raises
-`SizeInvalid`.
+The second and third axis of a longer grid are folded into lines of that length, and the kernel
+computes both indices from its line and position; programs beyond the end of the last line do
+nothing. That is done if the example has such a grid; if only some call of dynamic sizes has one,
+the call raises `SizeInvalid`.
 """
 
 from __future__ import annotations

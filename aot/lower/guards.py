@@ -1,7 +1,7 @@
-"""Conditions under which a value is used, and what they say of further ones.
+"""Conditions under which a value is used, and which further conditions they imply or exclude.
 
-A concat of concats, or a pad of one, asks about one index several times. Which answers cannot be,
-and which questions have been answered, is known from the ranges: neither is written.
+A concat of concats, or a pad of one, tests one index several times. By the ranges, tests that
+cannot hold, and tests that already hold, are known and not written.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rounding import computed_apart
-from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, bounds, kernel_text
 from aotc.aot.lower.emit import INDENT, Body, Emitter, Moment, Position, Value, bare, pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root, WrittenRows
@@ -65,12 +65,14 @@ def emitter_of(
 
 
 def products_apart(group: Group) -> frozenset[Node]:
-    """Products of a kernel that must be rounded by themselves, each of its sums too then."""
+    """Products of a kernel that must be rounded by themselves instead of fused into a multiply-add;
+    each of its sums is then rounded by itself, too."""
     return computed_apart(group.nodes) if group.kind in ("pointwise", "row") else frozenset()
 
 
 def moments_of(group: Group) -> Callable[[Node], Moment]:
-    """From when on a kernel of the group can compute each node."""
+    """The earliest point at which a kernel of the group can compute each node (programmatic
+    dependent launch)."""
     known = {
         node: Moment.CONSTANTS if node.op == "constant" else Moment.MEMORY for node in group.reads
     }
@@ -162,8 +164,12 @@ def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str], also: str =
 
 
 def has_tail(symbol: Symbol, blocks: Sequence[int]) -> bool:
-    """Whether blocks of some candidate reach beyond the extent."""
-    return symbol.extent % max(blocks) != 0
+    """Whether blocks of some candidate reach beyond the extent.
+
+    A kernel that has one block for all elements has it also at a call that has none of them.
+    """
+    low, high = bounds(symbol.extent)
+    return symbol.extent % max(blocks) != 0 or (low < 1 and high <= max(blocks))
 
 
 def write_stores(emitter: Emitter, roots: Sequence[Root]) -> None:

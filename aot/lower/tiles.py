@@ -1,4 +1,4 @@
-"""Block sizes: the candidates of each kernel kind, the cost model's choice first."""
+"""Block sizes: the candidates of each kernel kind, with the cost model's choice first."""
 
 from __future__ import annotations
 

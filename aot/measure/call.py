@@ -1,5 +1,7 @@
-"""What is measured of a whole call, as bytes that go to any machine: its launches in order, and for
-each kernel the compiled candidates that it may have there."""
+"""A measurement of a whole call as bytes that can be sent to any machine.
+
+It has the launches in order, and for each kernel the compiled candidates.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine's processor is called."""
+"""Names of this machine's processor and devices."""
 
 from __future__ import annotations
 

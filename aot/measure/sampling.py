@@ -1,6 +1,6 @@
-"""Which candidate is the fastest, from samples of their times.
+"""Finds the fastest candidate from samples of times, by successive halving.
 
-Successive halving: many candidates briefly, the better half longer, the last few in turns.
+Many candidates are sampled briefly, the better half longer, and the last few alternately.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Buffers in blocks of the caller's memory, in which some inputs and outputs of a call lie.
+"""Places buffers in blocks of the caller's memory that hold some inputs and outputs of a call.
 
-What an output will be written to is free until then, and what an input lies in after its last
-read, where the caller has no more use for it ("donated buffers" in torch's and XLA's terms).
-Buffers that live in such a gap need no arena; large ones that find none lie in one more block,
-which is memory of the call alone. To the plan they are more outputs of the program, in whose memory
-nobody finds anything after a call.
+The memory of an output is free until it is written; that of an input is free after its last read,
+if the caller no longer needs it ("donated buffers" in torch's and XLA's terms). Buffers that live
+in such a gap need no arena; large ones that find none are placed in one more block, which is memory
+of the call alone. In the plan they are additional outputs of the program, whose content is
+undefined after a call.
 """
 
 from __future__ import annotations

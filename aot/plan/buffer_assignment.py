@@ -16,7 +16,7 @@ from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
-from aotc.runtime.bundle.marks import CONDITION_BYTES, CONDITIONAL, Mark
+from aotc.runtime.bundle.control_steps import CONDITION_BYTES, CONDITIONAL, ControlStep
 from aotc.runtime.bundle.plan import CHECK_BYTES, Check, StateSlot
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
@@ -58,15 +58,15 @@ class BufferAssignment:
 
     buffers: tuple[Lifetime, ...]
     launches: tuple[LaunchBuffers, ...]
-    calls: tuple[tuple[int, TorchCall | Mark], ...] = ()
+    calls: tuple[tuple[int, TorchCall | ControlStep], ...] = ()
     states: tuple[StateSlot, ...] = ()
     checks: tuple[Check, ...] = ()  # their ends extents of the graph
 
     def with_states(
         self, numbers: Sequence[int], states: tuple[StateSlot, ...]
     ) -> BufferAssignment:
-        """The same among the states of all entries: `numbers` says which of them each of its own
-        is."""
+        """The assignment with its states numbered among those of all entry points: `numbers` gives
+        the new number of each."""
 
         def number(space: str, value: Any) -> Any:
             return numbers[value] if space == "state" else value
@@ -131,7 +131,7 @@ class _Writer:
 
     buffers: list[Lifetime] = field(default_factory=list)
     launches: list[LaunchBuffers] = field(default_factory=list)
-    calls: list[tuple[int, TorchCall | Mark]] = field(default_factory=list)
+    calls: list[tuple[int, TorchCall | ControlStep]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
 
     @property
@@ -180,14 +180,14 @@ class _Writer:
         return "buffer", len(self.buffers) - 1
 
     def _keep(self, place: Place) -> None:
-        """Have a buffer live to the last step that is written."""
+        """Extend a buffer's lifetime to the last step that is written."""
         space, value = place
         if space == "buffer" and isinstance(value, int):
             self.buffers[value] = replace(self.buffers[value], last=self.steps - 1)
 
     def _control(self, group: Group, places: Mapping[Node, Place]) -> None:
-        """Blocks of steps between marks; bodies read the node's operands where they lie, and store
-        its results there."""
+        """Writes a block of steps between control steps. Bodies read the node's operands in place,
+        and store its results there."""
         call = group.root_op
         assert call is not None
         operands = [places[node] for node in call.inputs]
@@ -204,7 +204,7 @@ class _Writer:
             if word:
                 named = condition if word in CONDITIONAL else None
                 count: Any = call.attr("count") if word == "repeat" else 0
-                self.calls.append((len(self.launches), Mark(word, named, count)))
+                self.calls.append((len(self.launches), ControlStep(word, named, count)))
             for body in schedules:
                 first_check = checks[id(body)]
                 if body.graph.states:
@@ -220,7 +220,7 @@ class _Writer:
 
 
 def _places(schedule: Schedule, ends: _Ends) -> dict[Node, Place]:
-    """Where that lies which is no buffer between the schedule's steps."""
+    """Where the nodes are that are not buffers between the schedule's steps."""
     graph = schedule.graph
     given, returned = len(graph.given), len(graph.returned)
     places: dict[Node, Place] = dict(zip(graph.given, ends.given, strict=True))
@@ -245,8 +245,8 @@ def _places(schedule: Schedule, ends: _Ends) -> dict[Node, Place]:
 def _write_earlier(
     groups: Sequence[Group], places: Mapping[Node, tuple[str, int | str]], buffers: list[Lifetime]
 ) -> None:
-    """Have buffers that other ranks of a program write to live from the exchange before on: those
-    may be past that one as soon as this rank has begun it."""
+    """Extend the lifetimes of buffers that other ranks write to back to the exchange before:
+    another rank may have passed that one as soon as this rank has begun it."""
     before = 0
     for number, group in enumerate(groups):
         for root in group.roots:
@@ -262,7 +262,7 @@ def _write_earlier(
 
 
 def slots_of(graph: Graph) -> tuple[StateSlot, ...]:
-    """The memory of a graph's states, with what they start with."""
+    """The memory of a graph's states, with their initial values."""
     rows = zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
     return tuple(_slot(state.initial, node.type.nbytes) for state, node in rows)
 

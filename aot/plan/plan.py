@@ -15,8 +15,8 @@ from aotc.aot.plan.arena import Lifetime, aligned, assign_offsets, assign_slots
 from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Operand, assign_buffers
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle import plan as runtime
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.launch_plan import VARIANT
-from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
@@ -134,8 +134,8 @@ def plan_variants(
 
 
 def _is_of_a_call(plan: Plan, variant: Variant) -> bool:
-    """Whether the smallest sizes may be a call's: where a guard keeps calls from them, a number of
-    bytes or of programs may be less than none."""
+    """Whether a call may have the smallest sizes of all dims. If a guard excludes them, numbers of
+    bytes or programs may be negative there."""
     try:
         plan.at([dim.low for dim in variant.dims], variant.entry)
     except BundleMalformed:
@@ -258,8 +258,9 @@ class _Writer:
         return runtime.Launch(number, grid, (*operands, *sizes, *scratch, *peers), maps, use)
 
 
-def _call(call: TorchCall | Mark, offsets: Sequence[Extent]) -> TorchCall | Mark:
-    """What torch runs, or a mark, with the arena's offsets in place of buffers' numbers."""
+def _call(call: TorchCall | ControlStep, offsets: Sequence[Extent]) -> TorchCall | ControlStep:
+    """An op that torch runs, or a control step, with offsets in the arena in place of buffer
+    numbers."""
 
     def memory(space: str, value: int | str) -> tuple[str, Any]:
         return ("arena", offsets[int(value)]) if space == "buffer" else (space, value)
@@ -280,6 +281,6 @@ def zeroed_bytes(kernel: ChosenKernel, step: int) -> int:
 
 
 def _apart_bytes(kernel: ChosenKernel, step: int) -> int:
-    """What launches with scratch of their own have in turns."""
+    """Bytes of scratch of launches that alternate between several places."""
     rows = [each for each in kernel.scratch if each.turns]
     return max((each.turns * aligned(fixed(each.nbytes), step) for each in rows), default=0)

@@ -1,4 +1,5 @@
-"""Times of launches on the processor: each launch of the plan as a plan of its own, in turns."""
+"""Times of launches on the CPU: each launch of the plan is run as a plan of its own,
+alternating."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any
 
 from aotc.aot.profile.subject import Subject
 from aotc.runtime.arrays.buffers import buffer_address
-from aotc.runtime.bundle.marks import Mark
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.torch_calls import TorchCall
 from aotc.runtime.errors import AssertionFailed, DivisionByZero, IndexOutOfRange
 
@@ -22,14 +23,14 @@ CALLS = 5  # of a launch for one sample; they are short
 def measure(
     subject: Subject, inputs: Mapping[str, bytes | memoryview], repetitions: int
 ) -> tuple[list[float], float, None]:
-    """Microseconds of each step of the plan and of a call, medians of so many repetitions; the
-    caller runs them, so that there is no third time.
+    """Medians over `repetitions`, in microseconds: of each step of the plan, and of a call. There
+    is no third number, since the caller's thread itself runs a call.
 
-    A step finds its operands as its own last call left the caches, warmer than in a served call;
-    they are those of a call, since all steps have the arena of one. What torch runs is timed inside
-    of whole calls, since it may refuse numbers that are not the model's: all of its runs, where a
-    block repeats it. Marks of blocks take no time of their own, and of a kernel in a block one
-    launch is timed.
+    A step finds its operands in the caches as its own last run left them, so it is faster than in a
+    served call. Operands have a call's values, since all steps use the arena of one. Ops that torch
+    runs are timed inside whole calls, since they may raise errors for other values: the sum over
+    all iterations of a loop. A kernel inside a loop or branch is timed for one launch; control
+    steps count as 0.
     """
     executable, plan = subject.executable, subject.plan
     outputs = [bytearray(max(spec.nbytes, 1)) for spec in subject.outputs]
@@ -41,7 +42,7 @@ def measure(
         whole = stack.enter_context(closing(executable.session(shared)))
         parts = []
         for step in plan.steps:
-            if isinstance(step, TorchCall | Mark):
+            if isinstance(step, TorchCall | ControlStep):
                 continue
             part = copy.copy(executable)  # the same loaded code
             part.plan = plan.replace(steps=(step,))
@@ -64,7 +65,8 @@ def _clock_us() -> float:
 
 
 def _unchecked(part: Any) -> Callable[[], None]:
-    """A run of a step whose operands may be none of a call's, where torch runs one before it."""
+    """Runs a step and ignores data errors, because its operands may not be those of a call where
+    torch computes some of them."""
 
     def run() -> None:
         try:  # noqa: SIM105  # `suppress` takes as long as a small kernel

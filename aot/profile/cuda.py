@@ -1,5 +1,8 @@
-"""Times of launches on a CUDA device: events between the launches of a graph, which then run one
-after the other as in a served call, with what the one before left in the cache."""
+"""Times of launches on a CUDA device, by events between the launches of a CUDA graph.
+
+The launches then run one after the other as in a served call, each with the cache as the one before
+left it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 from aotc.aot.profile.subject import Subject
 from aotc.runtime.arrays.buffers import buffer_address
-from aotc.runtime.bundle.marks import Mark
+from aotc.runtime.bundle.control_steps import ControlStep
 
 WARM_CALLS = 3
 
@@ -20,8 +23,9 @@ WARM_CALLS = 3
 def measure(
     subject: Subject, inputs: Mapping[str, bytes | memoryview], repetitions: int
 ) -> tuple[list[float], float, float]:
-    """Microseconds of each launch, of a call, and how long a call keeps the caller: medians of so
-    many repetitions. Of a kernel in a block of steps one launch is timed; its marks take none."""
+    """Medians over `repetitions`, in microseconds: of each step, of a call, and of the host's part
+    of a call. A kernel inside a loop or branch is timed for one launch; control steps count as 0.
+    """
     executable = subject.executable
     device = executable.gpu
     with ExitStack() as stack:
@@ -50,7 +54,7 @@ def measure(
     medians = [statistics.median(column) for column in zip(*launches, strict=True)]
     *times_us, event_us = medians
     times = iter([max(time_us - event_us, 0.0) for time_us in times_us])
-    launches_us = [0.0 if isinstance(s, Mark) else next(times) for s in subject.plan.steps]
+    launches_us = [0.0 if isinstance(s, ControlStep) else next(times) for s in subject.plan.steps]
     return launches_us, statistics.median(calls), statistics.median(hosts)
 
 

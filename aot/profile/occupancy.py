@@ -22,7 +22,7 @@ class Multiprocessor:
 
     @classmethod
     def of(cls, device: Any) -> Self:
-        """That of a device."""
+        """The multiprocessor of a device."""
         return cls(
             *map(
                 device.attribute,

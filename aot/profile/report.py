@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.aot.profile.occupancy import Multiprocessor
-from aotc.runtime.bundle.marks import Mark
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import LaunchPlan
@@ -17,7 +17,7 @@ from aotc.runtime.bundle.torch_calls import TorchCall
 
 PROVENANCE = "provenance.json"
 FACTS = ("registers", "spill_bytes")
-MARK = "control"  # in the name of what is a mark of a block, and takes no time
+CONTROL = "control"  # the name of control steps, which take no time
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Limits:
     products: str = "bf16 products"
 
     def floor_us(self, nbytes: int, operations: int, product_rate: float = 1.0) -> float:
-        """Microseconds below which work of this size cannot be done here. `product_rate`: how fast
-        its products can be, beside those that were measured."""
+        """Lower bound in microseconds for work of this size here. `product_rate`: the rate that its
+        products can reach, if other than the measured ones."""
         operations_per_s = self.operations_per_s * product_rate
         return max(nbytes / self.bytes_per_s, operations / operations_per_s) * 1e6
 
@@ -54,14 +54,14 @@ class SlowKernel:
 
     @property
     def lost_us(self) -> float:
-        """What a call would gain."""
+        """How much shorter a call would be with this kernel at the limit."""
         return self.time_us - self.limit_us
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRow:
-    """One launch of a call, or what torch runs between launches, or a mark of a block of them. What
-    the bundle's facts do not say is None."""
+    """A step of a call: a launch, an op that torch runs, or a control step. Fields are None where
+    the bundle's facts do not have them."""
 
     index: int
     name: str
@@ -97,7 +97,7 @@ class Profile:
         return sum(row.time_us for row in self.launches)
 
     def share_of_limit(self, rows: Sequence[LaunchRow]) -> float | None:
-        """The floor of some launches over their time; None where bytes are not known."""
+        """The lower bound of some launches over their time; None if their bytes are not known."""
         if self.limits is None or not rows:
             return None
         floor_us = 0.0
@@ -111,7 +111,7 @@ class Profile:
         """The launches of each kernel by its symbol, those that take longest together first."""
         found: dict[str, list[LaunchRow]] = {}
         for row in self.launches:
-            if row.name.startswith(f"{MARK} "):
+            if row.name.startswith(f"{CONTROL} "):
                 continue
             found.setdefault(row.symbol, []).append(row)
         order = sorted(found, key=lambda name: -sum(row.time_us for row in found[name]))
@@ -151,7 +151,7 @@ class Profile:
 
 
 def work_of(group: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Bytes and operations of a launch; unknown where data says how many there are."""
+    """Bytes and operations of a launch; unknown where the number of its runs depends on data."""
     if group.get("are_most"):
         return None, None
     return group.get("bytes"), group.get("arithmetic")
@@ -176,8 +176,10 @@ def rows_of(
             name = f"torch {launch.op}"
             rows.append(LaunchRow(index, name, launch.op, (1, 1, 1), time_us, nbytes))
             continue
-        if isinstance(launch, Mark):
-            rows.append(LaunchRow(index, f"{MARK} {launch.text}", launch.word, (1, 1, 1), time_us))
+        if isinstance(launch, ControlStep):
+            rows.append(
+                LaunchRow(index, f"{CONTROL} {launch.text}", launch.word, (1, 1, 1), time_us)
+            )
             continue
         if isinstance(launch, NativeLaunch):
             name, group = f"{launch.backend}.{launch.function}", next(groups)
@@ -215,7 +217,7 @@ def _occupancy(
 
 
 def _rate(value: object) -> float:
-    """A rate as the facts have it; bundles of before say none."""
+    """A rate in the facts of a bundle; older bundles have none."""
     return value if isinstance(value, float) and 0.0 < value <= 1.0 else 1.0
 
 

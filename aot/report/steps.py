@@ -10,7 +10,7 @@ from typing import Any
 
 from aotc.aot.facts.bundle_facts import BundleFacts, VariantPlan, as_map, as_rows
 from aotc.aot.facts.graph_file import Group, Line, TargetGraphs, Variant
-from aotc.runtime.bundle.marks import Mark
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.plan import Buffer, Launch, LaunchPlan
 from aotc.runtime.bundle.torch_calls import TorchCall
 
@@ -105,7 +105,7 @@ def subject_of(
             kind, name, symbol, grid = "kernel", kernel.name, kernel.symbol, tuple(step.grid)
         elif isinstance(step, TorchCall):
             kind, name, symbol, grid = "torch", f"torch {step.op}", step.op, ()
-        elif isinstance(step, Mark):
+        elif isinstance(step, ControlStep):
             kind, name, symbol, grid = "control", step.text, step.word, ()
         else:
             name = f"{step.backend}.{step.function}"
@@ -228,7 +228,7 @@ def _step_names(each: VariantPlan) -> list[str]:
             names.append(each.plan.kernels[step.kernel].name)
         elif isinstance(step, TorchCall):
             names.append(f"torch {step.op}")
-        elif isinstance(step, Mark):
+        elif isinstance(step, ControlStep):
             names.append(step.text)
         else:
             names.append(f"{step.backend}.{step.function}")

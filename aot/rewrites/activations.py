@@ -1,10 +1,8 @@
 """Activations: sigmoid, SiLU and both forms of GELU recognised from their arithmetic.
 
-A literal stands second here, since algebra's rules run in the same table. What stands inside of
-`erf` and `tanh` is read as a polynomial, so that how it is written and the order of its factors do
-not matter.
-
-Polynomials with literal coefficients, read off a graph however they are written.
+Literals are second operands here, since algebra's rules run in the same table. The argument of
+`erf` or `tanh` is read as a polynomial with literal coefficients, so that the way in which it is
+written and the order of its factors do not matter.
 """
 
 from __future__ import annotations

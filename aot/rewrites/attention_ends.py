@@ -1,7 +1,9 @@
-"""Masks whose bounds data says: keys up to a place that is computed for each query.
+"""Attention masks with a bound that depends on data: keys up to a computed place for each query.
 
-mask = key ≤ last(query) → ends = last + 1, an operand of the attention; with key > last(query) - w
-also its window. The kernel reads no keys beyond: of a cache that is filled in part, what is there.
+    mask = key ≤ last(query)  →  ends = last + 1, an operand of the attention
+
+With key > last(query) - w as well, w is its window. The kernel reads no keys beyond the bounds: of
+a cache that is partly filled, only the filled part.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class _Bound:
 
 
 def bounded_masks(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with ends in place of masks where these say so, and how many were found."""
+    """`graph` with such masks replaced by ends, and how many were replaced."""
     counts, found = Counts(fixed_constants(graph.constants)), 0
     known: dict[tuple[Node, ...], Node] = {}  # one for an attention and the sums of its rows
 
@@ -50,7 +52,7 @@ def bounded_masks(graph: Graph) -> tuple[Graph, int]:
 
 
 def has_ends(attention: Node) -> bool:
-    """Whether the mask of an attention says in numbers of data how many keys a row sees."""
+    """Whether the mask of an attention gives, as integers, how many keys each row sees."""
     bounds = [_bounds(part, Counts()) for mask in attention.inputs[3:] for part in parts(mask)]
     return any(bound.is_last for each in bounds for bound in each or ())
 
@@ -126,7 +128,7 @@ def _compared(test: Node, counts: Counts) -> _Bound | None:
 
 
 def _for_all_keys(node: Node, rank: int) -> Node | None:
-    """Integers that do not depend on the key, with one element along keys."""
+    """Integers that do not depend on the key, with one element along the keys."""
     while node.op == "expand":
         (node,) = node.inputs
     if node.type.kind != "int" or not 0 < node.type.rank <= rank or node.shape[-1] != 1:

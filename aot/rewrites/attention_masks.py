@@ -1,9 +1,9 @@
-"""Masks of attention whose values are known: bands of keys become attributes, empty masks go.
+"""Constant attention masks: bands of keys become attributes, masks that hide nothing are removed.
 
-A band is the keys that query t sees from t + first to t + last: causal masks, sliding windows.
-Whatever the expression, the values decide: a mask that depends on constants and counts only is
-computed, and compared with the band that its rows show. Of masks joined by `and` each is looked at.
-Where the numbers of rows and keys are dynamic, the comparisons have to be of counts.
+A band are the keys that query t sees, from t + first to t + last: causal masks, sliding windows.
+The values of a mask decide, not its expression: a mask that depends only on constants and positions
+is evaluated, and compared with the band that its rows show. Each operand of an `and` is examined by
+itself. If the number of rows or keys is dynamic, the mask must be comparisons of positions.
 """
 
 from __future__ import annotations

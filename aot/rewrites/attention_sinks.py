@@ -1,7 +1,7 @@
-"""Attention with sinks: scores beside one more column, which takes weight and has no value.
+"""Attention sinks: softmax over the scores and one more column, which has a weight but no value.
 
-With p the weights among the keys alone and l the log of the sum of their powers,
-softmax([scores, c]) without its last column = p · e^l / (e^l + e^c).
+With p the weights of the keys alone and l the log-sum-exp of their scores, softmax([scores, c])
+without its last column = p · e^l / (e^l + e^c).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Branches that cost little both: computed both, and one of them chosen, element by element.
+"""Cheap branches of `cond`: both are computed, and `where` selects between the results.
 
     cond(c, f, g)(x) → where(c, f(x), g(x))
 
-That fuses with what is around it, and nobody waits for the condition: a device's would have to come
-to the host first. Nothing is chosen so that reads more than its share, or that may refuse its data.
+The result fuses with the ops around it, and no one waits for the condition, which on a device would
+first have to be copied to the host. A branch is left alone if it reads much data, or if it checks
+its data.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Channels: convolutions of few channels get more, so that what is read together is longer.
+"""Pads convolutions of few channels with zero channels, so that contiguous reads are longer.
 
-A kernel offset of three channels is six bytes of bf16, and a GPU copies to shared memory by four,
-eight or sixteen bytes at once. With zero channels a row of kernel offsets is one run of vectors,
-and with a margin each row of the image begins with a whole one. The schedule copies such an input
-anyway: the zeros cost a part of that copy.
+GPU: the three channels at one kernel offset are six bytes of bf16, and a GPU copies to shared
+memory by four, eight or sixteen bytes at once. With zero channels a row of kernel offsets is one
+run of vectors, and with padding each row of the image is aligned to a vector. The schedule copies
+such an input anyway; the zeros cost a part of that copy.
 
-A processor that multiplies words of bf16 reads a row of a filter where it lies: seven offsets of
-three channels and a zero are 28 elements, those of the next window begin a stride further on. So
-the image is copied once, with margins and zeros beside its channels, and a product adds up such a
-row. What follows it in memory are other pixels, and zeros times infinities are none: therefore rows
-are joined with zeros, which the kernel neither reads nor multiplies.
+CPU with bf16 words: a row of a filter is read from the image in place. Seven offsets of three
+channels and a zero are 28 elements, and those of the next window begin a stride further on. So the
+image is copied once, with padding and zero channels, and a product sums over such a row. The memory
+after a row holds other pixels, and zero times infinity is NaN; therefore rows are padded with zeros
+that the kernel neither reads nor multiplies.
 
-Where offsets of a row do not lie together (a dilation), windows along all axes but the last are
-copied once, as channels: what is left is a filter of one row over more channels.
+If the offsets of a row are not adjacent (dilation), windows along all axes but the last are copied
+once, as channels: what is left is a filter of one row over more channels.
 """
 
 from __future__ import annotations

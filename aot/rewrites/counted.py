@@ -1,9 +1,10 @@
-"""Integers that count places, comparisons of them, and look-ups at them, without look-ups.
+"""Index arithmetic with dynamic sizes, without lookups: affine integers, comparisons of them, and
+gathers.
 
-torch's indices and masks are made of positions by look-ups, slices and choices (`x + n` where
-x < 0). Of known sizes they are constants. Of dynamic sizes, what is known of each element
-(`aot/ir/affine.py`) is written instead: a constant plus multiples of its place along the axes; and
-a look-up at such places is a view.
+torch builds indices and masks from positions by lookups, slices and selects (`x + n` where x < 0).
+With known sizes they are constants. With dynamic sizes, an element that is known to be a constant
+plus multiples of its index along the axes (`aot/ir/affine.py`) is written in that form, and a
+lookup at such indices becomes a view.
 """
 
 from __future__ import annotations

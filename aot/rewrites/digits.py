@@ -1,8 +1,9 @@
-"""Rows in order by digits, on a GPU: three kernels a digit, which read the elements twice; or, if
-these are not too many, by merges of runs, one kernel for several runs at a time.
+"""Sorts of many elements on a GPU: radix sort, or merge sort for fewer elements.
 
-Ranks and merges (`order.py`) compare each element with a run's others, and again at each merge.
-With many elements a sort by digits does less.
+A radix sort takes three kernels for each digit, which read the elements twice. A merge sort takes
+one kernel for each level, which merges several runs at a time. Ranks and merges as arithmetic
+(`order.py`) compare each element with the others of its run, and again at each merge; for many
+elements these kernels do less work.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy
+
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.size import fixed, is_static, typical
+from aotc.aot.ir.size import Extent, fixed, highest, is_static, typical
 from aotc.aot.ir.types import DTYPES
 
 DIGIT = 8  # bits
 HALF = 32  # bits of a key in a word, whose lower half is a place
 WARP = 32  # elements that a program looks at together
+MOST_FILLED = 1 << 15  # elements that rows of a dynamic length are filled up to
 SHORTEST = 256  # elements of a part at least, which has as many counts
 MOST_PARTS = 512  # of a row, whose counts are added up by few programs
 PROGRAMS = 2048  # of a warp each, so that a GPU is full
@@ -38,13 +42,14 @@ def serves(node: Node, run: int, run_ns: float = COMPARED_NS) -> bool:
     """Whether an `order_rows` costs less by digits than by merges of runs, of which putting one in
     order takes `run_ns` an element."""
     (data,) = node.inputs
-    if not is_static((*data.shape, node.attr("wanted"))) or data.shape[-1] <= run:
+    extent = highest(data.shape[-1])
+    if extent <= run or (extent > MOST_FILLED and not is_static(data.shape[-1:])):
         return False
-    count, extent = typical(data.type.numel), typical(data.shape[-1])
+    count = typical(prod(data.shape[:-1])) * extent
     bits = 8 * DTYPES[data.dtype].itemsize_bytes
     by_digits = digits_ns(bits, count)
     ranked = 3 * LAUNCH_NS + count * run_ns
-    if typical(node.attr("wanted")) > run // 2:
+    if highest(node.attr("wanted")) > run // 2:
         merges = (-(-extent // run) - 1).bit_length()
         ranked += merges * (MERGE_LAUNCHES * LAUNCH_NS + count * MERGED_NS)
         if bits >= HALF:
@@ -72,14 +77,25 @@ def _merges(count: int, extent: int) -> tuple[float, tuple[tuple[int, int], ...]
     return min(found)
 
 
-def order_of(data: Node, wanted: int, is_descending: bool) -> Node:
-    """Places i32 of the first elements of each row in order, as `order_rows` has them."""
-    shape, low = data.shape, LOW_BITS.get(data.dtype, 0)
+def order_of(data: Node, wanted: Extent, is_descending: bool) -> Node:
+    """Places i32 of the first elements of each row in order, as `order_rows` has them.
+
+    Rows of a dynamic length are filled up to the longest ones, by what stands last.
+    """
+    lead, low = data.shape[:-1], LOW_BITS.get(data.dtype, 0)
     keys = build.ordered_bits(data, True) if data.type.kind == "float" else data
     bits = 8 * DTYPES[keys.dtype].itemsize_bytes
-    rows = build.reshape(keys, (prod(shape[:-1]), shape[-1]))
-    order = sort_by_bits(rows, low, bits, is_descending)
-    return build.slice_axis(build.reshape(order, shape), len(shape) - 1, 0, wanted)
+    rows = build.reshape(keys, (prod(lead), data.shape[-1]))
+    longest = highest(data.shape[-1])
+    rows = build.pad(rows, (0, 0), (0, longest - data.shape[-1]), _last(keys.dtype, is_descending))
+    order = build.reshape(sort_by_bits(rows, low, bits, is_descending), (*lead, longest))
+    return build.slice_axis(order, len(lead), 0, wanted)
+
+
+def _last(dtype: str, is_descending: bool) -> int:
+    """A whole number behind which none stands; of equal ones the first stay first."""
+    limits = numpy.iinfo(DTYPES[dtype].numpy)
+    return int(limits.min if is_descending else limits.max)
 
 
 def sort_by_bits(keys: Node, low: int, high: int, is_descending: bool = False) -> Node:
@@ -129,7 +145,7 @@ def _signed(number: int, bits: int) -> int:
 
 def _sorted_words(keys: Node, order: Node, low: int, high: int) -> Node:
     """An order i32 of `[rows, n]`, by bits of the keys i32 that stand in it."""
-    rows, extent = map(fixed, keys.shape)
+    rows, extent = typical(keys.shape[0]), fixed(keys.shape[1])
     merges_ns, merges = _merges(rows * extent, extent)
     if high - low == HALF and merges_ns < digits_ns(HALF, rows * extent):
         return _merged_words(keys, order, merges)

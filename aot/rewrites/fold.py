@@ -218,10 +218,8 @@ class _Folder:
         return self.parts[root]
 
     def _everywhere(self, node: Node) -> Node | None:
-        """The literal that all elements of a counted value are, if they are one.
-
-        Asked of an expression and then of its operands, it evaluates them together.
-        """
+        """The literal that all elements of a known value are, if they are equal. It is asked of an
+        expression and then of its operands, so it evaluates them together."""
         if node not in self.uniform:
             values: dict[Node, Array] = {}
             evaluate_all((node,), values, {})

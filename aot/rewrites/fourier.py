@@ -1,12 +1,12 @@
-"""Discrete Fourier transforms: by kernels of their own, or as matrix products, elementwise products
-and views.
+"""Discrete Fourier transforms: by FFT kernels, or as matrix products, elementwise products and
+views.
 
-Processors have a kernel for lengths that are products of 2, 3 and 5, GPUs for powers of two. A
-length of other small factors is taken apart (Cooley and Tukey, 1965) into transforms of at most
-`DENSE_LIMIT`, each one product with a matrix of roots of unity; a length with a large prime factor
+CPUs have an FFT kernel for lengths that are products of 2, 3 and 5, GPUs for powers of two. Other
+lengths with small factors are decomposed (Cooley and Tukey, 1965) into transforms of at most
+`DENSE_LIMIT`, each one product with a matrix of roots of unity. A length with a large prime factor
 becomes a convolution of a length that is a power of two (Bluestein, 1970). Tables are computed in
-f64 from exact whole exponents. Products have each number of a sum read and multiplied, and their
-sums are less exact than those of butterflies.
+f64 from exact integer exponents. Products take more operations than an FFT, and their longer sums
+are less exact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Gates of recurrent steps beside each other: columns of a product that one element needs.
+"""Interleaves the gates of recurrent cells, so that one program has all columns that an element
+needs.
 
 A step of an LSTM multiplies its state by a matrix of four parts, and each element of its result
-needs one column of each part. With these columns beside each other the product's kernel has all
+needs one column of each part. With these columns next to each other the product's kernel has all
 four, and computes the step.
 """
 

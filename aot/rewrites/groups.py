@@ -1,9 +1,9 @@
-"""Convolutions by groups of few outputs, and of single pixels, for processors.
+"""Grouped convolutions with few outputs a group, and 1 × 1 convolutions, for CPUs.
 
-Few outputs are columns that fill no vector. Where channels lie together, those of several groups
-are one vector, and each of a group's channels is repeated for its outputs. Where positions of a row
-do, these are side by side, not outputs. So are those of 1 × 1 convolutions whose input and output
-lie by planes of positions: neither is transposed.
+The few outputs of a group fill no vector. In channels-last layout one vector holds the channels of
+several groups, each repeated for the outputs of its group. In channels-first layout the lanes are
+positions of a row instead of outputs. The same is done for 1 × 1 convolutions whose input and
+output are channels first: neither is transposed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Products of quantised numbers (CPU): codes of 8 bits are multiplied as integers, then scaled.
+"""Products of quantised numbers as integer products of their 8-bit codes, scaled afterwards (CPU).
 
-A quantised model written out multiplies numbers (q - z) · s, of which a row of the left operand and
-a column of the right one have one scale and one zero point each. For those
+A quantised model in plain arithmetic multiplies numbers (q - z) · s, where a row of the left
+operand and a column of the right one have one scale and one zero point each. For those
 
     Σ (p - y) · r · (q - z) · s = (Σ p · q - y · Σ q - z · Σ p + K · y · z) · r · s
 
-over k, where all in the bracket are integers: exact in i32, as the sum of its K products is.
+over k, where the bracket contains integers only: exact in i32, as the sum of its K products is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Few values written at places: each element looks up what is written to it.
+"""Scatters of few values as gathers: each element looks up what is written to it.
 
-Such a write needs no launch of its own and no copy of the data, and fuses with what is around it.
-It compares every place with every write, so many of them are left to a kernel that makes them one
-after the other: on a processor soon, on a GPU, which has thousands of lanes, much later. Sizes that
-vary must be few at every call.
+Such a scatter needs neither a launch of its own nor a copy of the data, and fuses with the ops
+around it. It compares every element's place with every written place, so scatters of many values
+are left to a kernel that writes them one after the other: on a CPU from a small number on, on a
+GPU, which has thousands of lanes, from a much larger one. Dynamic sizes must be small at every
+call.
 """
 
 from __future__ import annotations

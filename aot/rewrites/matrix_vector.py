@@ -1,12 +1,12 @@
-"""Products of one column or one row: a matrix that is read once wants lanes along its memory.
+"""Products with one column or one row as sums, which read the matrix along its memory.
 
-A tile of a product has its lanes along the columns of the right operand. Where that has one column,
-or lies in memory column by column, or has rows that begin anywhere, the same numbers are a sum
-along the inner dimension, which a row kernel reads where it lies, gathered or not.
+A tile of a product has its lanes along the columns of the right operand. If that has one column, is
+stored column by column, or has rows that are not aligned, the same numbers are a sum along the
+inner dimension, which a row kernel reads in place, gathered or not.
 
-On GPUs tiles have many rows and columns, and one row by a matrix that lies row by row has a program
-for some columns only. A sum has as many programs as fill the device. Weights are stored so that
-products of one row read them along the depth (`weights.orient_weights`).
+On GPUs tiles have many rows and columns, and one row times a matrix that is stored row by row gives
+a program to every few columns only, while a sum has as many programs as fill the device. Weights
+are stored so that products of one row read them along the depth (`weights.orient_weights`).
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
 
 def serves(attention: Node, context: Context) -> bool:
     """Whether the kernel on memory takes an attention, and costs less than its arithmetic, which
-    reads all keys also where data says how many of them are seen."""
+    reads all keys even where data say how many are seen."""
     query, key, value = attention.inputs[:3]
     if context.is_constant(key) or context.is_constant(value):
         return False
@@ -266,8 +266,8 @@ def scattered_into_copies(graph: Graph) -> tuple[Graph, int]:
 
 
 def _is_copied_by_parts(node: Node) -> bool:
-    """Whether a program writes all rows of a part of the tensor that is contiguous, and not so long
-    that several would copy it in less time."""
+    """Whether a program writes all rows of a contiguous part of the tensor that is short enough for
+    one program to copy it fast."""
     how = dict(node.attr("stored")[0][1])
     axis, shape = how["axis"], node.attr("operands")[0][2]
     inner = math.prod(shape[axis + 1 :])
@@ -329,7 +329,7 @@ def _narrowed_from(index: Node, extent: Extent) -> Node | None:
 
 
 def _is_alone(node: Node) -> bool:
-    """Whether a node is a `scatter_rows`, and none of a pair."""
+    """Whether a node is a `scatter_rows` that is not one of a pair."""
     is_rows = node.op == "placed" and node.attr("function") == "scatter_rows"
     return is_rows and len(node.attr("results")) == 1
 
@@ -379,7 +379,7 @@ def pair_rows(graph: Graph) -> tuple[Graph, int]:
 
 
 def _may_pair(first: Node, second: Node) -> bool:
-    """Whether neither reads what the other one updates: in turns it need not be copied."""
+    """Whether neither reads what the other one updates; otherwise that would have to be copied."""
     ends = [[_memory_of(operand) for operand in node.inputs] for node in (first, second)]
     (one, *of_one), (other, *of_other) = ends
     return one is not other and one not in of_other and other not in of_one

@@ -1,9 +1,9 @@
-"""Rows in order without memory of a program's own: `order_rows` as counting and lookups.
+"""Sorts as arithmetic, without memory of their own: `order_rows` by counting and lookups.
 
-Short runs are ordered by rank, the number of elements that precede an element. Longer rows are
-merged from sorted runs: a place of the result finds by binary search how many elements of the first
-run stand before it. Both fuse with what is around them. Targets whose programs put rows in order in
-memory of their own take short rows alone this way.
+Short runs are sorted by rank, the number of elements that precede an element. Longer rows are
+merged from sorted runs: each position of the result finds by binary search how many elements of the
+first run precede it. Both fuse with the ops around them. Targets that have sort kernels use this
+for short rows only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Weights that are computed from narrower ones: packed, joined and transposed below the arithmetic.
+"""Packs, joins and transposes quantised weights before they are widened, so that stored bits stay
+few.
 
-A quantised weight is stored in few bits and widened where it is read. Were its panels made of the
-widened numbers, the fold would store these. So the elements' order is changed of what is stored:
-pack(f(a, b)) = f(pack(a), pack(b)), and repeated numbers, as scales of groups are, stay repeated.
-So are weights that products share joined: join(f(a, b), f(c, d)) = f(join(a, c), join(b, d)).
+A quantised weight is stored in few bits and widened where it is read. If its widened numbers were
+packed into panels, constant folding would store these. So the stored codes are reordered instead:
+pack(f(a, b)) = f(pack(a), pack(b)), and repeated numbers, such as scales of groups, stay repeated.
+Weights of products that share an input are joined in the same way: join(f(a, b), f(c, d)) =
+f(join(a, c), join(b, d)).
 """
 
 from __future__ import annotations

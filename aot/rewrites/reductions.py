@@ -1,9 +1,9 @@
-"""Reductions over dims that do not lie beside each other (CPU): the last ones first, then the rest.
+"""Reductions over dims that are not adjacent (CPU): the last ones first, then the rest.
 
-Statistics of channels reduce the dims before and behind these: `x.sum((0, 2, 3))`. A row kernel
-runs its vectors along the reduced elements where these follow each other in memory in runs of whole
-vectors. Other runs it would gather one by one; as a reduction of their own they are read in order,
-and what is left to reduce has lanes along the channels.
+Statistics of channels reduce the dims before and after the channels: `x.sum((0, 2, 3))`. A row
+kernel vectorises along the reduced elements if they are contiguous in runs of whole vectors; other
+runs it would gather one by one. As a reduction of its own a run is read in order, and the rest of
+the reduction has lanes along the channels.
 """
 
 from __future__ import annotations

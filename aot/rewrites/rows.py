@@ -1,9 +1,10 @@
-"""Products of the rows that a loop reads, one row a turn: all of them before it, as one product.
+"""Hoists products out of loops over rows: one product for all rows before the loop.
 
     repeat: f(x[i] · w, …)  →  p = x · w; repeat: f(p[i], …)
 
-A recurrent step multiplies its frame and its state. The state's product waits for the turn before;
-that of the frame does not, and as one product for all frames it reads the weights once.
+A recurrent step multiplies its input row and its state by weights. The product of the state depends
+on the iteration before; that of the input does not, and as one product for all rows it reads the
+weights once.
 """
 
 from __future__ import annotations

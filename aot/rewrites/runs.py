@@ -1,9 +1,9 @@
-"""Look-ups of places that are known at build time and follow each other (CPU): parts joined.
+"""Lookups at constant places that form few runs, as concatenations of slices (CPU).
 
-torch takes a roll apart into a look-up of `(i + shift) % n`, and paddings by reflection and
-replication into ones of distances. A processor gathers such elements one by one; in a few runs of
-neighbours, forwards, backwards or all the same, they are read by vectors. Rows of a vector or more
-are read by vectors wherever they lie, so that their places are computed, one a row.
+torch decomposes a roll into a lookup of `(i + shift) % n`, and reflection and replication padding
+into lookups of distances. A processor would gather such elements one by one; runs of consecutive,
+reversed or equal elements are read by vectors. Rows of at least a vector are read by vectors
+anyway, so there the lookup stays, one place for each row.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Scans by many programs: of blocks of a row, in levels.
+"""Parallel scans: blocks of a row are scanned, then the ends of the blocks, level by level.
 
-An element's result is its block's scan up to it, combined with the scan of the blocks before. The
-order of the sums is fixed, so every call gives the same bits. A block of few elements is a masked
-reduction, which fuses with what is around it, a larger one is scanned by a program. Targets whose
-programs go along rows in turn take short rows alone this way.
+An element's result is the scan of its block up to it, combined with the scan of the blocks before.
+The order of sums is fixed, so every call gives the same bits. A block of few elements is a masked
+reduction, which fuses with the ops around it; a larger one is scanned by a kernel. Targets with a
+kernel that scans whole rows use this for short rows only.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Sums at places, on a GPU: equal numbers by counting, many rows in the order of their places, and
-at few places each place's sum over all rows, as a reduction of its own; so extremes and products.
+"""Scatter reductions on a GPU, in one of several forms, whichever is estimated to be fastest.
 
-Equal numbers are counted, and whole numbers add up to the same in any order: many floats are merged
-as such (`whole_numbers.py`). Many long rows are put in the order of their places by digits, once
-for all that are added at these places; then each place has a program that goes over its rows.
+- Equal numbers that are added are counted instead.
+- Integers give the same result in any order, so they are merged by atomics; many floats are merged
+  as integers (`whole_numbers.py`).
+- Many long rows are first sorted by their places, once for all that is added there; then a program
+  adds the rows of one place.
+- With few places, every row is compared with every place, which is one reduction for each place.
 
-Programs of the kernel for `scatter_rows` have a share of the places each and go over the rows of
-their share in turn. With few places there are few programs, with many rows each. Comparing every
-row with every place is more work, but all programs do it at once.
+Otherwise the kernel of `scatter_rows` gives each program a share of the places, whose rows it goes
+over in order. With few places there are few programs, with many rows each; comparing every row with
+every place is more work, but all programs do it at once.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
 
 
 def _least(node: Node) -> Callable[[Node], Node] | None:
-    """The way that takes the least time; None where programs with a share of the places do."""
+    """The fastest form by the estimates; None if it is that of programs with a share of the
+    places."""
     least_ns, way = _in_turn_ns(node), None
     for fits, takes_ns, make_sums in _WAYS:
         if fits(node) and (ns := takes_ns(node)) < least_ns:
@@ -115,7 +118,7 @@ def _is_ordered(node: Node) -> bool:
 
 
 def _ordered_ns(node: Node) -> float:
-    """Time of the order of the places, of where each begins, and of its rows' sums."""
+    """Time of sorting the places, finding where each begins, and adding its rows."""
     data, _, source = node.inputs
     axis = node.attr("axis")
     bits = fixed(data.shape[axis]).bit_length()
@@ -165,7 +168,7 @@ def _has_fixed_sizes(node: Node) -> bool:
 
 
 def _in_turn_ns(node: Node) -> float:
-    """Time of programs that have a share of the places each."""
+    """Time of programs that each go over the rows of their share of the places."""
     axis = node.attr("axis")
     outer, inner = (typical(prod(ends)) for ends in (node.shape[:axis], node.shape[axis + 1 :]))
     rows, places = typical(node.inputs[2].shape[axis]), typical(node.shape[axis])
@@ -205,7 +208,7 @@ def _reduced(node: Node, how: Reduction, index: Node, source: Node) -> Node:
 
 
 def _is_in_any_order(node: Node) -> bool:
-    """Whether floats can be merged as whole numbers, all at once."""
+    """Whether floats can be merged as integers, in any order."""
     data, _, source = node.inputs
     rows = source.shape[node.attr("axis")]
     is_known = node.attr("merge") in ANY_ORDER and data.dtype in OF_FLOATS
@@ -213,7 +216,7 @@ def _is_in_any_order(node: Node) -> bool:
 
 
 def _at_once_ns(node: Node) -> float:
-    """Time of floats merged as whole numbers."""
+    """Time of merging floats as integers by atomics."""
     data, _, source = node.inputs
     launches, each, of_data = _OF_SUMS if node.attr("merge") == "sum" else _OF_EXTREMES
     nbytes = each * typical(source.type.numel) + of_data * typical(data.type.numel)

@@ -1,8 +1,8 @@
-"""Tables that lookups read and products multiply: stored once, as the product wants them (CPU).
+"""Tied embedding tables, read by lookups and multiplied by the head: stored once, packed (CPU).
 
-An embedding that is the head too is multiplied as panels and looked up by rows. Its panels hold
-every row, so the lookup reads these where they lie, an element a cache line, and the table itself
-is not stored. That is done where it costs little beside the products of the same call.
+The head's product reads the table as panels, and a lookup reads rows. The panels contain every row,
+so the lookup reads its row from there, one element of each cache line, and the table itself is not
+stored. That is done if the lookups cost little compared with the products of the same call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Weights: matmuls of one input joined into one, constant operands packed for the kernels.
 
-Matmuls of one input whose results meet element by element → one matmul of interleaved weights.
-
-silu(x·v) * (x·w) reads the even and the odd columns of x·[v₀ w₀ v₁ w₁ …]: both factors of an
-element then lie side by side in one tile, and a GPU's matmul kernel multiplies them at its end.
+Matmuls of one input whose results are combined elementwise become one matmul of interleaved
+weights: silu(x·v) * (x·w) reads the even and the odd columns of x·[v₀ w₀ v₁ w₁ …]. Both factors of
+an element are then in one tile, and a GPU's matmul kernel multiplies them at its end.
 """
 
 from __future__ import annotations
@@ -203,7 +202,7 @@ def pair_matmuls(graph: Graph) -> tuple[Graph, int]:
 
 
 def _source(node: Node, users: Users, context: Context) -> Node | None:
-    """The matmul behind operations on single elements that nothing else reads."""
+    """The matmul behind elementwise ops that nothing else reads."""
     while len(users[node]) == 1:
         if node.op == "matmul":
             return node
@@ -230,7 +229,7 @@ def _are_widened(weights: Sequence[Node]) -> bool:
 
 
 def _alternating(parts: Sequence[Node], axis: int) -> Node:
-    """Rows of several matrices along an axis in turns."""
+    """The rows of several matrices along an axis, interleaved."""
     shape = parts[0].shape
     apart = [build.reshape(each, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for each in parts]
     whole = build.concat(apart, axis + 1)

@@ -1,13 +1,14 @@
-"""Floats merged at places as whole numbers, of which any order gives the same: so a GPU may merge
-all at once.
+"""Scatter reductions of floats as integer reductions, so that a GPU may merge all values by
+atomics.
 
-A float's bits, put in order, are a whole number: extremes are those of the numbers.
+The results of integer reductions do not depend on the order. For extremes, the bits of a float are
+mapped to an integer of the same order.
 
-A sum is one of whole numbers of a place's own unit. That is the greatest power of two of the values
-at the place, 2^e, by 2^-UNIT_BITS: up to 2^20 values of less than 2^(e + 1) have a sum below 2^63.
-Each is rounded to a multiple of 2^(e - 41), where a sum of f32 one after the other rounds to
-2^(e - 24) or more. (The idea of sums that do not depend on the order: Demmel and Nguyen, "Fast
-Reproducible Floating-Point Summation", 2013; one bin serves here since the extreme is known first.)
+A sum is one of integers in a unit of its own place. The unit is the greatest power of two of the
+values at the place, 2^e, times 2^-UNIT_BITS: up to 2^20 values of less than 2^(e + 1) have a sum
+below 2^63. Each value is rounded to a multiple of 2^(e - 41), where adding in f32 one after the
+other rounds to 2^(e - 24) or more. (Order-independent sums: Demmel and Nguyen, "Fast Reproducible
+Floating-Point Summation", 2013; one bin is enough here, since the extreme is known first.)
 """
 
 from __future__ import annotations

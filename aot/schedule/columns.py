@@ -1,8 +1,9 @@
-"""Which columns of a product elements of another tensor need: one each, or two equally far apart.
+"""Which columns of a product the elements of another tensor need: one each, or two at a fixed
+distance.
 
-Rotations of a head read column i and, in its other half, i + d/2; in another form 2i and 2i + 1. As
-index expressions both are choices among several columns, under conditions, which repeat from head
-to head: so the elements of one period are looked at one by one.
+A rotary embedding reads column i and, from the other half of its head, i + d/2; in its interleaved
+form 2i and 2i + 1. As index expressions both select among several columns under conditions that
+repeat from head to head, so the elements of one period are evaluated one by one.
 """
 
 from __future__ import annotations

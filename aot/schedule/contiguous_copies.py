@@ -1,39 +1,30 @@
-"""Copies that a product reads instead of its operands, where these lie badly for it.
+"""Contiguous copies of operands that a product would otherwise read in a slow memory layout.
 
-An implicit GEMM reads windows of its input in runs of channels. Where channels are few or not the
-contiguous axis, it would gather element by element and check bounds for each. Then the input is
-copied once, padding included and channels last, so that a whole row of a window is one run.
-
-Windows whose positions are the depth of a product, on a processor, are read from a copy in which
-channels lie side by side, padding included, and rows are whole blocks of vectors; the left operand,
-if each of its elements is read for many columns, from one in which the positions of all images lie
-side by side.
-
-Windows whose positions are the columns of a product, on a processor, are read from a copy in which
-positions lie side by side, padding included.
-
-A right operand of which neither rows nor columns lie together, the filters of a convolution that
-come as an argument, cast or cut into the phases of a stride perhaps, is copied row by row: each
-tile of rows would gather all of it again.
-
-On a GPU a copy that the graph asks for is left out where what it copies lies in rows at a pitch.
-
-On a GPU, a large left operand that is computed for one product, of elements which lie apart along
-both its rows and the depth, is computed into rows: Triton shares loads out among lanes by what it
-can prove to lie together, and of `x // 17` and `x % 17` it proves nothing.
-
-Numbers that are rounded to TF32 for a product lie rounded in memory: tiles come to the tensor cores
-without passing through registers.
-
-On a GPU whose copy unit reads tiles by descriptors, operands whose rows do not begin at multiples
-of 16 bytes are copied to rows that do (`row_pitch.py`).
-
-On a GPU, a right operand of a product of f32 whose columns lie together is copied so that its depth
-does: tensor cores take TF32 from shared memory along the depth alone, and Triton transposes each
-tile, in two parts, for every program that multiplies it.
-
-A concat of many parts looks at all of them for each element, and a kernel takes only so many
-pointers: it is joined from concats of a few parts each, which are stored.
+- An implicit GEMM reads windows of its input in runs of channels. Where there are few channels, or
+  they are not the contiguous axis, it would gather element by element, with a bounds check each.
+  Then the input is copied once, padded and channels last, so that a whole row of a window is one
+  run.
+- CPU, windows whose positions are the depth of a product: read from a padded copy with channels
+  contiguous and rows of whole blocks of vectors. The left operand, if each of its elements is read
+  for many columns, is read from a copy with the positions of all images contiguous.
+- CPU, windows whose positions are the columns of a product: read from a padded copy with positions
+  contiguous.
+- A right operand with neither contiguous rows nor contiguous columns, such as filters that are an
+  argument, perhaps cast or cut into the phases of a stride, is copied row by row; otherwise each
+  tile of rows would gather all of it again.
+- GPU: a copy that the graph asks for is dropped if its source has rows at a pitch.
+- GPU: a large left operand that is computed for one product, from elements that are apart along
+  both its rows and the depth, is stored first. Triton distributes loads over lanes by the
+  contiguity that it can prove, and it proves none of `x // 17` and `x % 17`.
+- Numbers that are rounded to TF32 for a product are rounded in memory, because tiles reach the
+  tensor cores without passing through registers.
+- GPU with tensor descriptors: operands whose rows are not aligned to 16 bytes are copied to rows
+  that are (`row_pitch.py`).
+- GPU: a right operand of a product of f32 with contiguous columns is copied so that its depth is
+  contiguous. Tensor cores read TF32 from shared memory along the depth only, and Triton would
+  transpose each tile, in two parts, for every program.
+- A concat of many parts tests all of them for each element, and a kernel takes a limited number of
+  pointers: it becomes a concat of stored concats of a few parts each.
 """
 
 from __future__ import annotations

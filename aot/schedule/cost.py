@@ -57,10 +57,8 @@ def chain(
     materialised: Collection[Node],
     is_enough: Callable[[float, int], bool] = lambda work, loaded: False,
 ) -> tuple[float, int]:
-    """(operations, bytes loaded) of one element of a node that is computed where it is read.
-
-    Nodes are counted until the sums are enough for the caller, or `MOST_NODES` of them are.
-    """
+    """(operations, bytes loaded) for one element of a node that is computed where it is read.
+    Counting stops when the caller's limits, or `MOST_NODES` nodes, are reached."""
     work, loaded = 0.0, 0
     stack, seen = [node], {node}
     while stack and len(seen) <= MOST_NODES and not is_enough(work, loaded):
@@ -97,10 +95,9 @@ def is_worth_a_kernel(
 
 
 def function_operations(group: Group, approximates: bool = True) -> float:
-    """Operations of functions for each element of a product, on a GPU, behind it in its kernel.
-
-    Sums and products beside them fill the time in which these wait.
-    """
+    """Operations of functions (`exp`, `sin`, …) for each element of a product on a GPU, computed
+    behind it in its kernel. Additions and multiplications overlap with the latency of these, and
+    are not counted."""
     assert group.root_op is not None
     known = {group.root_op, *group.reads}
     total = 0.0
@@ -128,11 +125,9 @@ def is_worth_a_buffer(
     is_launched: bool = False,
     loading: int | None = None,
 ) -> bool:
-    """Whether storing the node once beats computing it `evaluations` times in all.
-
+    """Whether storing the node once is cheaper than computing it `evaluations` times.
     `is_launched`: a kernel that is launched anyway would store it. `loading`: how many of the
-    evaluations load something, if not all.
-    """
+    evaluations load data, if not all."""
     extra = evaluations - typical(node.type.numel)
     if extra <= 0:
         return False

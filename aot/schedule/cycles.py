@@ -1,7 +1,7 @@
-"""Tells whether nodes can be stored by one kernel without it waiting for its own result.
+"""Decides whether nodes can be stored by one kernel without a dependency cycle between kernels.
 
-Nodes are bits of whole numbers, in the graph's order: what a node needs, and what needs it. A
-kernel of several roots counts as a whole.
+Sets of nodes are bit sets (integers), in the graph's order: the ancestors and the descendants of a
+node. A kernel of several roots counts as a whole.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Cycles:
         return found
 
     def add(self, root: Node) -> None:
-        """A kernel of one root."""
+        """Add a kernel with one root."""
         self._roots |= 1 << self._order[root]
 
     def join(self, roots: Sequence[Node]) -> None:
-        """A kernel with these roots, in place of those that had a part of them."""
+        """Add a kernel with these roots, in place of those that had some of them."""
         mask = self._mask(roots)
         self._roots |= mask
         if len(roots) == 1:
@@ -58,11 +58,12 @@ class Cycles:
         self._open[whole] = None
 
     def passed(self, roots: Sequence[Node]) -> None:
-        """The walk has been at all of these roots: what it comes to now lies before them."""
+        """Note that the walk has visited all of these roots: what it visits from now on precedes
+        them."""
         self._open.pop(tuple(roots), None)
 
     def closes(self, roots: Sequence[Node]) -> bool:
-        """Whether a kernel of these roots would need its own result through another kernel."""
+        """Whether a kernel of these roots would depend on itself through another kernel."""
         ours = self._mask(roots)
         needed = self._any(self._needed, roots)
         needing = self._any(self._needing, roots)
@@ -82,7 +83,7 @@ class Cycles:
         return False
 
     def leads(self, first: Sequence[Node], second: Sequence[Node]) -> bool:
-        """Whether any of the second nodes needs one of the first."""
+        """Whether one of the second nodes depends on one of the first."""
         return bool(self._any(self._needed, second) & self._mask(first))
 
     def inside(self, roots: Sequence[Node], node: Node) -> list[Node]:

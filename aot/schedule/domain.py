@@ -67,7 +67,8 @@ def pointwise_domains(shape: Sequence[Extent]) -> list[Domain]:
 
 
 def run_domains(flat: Domain, traced: Tracer) -> list[Domain]:
-    """Lanes along runs over which what a flat domain reads is linear, such as parts of an axis."""
+    """Lanes along runs over which the indices read in a flat domain are linear, such as parts of an
+    axis."""
     whole, found = flat.lanes.extent, []
     lengths = set().union(
         *(breaks(ix.linear(need.index, need.node.shape), flat.lanes) for need in traced.accesses)
@@ -122,8 +123,8 @@ def cheapest(
 def along_memory(
     domain: Domain, shape: Shape, trace: Callable[[Domain], Tracer], traits: TargetTraits
 ) -> Domain:
-    """The domain with its rows in an order in which what is read lies along them, if its lanes are
-    strided there: then a processor transposes square blocks in registers."""
+    """The domain with its rows in the order in which its operands are contiguous, if its lanes are
+    strided there: a CPU then transposes square blocks in registers."""
     axes = domain.order or tuple(range(len(shape)))
     inner = len(axes) - 1
     while inner > 0 and prod(shape[axis] for axis in axes[inner:]) != domain.lanes.extent:
@@ -133,8 +134,8 @@ def along_memory(
         return domain
 
     def along(option: Domain) -> Extent | None:
-        """The step along the rows of the one access, whose lanes are strided; 0 where there is no
-        such."""
+        """The stride along the rows of the one access whose lanes are strided; 0 if there is
+        none."""
         offsets = [ix.linear(need.index, need.node.shape) for need in trace(option).accesses]
         if len(offsets) != 1 or any(map(loaded_by, offsets[0].symbols())):
             return 0
@@ -200,10 +201,8 @@ def _price_of_near(offset: Index, domain: Domain, traits: TargetTraits) -> float
 
 
 def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:
-    """Whether the lanes are contiguous in runs of whole vectors.
-
-    Code for GPUs computes addresses lane by lane, and has no such runs.
-    """
+    """Whether the lanes are contiguous in runs of whole vectors. Code for GPUs computes an address
+    for each lane, and does not use such runs."""
     lengths = breaks(offset, domain.lanes)
     if traits.is_gpu or not lengths or not is_static(lengths):
         return False
@@ -291,10 +290,9 @@ def batch_index(root_op: Node, domain: Domain) -> tuple[Index, ...]:
 
 
 def contiguous_run(root_op: Node, domain: Domain, boundary: Boundary) -> Extent:
-    """Elements of k that follow each other in all buffers behind A: all of them, a run, or 0.
-
-    An implicit GEMM reads channels in runs, one for each kernel offset of the convolution's window.
-    """
+    """Elements of k that are contiguous in all buffers behind A: all of them, the length of a run,
+    or 0. An implicit GEMM reads channels in runs, one for each kernel offset of the convolution's
+    window."""
     assert domain.reduced is not None
     left, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     tracer = Tracer(boundary)
@@ -304,8 +302,8 @@ def contiguous_run(root_op: Node, domain: Domain, boundary: Boundary) -> Extent:
 
 
 def run_along(offsets: Sequence[Index], symbol: Symbol) -> Extent:
-    """Elements that follow each other at all offsets as the symbol grows: all of them, a run, or 0;
-    an offset that is linear in it counts as one, whatever its stride."""
+    """Elements that are contiguous at all offsets as the symbol grows: all of them, the length of a
+    run, or 0. An offset that is linear in the symbol counts as one run, whatever its stride."""
     extent = symbol.extent
     broken = [offset for offset in offsets if offset.stride(symbol) is None]
     if not broken:

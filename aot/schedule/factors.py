@@ -1,9 +1,9 @@
-"""What several products of few rows multiply their columns by, stored once for all of them.
+"""Values that several products of few rows share as factors, such as sines, computed once for all.
 
-All layers turn by the same angles. A kernel of elements computes a sine in each of its threads. The
-threads of a product of few rows are there for the depth: each computes all elements of its tile,
-one after the other, when the sums are there. So sines are dear in such a kernel, and a launch that
-stores them for all layers is cheaper from some layers on.
+All layers apply the rotary embedding with the same angles. A pointwise kernel computes one sine in
+each thread. In a product of few rows the threads divide the depth, and each computes all elements
+of its tile, one after the other, when the sums are complete. So sines are expensive there, and from
+some number of layers on a separate launch that stores them for all layers is faster.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Boundary = Callable[[Node], bool]
 def stored_factors(
     products: Sequence[Kernel], roots: Collection[Node], cycles: Cycles, traits: TargetTraits
 ) -> list[Kernel]:
-    """Kernels of what several of the products compute of other things than their sums, where that
-    takes longer than a launch; `roots` are stored anyway."""
+    """Kernels for values that several products compute independently of their sums, where computing
+    them in each product takes longer than a launch; `roots` are stored anyway."""
     costs: dict[Node, list[float]] = {}
     for product in products:
         assert product.cluster is not None
@@ -52,13 +52,14 @@ def stored_factors(
 
 
 def _in_any_order(nodes: list[Node], cycles: Cycles) -> list[list[Node]]:
-    """The nodes in one kernel, or where that would wait for itself each in one of its own."""
+    """The nodes in one kernel, or each in a kernel of its own if one kernel would depend on
+    itself."""
     is_one = len(nodes) == 1 or not cycles.closes(nodes)
     return [nodes] if is_one else [[node] for node in nodes]
 
 
 def _factors(product: Kernel, roots: Collection[Node]) -> Iterable[Node]:
-    """What is computed elementwise, of other things than the product's sums, beside these."""
+    """What a product computes elementwise without its sum, to combine with the sum."""
     assert product.cluster is not None
     own, tip = set(product.roots), product.cluster.tip
     reads, found, seen = {tip: True}, dict[Node, None](), {tip}
@@ -85,7 +86,7 @@ def _factors(product: Kernel, roots: Collection[Node]) -> Iterable[Node]:
 
 
 def is_computed_of(root: Node, known: dict[Node, bool], is_boundary: Boundary) -> bool:
-    """Whether a value hangs on those that are known to count; `known` is added to."""
+    """Whether a value depends on one of those that are known to count; adds to `known`."""
     waiting = [root]
     while waiting:
         node = waiting[-1]

@@ -1,15 +1,15 @@
-"""Products of few rows store what pointwise kernels would compute of their results.
+"""Fuses pointwise kernels into the products of few rows that they read.
 
-A step of a decoder multiplies one row by weights, turns query and key by their position, and writes
-key and value into their caches: the second launch reads a few numbers that the first one has just
-stored. Where each element of what it stores needs one column of the product, or two that lie
-equally far apart everywhere, a program that has both columns stores it:
+A decode step multiplies one row by weights, applies the rotary embedding to query and key, and
+writes key and value into their caches; a second launch for that reads a few numbers that the first
+one has just stored. If each element that it stores needs one column of the product, or two at a
+fixed distance, the program that has both columns stores it:
 
     y₁ = x₁·cos - x₂·sin,  y₂ = x₂·cos + x₁·sin,  of columns i and i + d/2 of a head, or 2i and 2i+1
 
-Weights stay as they are. A program of few rows reads whole columns of them, which may lie anywhere:
-which of them meet is an index of its kernel (`Group.distance`), and entries that multiply many rows
-read the same weights in their own order.
+The weights keep their layout. A program of few rows reads whole columns of them from anywhere, so
+which columns are paired is an index in its kernel (`Group.distance`), and entry points that
+multiply many rows read the same weights in their own order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FOLLOWED = frozenset({"pointwise", "view", "pad", "concat", "take", "gather"})
 def with_columns_read(
     found: list[Kernel], graph: Graph, kept: Collection[Node], traits: TargetTraits
 ) -> list[Kernel]:
-    """The kernels, those that read products of few rows joined with these; nodes of `kept` are
+    """The kernels, with those that read products of few rows merged into these; nodes of `kept` are
     stored, whoever reads them."""
     products = [kernel for kernel in found if traits.is_gpu and _is_of_few_rows(kernel)]
     if not products:
@@ -145,7 +145,8 @@ def _read(kernel: Kernel, roots: Collection[Node]) -> Iterable[Node]:
 
 @dataclass(slots=True)
 class _Joining:
-    """A product and the kernels that it takes over: what it then stores besides its own result."""
+    """A product and the kernels that are merged into it: what it then stores besides its own
+    result."""
 
     product: Kernel
     tip: Node
@@ -174,7 +175,7 @@ class _Joining:
         return True
 
     def _placed(self, node: Node, own: Collection[Node]) -> Root | None:
-        """A result where the columns stand that it needs; None where it needs others."""
+        """A result at the columns that it needs; None if it needs others."""
         memory = memory_of_rows(node) if node.kind == "call" else node
         if memory is None or node.op == "check":
             return None
@@ -230,8 +231,8 @@ class _Joining:
         return self.parts[key]
 
     def _may_meet(self, distance: int) -> bool:
-        """Whether columns so far apart may meet in the product's programs: all those that do are
-        equally far apart, and weights are still read along the depth by whole vectors."""
+        """Whether columns at this distance may be paired in the product's programs: if all pairs
+        have one distance, and weights are still read along the depth by whole vectors."""
         if distance == 0:
             return True
         if self.distance:
@@ -241,7 +242,7 @@ class _Joining:
 
 
 def _is_along_depth(root_op: Node, roots: Collection[Node]) -> bool:
-    """Whether what lies together of a product's right operand is of one column."""
+    """Whether neighbours in memory of a product's right operand belong to one column."""
     domain = matmul_domain(root_op)
     assert domain.reduced is not None
     right = operand_accesses(root_op, domain, (ix.ZERO,) * (root_op.type.rank - 2))[1]

@@ -1,8 +1,9 @@
 """The fusion table: may a consumer compute a producer's value in its own kernel?
 
-One row a pair of kinds, with the reason. `same-elements` rows extend a kernel past its reduction or
-matmul: the consumer runs on the values in registers, which needs the same rows. `priced` rows
-recompute the producer wherever it is read, if cost.py finds that cheaper than a buffer.
+One row for each pair of kinds, with the reason. `same-elements` rows extend a kernel past its
+reduction or matmul: the consumer runs on the values in registers, which requires the same rows.
+`priced` rows recompute the producer wherever it is read, if by cost.py that is cheaper than a
+buffer.
 """
 
 from __future__ import annotations

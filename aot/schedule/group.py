@@ -111,9 +111,9 @@ class Group:
 
     @property
     def blocks(self) -> tuple[tuple[str, tuple[Schedule, ...]], ...]:
-        """Of a `control`: words of marks in the order in which they stand in a plan, each with the
-        schedules that follow it; the first word is empty. The condition of a `while` is found
-        before it, and again at the end of its block, so that one stretch of launches has both."""
+        """Of a `control`: its control words in the order of a plan, each with the schedules that
+        follow it; the first word is empty. The condition of a `while` is computed before the loop,
+        and again at the end of its block, so that one iteration is one stretch of launches."""
         assert self.root_op is not None
         form = self.root_op.attr("form")
         if form == "branch":

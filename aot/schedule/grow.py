@@ -53,7 +53,7 @@ class Cluster:
     may_group_columns: bool = False  # the target's matmul kernels split neighbouring ones
     column_group: int = 1  # how many meet, 2 or 4: columns are counted by as many from there on
     tips: tuple[Node, ...] = ()  # what it stores, where that is not the tip alone
-    is_parted: bool = False  # it stores values of whole rows only, so that programs share rows
+    is_split: bool = False  # it stores values of whole rows only, so that programs share rows
 
     @property
     def roots(self) -> list[Node]:
@@ -62,12 +62,12 @@ class Cluster:
 
 
 def clusters(
-    graph: Graph, traits: TargetTraits, parted: Callable[[Cluster], Cluster]
+    graph: Graph, traits: TargetTraits, split: Callable[[Cluster], Cluster]
 ) -> list[Cluster]:
     """One cluster for each matmul and each group of reductions over the same rows.
 
     On a GPU the columns of a product may meet, and results of the graph are stored on the way to
-    what is computed of them. `parted` may leave out members of a cluster, which are then free for
+    what is computed of them. `split` may leave out members of a cluster, which are then free for
     others.
     """
     users, outputs = graph.users(), frozenset(graph.outputs)
@@ -80,7 +80,7 @@ def clusters(
         if node in owned or not _is_stop(node):
             continue
         start = replace(_start(node), may_group_columns=traits.is_gpu)
-        cluster = parted(_grown(start, outputs, users, successor, owned, traits))
+        cluster = split(_grown(start, outputs, users, successor, owned, traits))
         owned |= cluster.members
         found.append(cluster)
     return found

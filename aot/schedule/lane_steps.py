@@ -1,7 +1,7 @@
-"""What a vector of neighbouring lanes adds to an index, where that is the same numbers everywhere.
+"""Offsets that the lanes of a vector add to an index, where they are the same for every vector.
 
-The lanes of `2 * (y // 2)` add 0, 0, 2, 2, 4 … wherever a vector begins: a processor reads such
-elements as a few vectors, and puts them in order.
+The lanes of `2 * (y // 2)` add 0, 0, 2, 2, 4 … wherever a vector begins. A processor loads such
+elements as a few vectors, and permutes them.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from aotc.aot.schedule.calls import MEMORY_KINDS, call_clusters
 from aotc.aot.schedule.cost import chain, is_worth_a_buffer
 from aotc.aot.schedule.cycles import Cycles
 from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses
+from aotc.aot.schedule.fission import Fission
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind, Root
 from aotc.aot.schedule.grow import (
@@ -35,9 +36,8 @@ from aotc.aot.schedule.grow import (
     row_indices,
     row_symbols,
 )
-from aotc.aot.schedule.joined import is_held, joined
-from aotc.aot.schedule.parted import Parting
-from aotc.aot.schedule.scattered import with_views_left
+from aotc.aot.schedule.sibling_fusion import fuse_siblings, is_held
+from aotc.aot.schedule.strided_stores import leave_strided_views
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
@@ -166,7 +166,7 @@ class Kernel:
         """Shape that a further root must have; None where there can be none."""
         if self.cluster is None:
             return self.elements or self.roots[0].shape
-        if self.cluster.is_parted:
+        if self.cluster.is_split:
             return None
         return self.cluster.root_op.inputs[0].shape if self.kind == "row" else None
 
@@ -183,9 +183,11 @@ class _Materializer:
         self.traits = traits
         self.nodes, self.users = graph.nodes(), graph.users()
         self.wanted: frozenset[Node] = frozenset()
-        found = with_views_left(clusters(graph, traits, Parting.of(graph, traits)), graph, traits)
+        found = leave_strided_views(
+            clusters(graph, traits, Fission.of(graph, traits)), graph, traits
+        )
         found, self.absorbed = absorbed(found, graph, traits)
-        found = joined(found, graph, traits)
+        found = fuse_siblings(found, graph, traits)
         made = [Kernel(cluster.roots, cluster) for cluster in found]
         made += [Kernel([*each.members], each) for each in call_clusters(graph)]
         self.kernels = dict.fromkeys(made)  # in the order in which they were made
@@ -219,7 +221,7 @@ class _Materializer:
                 kernel = self.owner[node]
                 point = root_index(kernel.cluster, node)
                 self._count_operands(node, {kernel: {point: typical(node.type.numel)}})
-                if node not in kernel.roots:  # of a parted kernel: its other readers repeat it
+                if node not in kernel.roots:  # of a split kernel: its other readers repeat it
                     self._inline(node)
                 self.ahead[kernel].discard(node)
                 if node in kernel.roots and not self.ahead[kernel]:
@@ -548,7 +550,8 @@ def _kind(node: Node) -> str:
 
 
 def _terms(node: Node) -> int:
-    """How often a kernel's text has the operand of a node for each time that it has the node."""
+    """How often the text of a kernel contains the operand of a node, for each time that it contains
+    the node."""
     return typical(prod(reduced_extents(node))) if is_unrolled(node) else 1
 
 

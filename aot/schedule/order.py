@@ -18,13 +18,13 @@ MOVED_BYTES = 1 << 20
 
 
 def ordered(groups: Sequence[Group], kept: Collection[Node]) -> tuple[Group, ...]:
-    """Topological order; among those that are ready, the one made first by the graph's order.
+    """Groups in topological order; among those that are ready, in the order of the graph.
 
-    A group that could run long before anything reads its results, as copies of what a backward
-    graph is given could, runs just before its first reader: nothing holds its memory meanwhile.
-    Where it keeps less memory at the most, groups that nothing waits for, as the gradients of
-    weights, run as soon as they can: what they read is not kept beside what comes later.
-    kept: outputs, whose memory is not the arena's.
+    A group that could run long before its results are read, such as a copy of what a backward graph
+    is given, runs just before its first reader, so that its memory is free until then. Groups that
+    no other group depends on, such as gradients of weights, run as early as possible if that lowers
+    the peak of memory, since their operands are then freed early. kept: outputs, whose memory is
+    not in the arena.
     """
     made = _topological(groups, [(0, number) for number in range(len(groups))])
     found = _late(made, kept)
@@ -33,9 +33,9 @@ def ordered(groups: Sequence[Group], kept: Collection[Node]) -> tuple[Group, ...
 
 
 def _with_ends_early(groups: Sequence[Group]) -> list[_Place]:
-    """The places of groups, which are in topological order, where each that nothing waits for
-    follows the last one it waits for. With it go those that only it waits for, if they wait for
-    nothing but arguments and each other."""
+    """The places of groups, which are in topological order, with each group that no other depends
+    on moved behind the last one that it depends on. Groups that only it depends on move with it, if
+    they depend on nothing but arguments and each other."""
     maker = {root.node: number for number, group in enumerate(groups) for root in group.roots}
     awaited = [{maker[node] for node in group.reads if node in maker} for group in groups]
     readers: list[set[int]] = [set() for _ in groups]
@@ -97,8 +97,8 @@ def _topological(groups: Sequence[Group], order: Sequence[_Place]) -> list[Group
 
 
 def _peak_bytes(groups: Sequence[Group], kept: Collection[Node]) -> int:
-    """The most bytes that results hold at a time, those that are kept aside, from the group that
-    stores them to their last reader. What is updated in place counts twice."""
+    """The largest number of bytes that results occupy at a time, without those of `kept`, each from
+    the group that stores it to its last reader. What is updated in place counts twice."""
     last = {node: number for number, group in enumerate(groups) for node in group.reads}
     ending: dict[int, int] = {}
     live = peak = 0

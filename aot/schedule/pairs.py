@@ -1,4 +1,4 @@
-"""Pairs of reductions of which one pass over a row gives both.
+"""Pairs of reductions that one pass over a row computes together (online softmax, Welford).
 
 They are the maximum with the sum of exponentials, and the mean with the sum of squared distances
 from it: softmax (arXiv:1805.02867) and LayerNorm (Welford 1962).

@@ -1,8 +1,8 @@
-"""Rows that begin where a GPU's copy unit can address them.
+"""Operands whose rows are padded to a pitch that a GPU's tensor descriptors can address.
 
-Where that unit reads tiles by descriptors, an operand of a large product whose rows do not begin at
-multiples of 16 bytes is read from rows that do: `x[8192, 50257]` is copied to a pitch of 50304 by
-each call. Weights are stored so: the filters `w[18, 162]` of a convolution with a pitch of 168.
+The copy unit reads tiles by descriptors, which need rows that begin at multiples of 16 bytes. A
+large operand without such rows is copied in each call: `x[8192, 50257]` to a pitch of 50304.
+Weights are stored with a pitch: the filters `w[18, 162]` of a convolution with 168.
 """
 
 from __future__ import annotations

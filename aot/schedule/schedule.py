@@ -20,9 +20,9 @@ from aotc.aot.schedule.cost import group_bytes, group_operations
 from aotc.aot.schedule.few_rows import with_columns_read
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule, label
 from aotc.aot.schedule.grow import element_index, row_symbols
+from aotc.aot.schedule.horizontal_fusion import fuse_small_kernels
 from aotc.aot.schedule.materialize import Kernel, compared, kernels
 from aotc.aot.schedule.order import ordered
-from aotc.aot.schedule.small import with_small_together
 from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import (
     LEAVES,
@@ -72,7 +72,7 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     found = kernels(graph, kept, traits)
     found = with_rows_stored(found, graph, made)
     found = with_columns_read(found, graph, kept, traits)
-    found = with_small_together(found, graph, traits)
+    found = fuse_small_kernels(found, graph, traits)
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)
@@ -134,7 +134,7 @@ def _with_unread(
     for number, kernel in enumerate(found):
         wanted = [node for node in kernel.roots if node in read]
         is_plain = kernel.kind in ("pointwise", "row") and kernel.elements is None
-        is_plain = is_plain and not (kernel.cluster and kernel.cluster.is_parted)
+        is_plain = is_plain and not (kernel.cluster and kernel.cluster.is_split)
         if is_plain and 0 < len(wanted) < len(kernel.roots):
             yield number, replace(kernel, roots=wanted)
 

@@ -1,11 +1,11 @@
-"""Mutable state: written in place, or by copies after everything else.
+"""Mutable state: updated in place where possible, otherwise by copies at the end of a call.
 
-The memory of a state holds its old value until its new one is written. A kernel of memory that
-updates a copy of the old value, which nothing else reads, updates the state itself: so a row of a
-cache is written without the others being moved; and so does the next one that updates a copy of its
-result. What a call only reads stays as it is. A new value whose old one nobody reads is stored
-where the state lies, by whatever computes it. Every other new value has memory of its own and is
-copied into the state's by launches that come last, when nothing reads old values any more.
+The memory of a state holds its old value until its new one is written. A call (a kernel that works
+on memory) that updates a copy of the old value updates the state itself if nothing else reads that
+copy; so a row of a cache is written without copying the others. The same holds for the next call
+that updates a copy of its result. A state that is only read stays as it is. A new value whose old
+one is not read is stored directly in the state's memory. Every other new value has memory of its
+own, and is copied over the state by launches that come last, when no old value is read any more.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Rows that are written into tensors are stored by the pointwise kernel that computes them.
+"""Fuses `scatter_rows` into the pointwise kernel that computes the rows.
 
-A step of a decoder turns its query and its key and writes the key and the value into their caches.
-By itself `scatter_rows` is a launch that reads what the launch before it has stored, a few numbers.
-Where no two rows have one place, so that their order is no matter, whoever computes an element
-stores it at its place too: the rows of a kernel's own result, and those of the other tensor that
-the op writes at the same places.
+A decode step applies the rotary embedding to query and key, and writes key and value into their
+caches. A `scatter_rows` of its own is a launch that reads the few numbers that the launch before it
+has stored. If no two rows go to one place, their order does not matter, and whoever computes an
+element also stores it at its place: the rows of a kernel's own result, and those of the other
+tensor that the op writes at the same places.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from aotc.aot.sources.schema import (
     SourcesRow,
     VariantRow,
 )
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.extent import NUMBER, broken_rows, count_of
-from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import STATE_SLOT
@@ -260,8 +260,10 @@ def _variant(variant: Lowered) -> VariantRow:
     )
     ranges = tuple((dim.low, dim.high, dim.typical) for dim in variant.dims)
     between = list(enumerate(assignment.calls))
-    calls = tuple((at, step) for _, (at, step) in between if not isinstance(step, Mark))
-    marks = tuple((place, at, step) for place, (at, step) in between if isinstance(step, Mark))
+    calls = tuple((at, step) for _, (at, step) in between if not isinstance(step, ControlStep))
+    marks = tuple(
+        (place, at, step) for place, (at, step) in between if isinstance(step, ControlStep)
+    )
     parts = (assignment.buffers, tuple(launches), calls, assignment.states, assignment.checks)
     return VariantRow(*parts, ranges, variant.entry, marks)
 

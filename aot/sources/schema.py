@@ -26,9 +26,9 @@ from aotc.aot.lower.spec import Candidate, Param, Scratch, TensorMap
 from aotc.aot.plan import BufferAssignment
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.buffer_assignment import SPACES
+from aotc.runtime.bundle.control_steps import ControlStep
 from aotc.runtime.bundle.extent import DIMS_LIMIT, ROWS, Number
 from aotc.runtime.bundle.extent import Row as SizeRow
-from aotc.runtime.bundle.marks import Mark
 from aotc.runtime.bundle.plan import VARIANTS_LIMIT, Check, StateSlot
 from aotc.runtime.bundle.plan_parts import ENTRIES_LIMIT, RANKS_LIMIT
 from aotc.runtime.bundle.schema import (
@@ -128,7 +128,7 @@ CALL = Fields(
     },
 )
 
-MARK = Fields(Mark, {**Fields(Mark).fields, "condition": Optional(_by_space())})
+MARK = Fields(ControlStep, {**Fields(ControlStep).fields, "condition": Optional(_by_space())})
 
 
 class KernelRow(Record):
@@ -165,7 +165,7 @@ class VariantRow(Record):
     checks: tuple[Check, ...] = field(List(Check, COUNT_LIMIT))
     ranges: tuple[tuple[int, int, int], ...] = field(List(Row(DIM, DIM, DIM), DIMS_LIMIT))
     entry: int = field(Integer(0, ENTRIES_LIMIT - 1), default=0)
-    marks: tuple[tuple[int, int, Mark], ...] = field(
+    marks: tuple[tuple[int, int, ControlStep], ...] = field(
         List(Row(COUNT, COUNT, MARK), COUNT_LIMIT), default=()
     )
 

@@ -51,7 +51,7 @@ class Policy:
 
     @property
     def needs_choices(self) -> bool:
-        """Whether each kernel's choice has to be known: else the cost model's choice is taken."""
+        """Whether every kernel needs a known choice; else the cost model's choice is used."""
         return self.frozen and (self.mode != "off" or self.has_record or bool(self.record))
 
     def is_recorded(self, digest: str) -> bool:
@@ -187,7 +187,7 @@ def _line_of(record: Record, digest: str, policy: Policy) -> Line | None:
 
 
 def _shipped(spec: KernelSpec, policy: Policy) -> Candidate | None:
-    """The choice of the package's record, where nothing is measured and no line is asked for."""
+    """The choice in the package's record, if nothing is measured and no record line is required."""
     if policy.mode != "off" or policy.needs_choices:
         return None
     return _chosen(spec, _line_of(policy.shipped, spec.digest, policy))
@@ -335,14 +335,14 @@ def _measure_all(
 
 
 def _timed(options: Sequence[Option], times_us: Sequence[float]) -> tuple[Timed, ...]:
-    """Those that ran, from the fastest on."""
+    """The candidates that ran, the fastest first."""
     order = [at for at in fastest(times_us) if times_us[at] < float("inf")]
     return tuple(Timed(options[at], times_us[at]) for at in order)
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """Tells how many candidates are compiled, until measuring has the progress line."""
+    """Reports how many candidates are compiled, until measuring takes over the progress line."""
 
     report: Report
     total: int

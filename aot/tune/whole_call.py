@@ -1,9 +1,9 @@
-"""The last part of the stage `tune`: candidates are tried in the place where they run.
+"""The last part of the stage `tune`: the best candidates are measured again within a whole call.
 
-A kernel that is measured by itself follows launches of its own kind. In a call others come before
-and behind it, whose beginnings and ends overlap with its own. So the best few by themselves are
-measured once more in the whole call, and the best one also with the other answer to whether the
-next kernel's programs may come early (`Job.is_followed_early`).
+A kernel that is measured by itself follows launches of its own kind. In a call other kernels
+precede and follow it, whose beginnings and ends overlap with its own. So the best few candidates
+are measured once more in the whole call, and the best one also with the opposite choice of
+programmatic dependent launch (`Job.is_followed_early`).
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ def tune_calls(
     measurer: Measurer,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Tuning:
-    """The tuning with those candidates with which whole calls are fastest, of the kernels that it
-    has measured. A kernel of several calls is tried in the first that it has a share of.
+    """The tuning with the candidates with which whole calls are fastest, for the kernels that it
+    has measured.
 
-    is_over: whether the time for tuning is spent, asked before each call. Where a call cannot be
-    measured, for want of memory for example, its kernels stay as they are, and `calls` says why.
+    A kernel that occurs in several calls is tried in the first in which it takes a share. is_over:
+    whether the time for tuning is spent, asked before each call. Where a call cannot be measured,
+    for want of memory for example, its kernels stay as they are, and `calls` of the result says
+    why.
     """
     if not FAMILIES[policy.target.device].measure_call or not measurer.runs_functions:
         return tuning
@@ -197,7 +199,7 @@ def _add_reordered(
     policy: Policy,
     resources: Resources,
 ) -> None:
-    """Add what each kernel has, with the other answer to whether the next programs come early."""
+    """Add the current candidate of each kernel with the opposite choice of `is_followed_early`."""
     tasks = {
         digest: _reordered(jobs[digest], found[digest][0].option, policy)
         for group in groups
@@ -214,7 +216,7 @@ def _add_reordered(
 
 
 def _reordered(job: Job, option: Option, policy: Policy) -> Task:
-    """What compiles a candidate with the other answer."""
+    """The task that compiles a candidate with the opposite choice."""
     other = int(not job.is_followed_early)
     config = (*option.candidate.config, (FOLLOWED_EARLY, other))
     return task_of(job, replace(option.candidate, config=config), policy.target)

@@ -1,7 +1,8 @@
-"""Complex arrays at the ends of a call: a program has both parts of a number along a last dim.
+"""Complex arrays at the inputs and outputs of a program, which has real and imaginary parts as a
+last dim of 2.
 
-They are views of the same memory, of torch's tensors and of numpy's arrays, neither of which is
-imported for it; what is conjugated by a mark of torch's is copied.
+The parts are views of the same memory, of torch's tensors and of numpy's arrays, neither of which
+is imported for it; a tensor with torch's conjugate bit is copied.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def apart(value: Any) -> Any:
-    """A complex array as its parts; any other value, such as an array of parts, as it is."""
+    """The parts of a complex array; any other value, such as an array of parts, unchanged."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if not value.is_complex():
@@ -37,7 +38,7 @@ def apart(value: Any) -> Any:
 
 
 def is_copy(parts: Any) -> bool:
-    """Whether `apart` had to copy: what is done to one array later is not seen by the other."""
+    """Whether `apart` had to copy, so that later changes of one array are not seen in the other."""
     return getattr(parts, "is_aotc_copy", False)
 
 
@@ -51,7 +52,7 @@ def apart_in_place(value: Any, name: str) -> Any:
 
 
 def joined(value: Any) -> Any:
-    """An array of parts as a complex one, where it is torch's or numpy's."""
+    """An array of parts as a complex array, where it is torch's or numpy's."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if not value.numel():  # its strides may be any

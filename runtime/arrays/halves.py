@@ -1,4 +1,4 @@
-"""A copy of 16-bit floats on the host, for which memoryview has no format.
+"""Copies of 16-bit floats on the host, for which memoryview has no format.
 
 numpy reads `__array_interface__`, which has float16 and no bf16: that comes as its bits, uint16.
 What takes DLPack gets both as they are.

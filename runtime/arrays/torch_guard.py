@@ -1,7 +1,8 @@
-"""torch's own check that tensors are like earlier ones: all of them in one call of its C++ code.
+"""torch's own guard, by which one C++ call checks that all tensors are like those of an earlier
+call.
 
-torch.compile guards its code with it. Where a torch has none that answers as it must, there is no
-guard, and tensors are looked at attribute by attribute.
+torch.compile guards its code with it. Where the installed torch has no guard that behaves as
+expected, tensors are checked attribute by attribute.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _guard(torch: Any, tensors: Sequence[Any]) -> Guard:
 
 
 def _is_right(torch: Any) -> bool:
-    """Whether this torch's guard tells apart everything that it is asked for."""
+    """Whether this torch's guard rejects every tensor that it must reject."""
     try:
         like, other = (torch.zeros(2, 3, dtype=torch.float32, device="cpu") for _ in range(2))
         guard = _guard(torch, (like,))
@@ -53,7 +54,7 @@ def _is_right(torch: Any) -> bool:
 
 
 def _different(torch: Any, like: Any) -> tuple[Any, ...]:
-    """Tensors that a function must not be given in the place of `like`, each for one reason."""
+    """Tensors that a guard made for `like` must reject, each for one reason."""
     return (
         like.double(),
         like.view(3, 2),

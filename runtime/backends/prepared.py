@@ -1,7 +1,8 @@
-"""Frames of a function for arrays of certain shapes: made after every check, used again after that.
+"""Frames (memory of native calls) for arrays of given types and shapes: made after all checks, then
+reused.
 
-`fill` is the fast way: it takes arrays by their own pointers, which is all that later calls on
-arrays of the same element types and shapes need.
+`fill` is the fast path: it reads the arrays' own pointers, which is all that later calls on arrays
+of the same element types and shapes need.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Any array as a native function sees it: address, element type, shape, strides, device.
 
-The slow way in, by which a function's first call on arrays of some shapes learns what they are. It
-is also the only way for tensors that may have gaps and for arrays on a device.
+This is the slow path, by which a function's first call on arrays of some shapes finds out what they
+are. It is also the only path for tensors that may have gaps, and for arrays on a device.
 """
 
 from __future__ import annotations

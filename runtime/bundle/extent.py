@@ -1,13 +1,14 @@
-"""Sizes that depend on a call: a straight line of integer instructions, read and run strictly.
+"""Dynamic sizes as a list of integer instructions, read and evaluated strictly.
 
 Values are numbered: the dims of the program first, in the order of the manifest, then one value for
-each row. A row names values before it, so that nothing loops and nothing is evaluated but this:
+each row. A row refers to earlier values only, so there are no loops, and nothing but this is
+evaluated:
 
-    row       = ["number", value, 0]                value: a whole number
+    row       = ["number", value, 0]                value: an integer
               | [operation, left, right]            numbers of earlier values
     operation = "add" | "mul" | "floordiv" | "max" | "min"
 
-Every value fits 62 bits and every divisor is at least 1, or the evaluation ends with `SizeInvalid`.
+Every value must fit 62 bits and every divisor be at least 1; otherwise `SizeInvalid` is raised.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ Row = tuple[str, int, int]
 
 
 class Extent(Record):
-    """A size that depends on the call: number of its value, and in signatures its formula for
-    people, as which it prints: `batch`, `2*seq + 1`."""
+    """A dynamic size: the number of its value, and in signatures its formula as text, as which it
+    prints: `batch`, `2*seq + 1`."""
 
     index: int
     text: str = ""
@@ -102,7 +103,7 @@ class Number(Integer):
 
 
 class Apart(Schema):
-    """What `item` describes, whose formulas are numbered by themselves: `count` values at most."""
+    """`item`, whose formulas have a numbering of their own with at most `count` values."""
 
     __slots__ = ("count", "item")
 
@@ -122,7 +123,8 @@ class Apart(Schema):
 
 
 class Numbered(Fields):
-    """A map whose formulas are values of its own: its `dims`, and a row each of its `sizes`."""
+    """A map with a numbering of its own for its formulas: its `dims`, and one value for each row of
+    its `sizes`."""
 
     __slots__ = ()
 
@@ -134,13 +136,13 @@ WORD = Number(-(1 << 63), (1 << 63) - 1)
 
 
 def reader(values: Sequence[Any]) -> Callable[[Any], Any]:
-    """A function from the numbers of a plan to their values at a call's sizes: a whole number is
-    itself, a formula has the number of a value."""
+    """A function from the numbers of a plan to their values at a call's sizes: an integer is
+    itself, a formula is looked up by the number of its value."""
     return lambda number: values[number.index] if type(number) is Extent else number
 
 
 def count_of(tree: Any) -> int:
-    """How many values a decoded file numbers: its dims, or how many it says, and its rows."""
+    """How many values a decoded file has: its dims, or the count that it gives, and its rows."""
     found = [tree.get(name) for name in ("dims", "sizes")] if type(tree) is dict else []
     lists = sum(len(each) for each in found if type(each) is list)
     return lists + sum(each for each in found if type(each) is int)
@@ -162,12 +164,13 @@ def evaluate(rows: Sequence[Row], dims: Sequence[int]) -> list[int]:
 
 
 def line_of(rows: Iterable[Row]) -> list[Step]:
-    """The rows as `evaluate_line` takes them: each has its function, None for a number."""
+    """The rows in the form that `evaluate_line` takes: each with its function, None for a
+    constant."""
     return [(OPERATIONS.get(name), left, right) for name, left, right in rows]
 
 
 def evaluate_line(line: Sequence[Step], dims: Sequence[int]) -> list[int]:
-    """`evaluate` of rows that were read before."""
+    """`evaluate` of rows that `line_of` prepared."""
     values = list(dims)
     append = values.append
     for operate, left, right in line:
@@ -185,11 +188,8 @@ def evaluate_line(line: Sequence[Step], dims: Sequence[int]) -> list[int]:
 
 
 def highest(rows: Sequence[Row], ranges: Sequence[Sequence[int]]) -> list[int]:
-    """For each value a number that it does not exceed while the dims are within their ranges.
-
-    Ends are followed through each row as if its operands did not depend on each other. A division
-    counts as one by 1 where the divisor may be less.
-    """
+    """Upper bounds of all values while the dims are within their ranges, by interval arithmetic on
+    each row. A division counts as one by 1 if the divisor may be less."""
     ends = [(low, high) for low, high in ranges]
     for operation, left, right in rows:
         if operation == NUMBER:

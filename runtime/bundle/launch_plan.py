@@ -4,8 +4,8 @@ numbers may be formulas."""
 from __future__ import annotations
 
 from ..record import Record, field
+from .control_steps import ControlStep
 from .extent import Extent
-from .marks import Mark
 from .native_plan import NativeLaunch
 from .plan_parts import (
     ARENA_LIMIT_BYTES,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .signature import TensorSpec
 
     class Outlined(Protocol):
-        """`OutlinedPlan` of `outline.py`, as a launch plan knows it."""
+        """What a launch plan knows of an `OutlinedPlan` of `outline.py`."""
 
         outline: Any
         table: list[int]
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
             weights: Mapping[str, int],
         ) -> bool: ...
 
-    Step = Launch | TorchCall | NativeLaunch | Mark
+    Step = Launch | TorchCall | NativeLaunch | ControlStep
 
-STEP = Union(Launch, TorchCall, NativeLaunch, Mark)
+STEP = Union(Launch, TorchCall, NativeLaunch, ControlStep)
 
 
 class Variant(Record):
@@ -106,7 +106,7 @@ class LaunchPlan(Record):
         states: tuple[StateSlot, ...],
         checks: tuple[Check, ...],
     ) -> LaunchPlan:
-        """A plan whose other parts are made by `outlined` when they are needed."""
+        """A plan whose other parts `outlined` makes when they are needed."""
         found = cls.__new__(cls)
         found._put("_outlined", outlined)
         found._put("arena_bytes", arena_bytes)
@@ -166,8 +166,8 @@ class LaunchPlan(Record):
 
     @property
     def has_blocks(self) -> bool:
-        """Whether data or a count says which steps run, and how often."""
-        return self._outlined is None and any(isinstance(step, Mark) for step in self.steps)
+        """Whether there are branches or loops."""
+        return self._outlined is None and any(isinstance(step, ControlStep) for step in self.steps)
 
     @property
     def natives(self) -> tuple[NativeLaunch, ...]:
@@ -205,8 +205,8 @@ def at_sizes(
 
 
 class LaunchesAtSizes:
-    """What the launches of a variant are made of at a call's sizes, each part made once: models
-    repeat layers, so most launches share the use of their kernel, and the places of memory."""
+    """Makes the launches of a variant at a call's sizes, each distinct part once: models repeat
+    layers, so most launches share the use of their kernel and the addresses of memory."""
 
     __slots__ = ("_kernels", "_number", "_places", "_uses")
 

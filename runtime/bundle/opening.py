@@ -1,4 +1,4 @@
-"""`open_bundle`: where a path or a reference leads, a directory or an image in an OCI layout."""
+"""`open_bundle`: opens a path or a reference, as a directory or as an image in an OCI layout."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""A variant read once, so that its plan at a call's sizes needs no look at each launch.
+"""A plan's variant as precomputed checks, so that a plan at new sizes needs no look at each launch.
 
-Models repeat layers: hundreds of launches have a few grids, places and reaches that differ. An
-`Outline` gives every number of a variant a place in one table, the values of the plan first and
-whole numbers behind them, and keeps what the rules ask of numbers as rows of places, each row once.
-At given sizes the table is filled and the rows are held against it.
+Models repeat layers: hundreds of launches have only a few different grids, addresses and access
+sizes. An `Outline` gives every number of a variant a place in one table, the values of the plan
+first and constants behind them, and keeps each distinct check of `plan_rules.py` once, as places in
+that table. At given sizes the table is filled, and the checks are made on it.
 
-What an outline accepts, the rules of `plan_rules.py` accept. It may leave a plan that they accept
-to them, and it says of no plan what is wrong with it: where it does not hold, the plan is made in
-full and held against the rules themselves.
+What an outline accepts, the rules of `plan_rules.py` accept. It may reject a plan that they accept,
+and gives no reason: then the plan is made in full and checked by the rules themselves.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Places of numbers in one list: that of a value is its own number, those of whole numbers and
-    of what else is known by a key come behind the values. keys: of these, in the order of their
-    places."""
+    """Numbers places in a list: a value of the plan has its own number, constants and other keys
+    come behind the values. keys: these, in the order of their places."""
 
     __slots__ = ("_count", "keys")
 
@@ -54,26 +52,27 @@ class Table:
         self.keys: dict[Any, int] = {}
 
     def place(self, number: Any) -> int:
-        """Of a whole number or a formula."""
+        """The place of a constant or a formula."""
         return self.key(number) if type(number) is int else number.index
 
     def key(self, key: Any) -> int:
-        """Of what a key stands for, in the order in which keys come."""
+        """The place of a key, a new one at its first use."""
         found = self.keys.get(key)
         if found is None:
             found = self.keys[key] = self._count + len(self.keys)
         return found
 
     def places(self, numbers: Sequence[Any]) -> Places:
-        """Of several numbers."""
+        """The places of several numbers."""
         return tuple([self.place(each) for each in numbers])
 
 
 class Outline:
     """A variant whose steps are all kernels; see the module.
 
-    count: of the values; launches: of the variant; spaces: those that they name; scratch: for each
-    grid of a kernel that needs scratch the grid's places and the bytes of one program.
+    count: of the plan's values; launches: of the variant; spaces: those that the launches address;
+    scratch: for each grid of a kernel that needs scratch, the grid's places and the scratch bytes
+    of one program.
     """
 
     __slots__ = ("_aligned", "_arena", "_bounds", "_buffers", "_checks", "_constants", "_grids",

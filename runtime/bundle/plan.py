@@ -2,19 +2,20 @@
 
 `plan.msgpack` is canonical MessagePack (`canonical.py`); its fields are those that `Plan` declares
 and the records of which it is made, in `plan_parts.py`, `launch_plan.py`, `torch_calls.py`,
-`native_plan.py` and `marks.py`. A `[space, value]` is memory, or a number that is passed as it is;
-wherever a number may stand, `[number of a value]` may stand for it (`extent.py`).
+`native_plan.py` and `control_steps.py`. A `[space, value]` is memory, or a number that is passed as
+it is; wherever a number may stand, `[number of a value]` may stand for it (`extent.py`).
 
-`features` are the names of what the plan needs of whoever runs it; an unknown one is refused by its
-name. `dims` counts the dynamic sizes. Each variant has a range for each of them, and
-the first variant whose ranges hold all sizes serves a call; a plan of fixed shapes has no dims and
-one variant. `limits` are numbers of elements, none of which may exceed 2³¹ - 1. The first
-`zeroed_bytes` of the arena are zero when a session opens, and every launch leaves them so. The file
-of the library ends with the digest of the plan up to the end of `sizes`: so the code itself says
-how its kernels may be launched and what they reach, and the rest only where that memory lies.
+`features` are the names of what a runtime must support to run the plan; an unknown one raises an
+error that names it. `dims` counts the dynamic sizes. Each variant has a range for each of them, and
+the first variant whose ranges contain all sizes of a call serves it; a plan of fixed shapes has no
+dims and one variant. `limits` are numbers of elements, none of which may exceed 2³¹ - 1. The first
+`zeroed_bytes` of the arena are zero when a session opens, and every launch leaves them zero. The
+file of the library ends with the digest of the plan up to the end of `sizes`: so the code itself
+says how its kernels may be launched and how much memory they access, and the rest of the plan only
+says where that memory is.
 
-`Plan.at` gives the `LaunchPlan` of a call's sizes, without formulas, and the plan of fixed shapes
-has one, `Plan.fixed`. Every index and offset is checked before a number reaches native code, by the
+`Plan.at` gives the `LaunchPlan` for a call's sizes, without formulas; the plan of fixed shapes has
+one, `Plan.fixed`. Every index and offset is checked before a number reaches native code, by the
 declared limits and by the rules of `plan_rules.py`.
 """
 
@@ -24,6 +25,7 @@ from ..errors import BundleMalformed, PlanFeatureUnknown, SizeInvalid
 from ..record import Record, field
 from . import schema
 from .canonical import Limits, decode, encode
+from .control_steps import broken_blocks
 from .extent import (
     DIMS_LIMIT,
     ROWS,
@@ -39,7 +41,6 @@ from .extent import (
 from .launch_plan import VARIANT, at_sizes, named_memory
 from .launch_plan import LaunchPlan as LaunchPlan
 from .launch_plan import Variant as Variant
-from .marks import broken_blocks
 from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_parts import CHECK_BYTES as CHECK_BYTES
 from .plan_parts import ELEMENTS_LIMIT as ELEMENTS_LIMIT

@@ -1,9 +1,9 @@
-"""What a launch plan must hold to: relations inside it, and relations to its bundle."""
+"""Rules that a launch plan must obey: relations within it, and to the rest of its bundle."""
 
 from __future__ import annotations
 
 from ..errors import BundleMalformed
-from .marks import CONDITION_BYTES, Mark, broken_mark
+from .control_steps import CONDITION_BYTES, ControlStep, broken_control_step
 from .native_plan import NativeLaunch, broken_native, broken_workspace
 from .plan_parts import (
     ALIGNMENT_BYTES,
@@ -53,7 +53,7 @@ def features_of(
     variants: Iterable[Variant],
     read_at: Sequence[Any] = (),
 ) -> tuple[str, ...]:
-    """The features that a plan needs of whoever runs it, sorted."""
+    """The features that a runtime must support to run a plan, sorted."""
     found = {DYNAMIC} if dims else set()
     if read_at:
         found.add(GUARDED)
@@ -67,7 +67,7 @@ def features_of(
                 found.add(TORCH)
             elif isinstance(step, NativeLaunch):
                 found.add(NATIVE)
-            elif isinstance(step, Mark):
+            elif isinstance(step, ControlStep):
                 found.add(CONTROL)
             else:
                 if step.maps:
@@ -80,7 +80,8 @@ def features_of(
 def with_uses(
     kernels: Sequence[Kernel], variants: Sequence[Variant]
 ) -> tuple[list[Kernel], list[Variant]]:
-    """The same, where each kernel has the uses that the launches are; they reach nothing."""
+    """The plan with uses added to its kernels, one for each way they are launched; these access no
+    memory."""
     uses: list[dict[Use, int]] = [{} for _ in kernels]
     found = []
     for variant in variants:
@@ -106,7 +107,7 @@ def _nothing_of(space: str, value: Any) -> tuple[str, Any]:
 def broken_use(
     step: Launch, uses: Sequence[Use], ranges: Sequence[tuple[int, int]], field: str
 ) -> Broken:
-    """A launch in another way than its kernel's code was made for, at sizes within `ranges`."""
+    """Launches that differ from what the kernel's code was made for, at sizes within `ranges`."""
     if step.use >= len(uses):
         yield f"{field}.use", step.use, f"less than {len(uses)}"
         return
@@ -227,7 +228,7 @@ def check_steps(
             tensors = tuple(step.tensors())
         elif isinstance(step, NativeLaunch):
             name, tensors = step.backend, step.tensors
-        elif isinstance(step, Mark):
+        elif isinstance(step, ControlStep):
             for memory in step.memory:
                 check_whole(memory, CONDITION_BYTES, sizes, field, path)
         if tensors and name not in known:
@@ -237,7 +238,7 @@ def check_steps(
 
 
 def _broken_relations(plan: LaunchPlan) -> Broken:
-    """Every relation inside a plan of given sizes that does not hold."""
+    """What is wrong within a plan of given sizes."""
     arena_bytes, buffers = plan.arena_bytes, plan.buffers
     if plan.zeroed_bytes > arena_bytes:
         yield "zeroed_bytes", plan.zeroed_bytes, f"at most the arena's {arena_bytes} bytes"
@@ -255,8 +256,8 @@ def _broken_relations(plan: LaunchPlan) -> Broken:
             yield from broken_call(step, field, spans)
         elif isinstance(step, NativeLaunch):
             yield from broken_native(step, field, spans)
-        elif isinstance(step, Mark):
-            yield from broken_mark(step, field, spans)
+        elif isinstance(step, ControlStep):
+            yield from broken_control_step(step, field, spans)
         else:
             yield from _broken_places(step, field, spans, inside)
             for position, each in enumerate(step.maps):
@@ -264,8 +265,8 @@ def _broken_relations(plan: LaunchPlan) -> Broken:
 
 
 def _broken_places(step: Launch, field: str, spans: Spans, inside: set[Any]) -> Broken:
-    """More programs than a launch can have, and places in the arena outside of its buffers; those
-    that lie in one are added to `inside`."""
+    """Launches with too many programs, and places in the arena outside of its buffers; adds those
+    inside a buffer to `inside`."""
     x, y, z = step.grid
     if x * y * z > PROGRAMS_LIMIT:
         yield f"{field}.grid", f"{x * y * z} programs", f"at most {PROGRAMS_LIMIT}"
@@ -278,7 +279,7 @@ def _broken_places(step: Launch, field: str, spans: Spans, inside: set[Any]) -> 
 
 
 def _broken_map(field: str, row: Map, arguments: Sequence[Any], known: set[int]) -> Broken:
-    """What the device would not take, or would read from elsewhere."""
+    """Tensor maps that the device would refuse, or that read from elsewhere."""
     yield from broken_map_argument(field, row, arguments)
     if id(row) not in known:
         known.add(id(row))
@@ -286,13 +287,13 @@ def _broken_map(field: str, row: Map, arguments: Sequence[Any], known: set[int])
 
 
 def broken_map_argument(field: str, row: Map, arguments: Sequence[Any]) -> Broken:
-    """A map of what is no memory."""
+    """Tensor maps of arguments that are not memory."""
     if row.argument >= len(arguments) or arguments[row.argument][0] in ("check", *NUMBERS):
         yield f"{field}.argument", row.argument, "the number of an argument that is memory"
 
 
 def broken_layout(field: str, row: Map) -> Broken:
-    """A map whose own numbers do not fit each other."""
+    """Tensor maps whose own numbers contradict each other."""
     itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
     if len(row.strides) != rank or len(row.box) != rank:
         yield field, f"{len(row.strides)} strides, a box of {len(row.box)}", f"{rank} of each"
@@ -310,7 +311,7 @@ def broken_layout(field: str, row: Map) -> Broken:
 
 
 def _broken_states(states: Sequence[StateSlot], weights: Collection[str]) -> Broken:
-    """States that start with a weight which is not there."""
+    """States whose initial weight does not exist."""
     for index, state in enumerate(states):
         if state.initial is not None and state.initial not in weights:
             expected = "the name of a tensor in the weights"

@@ -40,7 +40,7 @@ class Refused(Exception):
         self.found, self.expected, self.where, self.limit = found, expected, where, limit
 
     def inside(self, part: str) -> Refused:
-        """The same, of a value inside `part`: the name of a field, or `[index]`."""
+        """The same error for a value inside `part`: the name of a field, or `[index]`."""
         is_joined = not self.where or self.where[0] == "["
         self.where = part + self.where if is_joined else f"{part}.{self.where}"
         return self
@@ -76,7 +76,7 @@ def refuse(broken: Broken, path: str) -> None:
 
 
 def twins(names: Iterable[str], field: str) -> Broken:
-    """Names that come twice."""
+    """Names that occur twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -256,7 +256,7 @@ class List(Schema):
 
 
 def _each(verb: Callable[[Any, Any], Any], items: Any, context: Any) -> tuple[Any, ...]:
-    """What a verb makes of each item."""
+    """The result of a verb for each item."""
     try:
         return tuple([verb(item, context) for item in items])
     except Refused:
@@ -352,7 +352,7 @@ class Tagged(Schema):
 
 
 def along(verbs: list[Any], items: Any, *more: Any, start: int = 0) -> list[Any]:
-    """What each verb makes of its item; the first item has place `start`."""
+    """The result of each verb for its item; the first item has place `start`."""
     found: list[Any] = []
     try:
         for verb, item in zip(verbs, items, strict=True):
@@ -524,7 +524,7 @@ def is_name(text: str) -> bool:
 
 
 def is_symbol(text: str) -> bool:
-    """Whether a shared object may call something so."""
+    """Whether `text` may be the name of a symbol in a shared object."""
     fits = 0 < len(text) <= NAME_LENGTH and SYMBOL_ALPHABET.issuperset(text)
     return fits and text[0] not in DIGITS
 

@@ -1,4 +1,5 @@
-"""Memory that calls between kernels take whole: inputs, outputs, weights, with their bytes."""
+"""Memory that steps other than kernels use as a whole: inputs, outputs and weights, with their
+sizes."""
 
 from __future__ import annotations
 

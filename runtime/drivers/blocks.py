@@ -1,12 +1,12 @@
-"""Runs of the parts of a plan as one run: in turn, and in blocks as its marks say.
+"""Joins the runs of the parts of a plan into one run, with its branches and loops.
 
-Every run takes what the whole takes: nothing, or a stream. Blocks are loops of Python, so that
-Ctrl-C ends one that would not end by itself.
+Every run takes the same arguments as the whole: nothing, or a stream. Branches and loops are made
+in Python, so that Ctrl-C ends a loop that would not end by itself.
 """
 
 from __future__ import annotations
 
-from ..bundle.marks import Mark
+from ..bundle.control_steps import ControlStep
 from ..bundle.plan_parts import Launch
 
 TYPE_CHECKING = False
@@ -19,62 +19,62 @@ if TYPE_CHECKING:
 
 
 def unrolled(steps: Sequence[Any], most: int) -> list[Any]:
-    """The steps, with several turns of a repeated block of launches as one: at most so many
-    launches, and no block where that is all of them."""
+    """The steps, with iterations of a `repeat` block unrolled: as many as have at most so many
+    launches. The block is dropped if that is all of its iterations."""
     found: list[Any] = []
     begins: list[int] = []  # of blocks that are open, in what was found
     for step in steps:
         found.append(step)
-        if type(step) is not Mark or step.word == "else":
+        if type(step) is not ControlStep or step.word == "else":
             continue
         if step.word != "end":
             begins.append(len(found) - 1)
             continue
         begin = begins.pop()
-        mark, block = found[begin], found[begin + 1 : -1]
-        if mark.word == "repeat" and all(type(each) is Launch for each in block):
-            found[begin:] = _together(mark, block, step, most)
+        control, block = found[begin], found[begin + 1 : -1]
+        if control.word == "repeat" and all(type(each) is Launch for each in block):
+            found[begin:] = _together(control, block, step, most)
     return found
 
 
-def _together(mark: Mark, block: list[Any], end: Mark, most: int) -> list[Any]:
-    """A repeated block of launches, as many turns of it together as have at most so many."""
-    if not block or not mark.count:
+def _together(control: ControlStep, block: list[Any], end: ControlStep, most: int) -> list[Any]:
+    """A `repeat` block of launches, unrolled as far as iterations have at most so many launches."""
+    if not block or not control.count:
         return []
-    turns = min(mark.count, max(most // len(block), 1))
-    count, rest = divmod(mark.count, turns)
+    turns = min(control.count, max(most // len(block), 1))
+    count, rest = divmod(control.count, turns)
     if count == 1:
         return block * (turns + rest)
-    return [mark.replace(count=count), *block * turns, end, *block * rest]
+    return [control.replace(count=count), *block * turns, end, *block * rest]
 
 
 def in_blocks(
-    parts: Sequence[Run | Mark],
+    parts: Sequence[Run | ControlStep],
     in_turn: Callable[[Sequence[Run]], Run],
-    is_set: Callable[[Mark], Test],
+    is_set: Callable[[ControlStep], Test],
     checked: Callable[[Run], Run],
 ) -> Run:
-    """The run of runs and marks, which are blocks within each other.
+    """One run of all parts, with nested branches and loops.
 
-    in_turn: several runs as one; is_set: of a mark, reads its condition; checked: the run of a
-    block that is repeated, which raises what is wrong with the data that it has seen.
+    in_turn: joins several runs into one; is_set: gives the test of a control step's condition;
+    checked: wraps the run of a loop's body, so that it raises errors of the data that it has seen.
     """
-    opened: list[tuple[Mark | None, list[list[Run]]]] = [(None, [[]])]
+    opened: list[tuple[ControlStep | None, list[list[Run]]]] = [(None, [[]])]
     for part in parts:
-        if not isinstance(part, Mark):
+        if not isinstance(part, ControlStep):
             opened[-1][1][-1].append(part)
         elif part.word == "else":
             opened[-1][1].append([])
         elif part.word == "end":
-            mark, rows = opened.pop()
-            assert mark is not None  # the rules of a plan
+            control, rows = opened.pop()
+            assert control is not None  # the rules of a plan
             blocks = [in_turn(row) for row in rows]
-            if mark.word == "if":
-                made = _chosen(is_set(mark), *blocks)
-            elif mark.word == "while":
-                made = _while(is_set(mark), checked(blocks[0]))
+            if control.word == "if":
+                made = _chosen(is_set(control), *blocks)
+            elif control.word == "while":
+                made = _while(is_set(control), checked(blocks[0]))
             else:
-                made = _repeated(mark.count, checked(blocks[0]))
+                made = _repeated(control.count, checked(blocks[0]))
             opened[-1][1][-1].append(made)
         else:
             opened.append((part, [[]]))

@@ -1,4 +1,4 @@
-"""What a session learns of the data of a call: one word for each check of the plan.
+"""Reads what kernels report about the data of a call: one word for each check of the plan.
 
 A word is 0 until a kernel finds an element that is not as the check says. Then it holds that
 element v, as v + 1 where v is 0 or more; which one of several is not said.

@@ -167,6 +167,19 @@ def missing_on_host(
     return rows
 
 
+class SessionMemoryFull(DriverFault):
+    """The system has no room for the memory of a session's intermediates; size in bytes."""
+
+    template = "no memory for a session: {nbytes} bytes are needed: {detail}"
+    hint = "close sessions that are not in use, or raise the limits of this process"
+
+
+def no_memory(nbytes: int, error: Exception) -> SessionMemoryFull:
+    """The error for a session whose memory the system refused."""
+    detail = (getattr(error, "strerror", None) or str(error)).lower()
+    return SessionMemoryFull(nbytes=nbytes, detail=detail)
+
+
 class HostShared:
     """One caller's arena, which grows with the shapes, its threads' scratch and its states."""
 
@@ -201,8 +214,8 @@ class HostShared:
         """Have an arena that the plan fits in; sessions that use the old one are closed before.
 
         It is twice the old one where there is room, so that shapes that grow in small steps make it
-        grow seldom; pages that no shape uses are never there. Raises `DriverFault` where the system
-        has no room for the plan.
+        grow seldom; pages that no shape uses are never there. Raises `SessionMemoryFull` where the
+        system has no room for the plan.
         """
         nbytes, twice_bytes = executable.plan.arena_bytes, 2 * self.arena.nbytes
         self.arena.close()
@@ -213,8 +226,7 @@ class HostShared:
                 return
             except (OSError, ValueError, OverflowError) as error:
                 if wanted_bytes == nbytes:
-                    detail = f"no memory for a session of {nbytes} bytes: {error}"
-                    raise DriverFault(driver="cpu", detail=detail) from error
+                    raise no_memory(nbytes, error) from error
 
     def close(self) -> None:
         """Free the memory; idempotent."""

@@ -6,6 +6,7 @@ from ..arrays.complexes import apart, apart_in_place
 from ..bundle.structure import LEAVES, SEQUENCES
 from ..errors import (
     InputCount,
+    InputDtype,
     InputError,
     InputFixed,
     InputMissing,
@@ -83,7 +84,7 @@ class Arguments:
         order = {leaf.value: place for place, leaf in enumerate(leaves)}
         is_ordered = list(order) == list(range(len(leaves)))
         self._order = None if is_ordered else [order[place] for place in sorted(order)]
-        self._takers = [] if root is None else [_root_taker(part) for part in root.parts]
+        self._takers = [] if root is None else [_root_taker(part, specs) for part in root.parts]
 
     def arrange(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays of the inputs in order, from arguments by place, by name or nested.
@@ -131,7 +132,7 @@ class Arguments:
             for place, name in seeds.items() if taken is not specs else ():
                 flat.insert(place, seed_array(named[name]) if name in named else next_seed())
             for place in self._complexes:
-                flat[place] = apart(flat[place])
+                flat[place] = _parts(flat[place], specs[place])
             return flat
         found: list[Any] = [ABSENT] * len(specs)
         arguments = _by_name(root.keys, arrays, named)
@@ -144,9 +145,9 @@ class _Otherwise(Exception):
     """A value that does not nest as the model's did."""
 
 
-def _root_taker(part: Part) -> Take:
+def _root_taker(part: Part, specs: tuple[TensorSpec, ...]) -> Take:
     """A taker of a whole argument, which may be absent."""
-    take = _taker(part)
+    take = _taker(part, specs)
     if part.kind != "array":
         return take
 
@@ -158,16 +159,16 @@ def _root_taker(part: Part) -> Take:
     return take_array
 
 
-def _taker(part: Part) -> Take:
+def _taker(part: Part, specs: tuple[TensorSpec, ...]) -> Take:
     """A function that appends the arrays of one value in the order of the tree; it raises
     `_Otherwise` for a value whose containers, keys or fixed values are others."""
     if part.kind == "complex":
-        return _take_complex
+        return _complex_taker(specs[part.value])
     if part.kind in LEAVES:
         return _take
     if part.is_fixed:
         return _fixed_taker(part.value)
-    below = tuple(map(_taker, part.parts))
+    below = tuple([_taker(each, specs) for each in part.parts])
     items = _record_items(part.keys) if part.kind == "record" else _items(part)
     if all(each is _take for each in below):
         return lambda value, found: found.extend(items(value))
@@ -183,10 +184,23 @@ def _take(value: Any, found: list[Any]) -> None:
     found.append(value)
 
 
-def _take_complex(value: Any, found: list[Any]) -> None:
-    if value is ABSENT:
-        raise _Otherwise
-    found.append(apart(value))
+def _complex_taker(spec: TensorSpec) -> Take:
+    def take(value: Any, found: list[Any]) -> None:
+        if value is ABSENT:
+            raise _Otherwise
+        found.append(_parts(value, spec))
+
+    return take
+
+
+def _parts(value: Any, spec: TensorSpec) -> Any:
+    """The parts of a complex array; raises `InputDtype` where they are of another width."""
+    parts = apart(value)
+    bits = 2 * int(spec.dtype[1:])
+    if parts is not value and 8 * value.itemsize != bits:
+        found, expected = f"complex{8 * value.itemsize}", f"complex{bits}"
+        raise InputDtype(role="input", name=spec.name, found=found, expected=expected)
+    return parts
 
 
 def _fixed_taker(fixed: Any) -> Take:
@@ -262,7 +276,8 @@ def _collect(
         if value is ABSENT:
             raise InputMissing(name=name, expected=f"complex, as {specs[part.value]}")
         at = part.value
-        found[at] = apart_in_place(value, specs[at].name) if is_written else apart(value)
+        spec = specs[at]
+        found[at] = apart_in_place(value, spec.name) if is_written else _parts(value, spec)
         return
     if part.kind == "seed":
         found[part.value] = next_seed() if value is ABSENT else seed_array(value)

@@ -30,7 +30,8 @@ EXTENT_LIMIT = 1 << 20  # rows and columns of a weight: a grid has at most 65,53
 
 
 class DeviceSums:
-    """The weights of a program with an adapter, in memory of the device beside its own."""
+    """New weights of a program with an adapter, computed on the device in memory beside the old
+    ones."""
 
     def __init__(
         self,
@@ -175,8 +176,8 @@ class DeviceSums:
 
 
 def _joined(tensors: Mapping[int, int]) -> dict[int, int]:
-    """Tensors, bytes by address, as runs of those that lie beside each other in the file, so that
-    one copy brings many; each begins at a multiple of `ALIGNMENT_BYTES` in its run."""
+    """Groups tensors, bytes by address, that are adjacent in the file, so that one copy transfers
+    many; each begins at a multiple of `ALIGNMENT_BYTES` in its group."""
     runs: dict[int, int] = {}
     begin = 0
     for address, nbytes in sorted(tensors.items()):
@@ -225,12 +226,12 @@ def rows_of(
 
 
 def _by_rows(left: Factor) -> tuple[Factor, int, int]:
-    """The factor with its strides from row to row of the result, and along the rank."""
+    """The factor with its strides along the rows of the result and along the rank."""
     return left, left.strides[0], left.strides[1]
 
 
 def _by_columns(right: Factor) -> tuple[Factor, int, int]:
-    """The same from column to column."""
+    """The factor with its strides along the columns of the result and along the rank."""
     return right, right.strides[1], right.strides[0]
 
 
@@ -251,5 +252,5 @@ def _fits(view: View, shape: tuple[int, int], row: Any, span: tuple[int, int]) -
 
 
 def _bits(scale: float) -> int:
-    """An f32 as the whole number of its bits."""
+    """The bits of an f32 as an integer."""
     return int(struct.unpack("<I", struct.pack("<f", scale))[0])

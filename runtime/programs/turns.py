@@ -1,7 +1,7 @@
-"""The turns of several sessions, held together while their weights are made others.
+"""Holds the call locks of several sessions together while their weights are replaced.
 
-Imported when weights change for the first time. A fork waits for such a change to end: in the child
-its thread is not there, and would never give the turns back.
+It is imported when weights change for the first time. A fork waits until such a change has ended:
+the thread that makes it does not exist in the child, and would never release the locks there.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ os.register_at_fork(
 
 
 def holding(turns: Sequence[Any], do: Callable[[], None]) -> None:
-    """Call `do` while all of these locks are held.
-
-    Locks are taken and freed by C code alone: a signal's handler, which may raise, runs between two
-    steps of Python, and so never where a lock is taken and not noted.
-    """
+    """Call `do` while all of these locks are held. Locks are acquired and released by C code alone,
+    because a signal handler, which may raise, runs between two bytecodes: so a lock is never
+    acquired without being recorded."""
     taken: list[bool] = []
     freed = map(LOCK.__exit__, turns, taken)
     try:

@@ -1,9 +1,10 @@
-"""New weights for a loaded program: all computed aside, then put in place of the old ones at once.
+"""Replaces the weights of a loaded program: all are computed in separate memory, then exchanged at
+once.
 
     given tensors → the bundle's weights program on the host → tensors as the bundle stores them
     → every session between two calls → the same addresses
 
-What is computed is what a build with these parameters stores, bit by bit: the build ran the same
+The result is bit-equal to what a build with these parameters stores, because the build ran the same
 code.
 """
 
@@ -60,7 +61,8 @@ _ALL: weakref.WeakSet[Weights] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """In a child: a thread of the parent that computed weights is not here to give up its turn."""
+    """In a child: reset the lock of weight changes, since a thread of the parent that held it does
+    not exist here."""
     for each in _ALL:
         each._turn = _thread.allocate_lock()
 
@@ -314,7 +316,7 @@ class Weights:
             self._keep(staged)
 
     def _keep(self, staged: StagedMemory | None) -> None:
-        """Keep what was copied to a device, if anything, and what was kept no longer."""
+        """Keep what was copied to a device, if anything, and drop what was kept before."""
         old, self._current = self._current, staged
         if old is not None:
             old.close()
@@ -344,7 +346,7 @@ class Weights:
         return True
 
     def _base(self, loaded: Any, blocks: list[StagedMemory]) -> int:
-        """Where the weights that the program has lie on the host, as in its file."""
+        """Where the program's current weights are on the host, laid out as in its file."""
         if not self._is_on_device:
             return loaded.file.address if self._current is None else self._current.address
         blocks.append(StagedMemory(loaded.file.nbytes))
@@ -422,7 +424,8 @@ class Weights:
     def _affected(
         self, targets: Mapping[int, Any], raw: Mapping[int, int]
     ) -> tuple[list[str], list[str]]:
-        """The tensors that depend on targets, and the parameters beside them that are not known."""
+        """The tensors that depend on targets, and the other parameters that they need and that are
+        not known."""
         code, affected, beside = self.parameters.code, [], []
         if code is not None:
             for name, reads in zip(code.outputs, code.reads, strict=True):

@@ -1,1 +1,1 @@
-"""Who vouches for a bundle: signatures by trusted keys, and a list of revoked digests."""
+"""Trust in a bundle: signatures by trusted keys, and a list of revoked digests."""

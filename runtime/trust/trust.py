@@ -1,4 +1,5 @@
-"""Is a bundle's digest signed by a trusted key and not revoked? Asked before anything is used.
+"""Checks that a bundle's digest is signed by a trusted key and not revoked, before anything is
+used.
 
 A signature is required where trusted keys are given, by `trusted_keys` or `AOTC_TRUSTED_KEYS`, and
 where `AOTC_REQUIRE_SIGNATURE` is set: then also that keys are given. A bundle without signatures is

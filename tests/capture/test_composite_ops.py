@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 from torch.export import decomp_utils, exported_program  # noqa: E402
 
-from aotc.aot.capture import exporting, libraries  # noqa: E402
-from aotc.aot.capture.libraries import ops_listed_once, rules_of_devices  # noqa: E402
+from aotc.aot.capture import exporting, torch_repairs  # noqa: E402
+from aotc.aot.capture.torch_repairs import ops_listed_once, rules_of_devices  # noqa: E402
 
-LISTS = [getattr(exported_program, name) for name in libraries.KEYS]
+LISTS = [getattr(exported_program, name) for name in torch_repairs.KEYS]
 
 
 def names():
@@ -50,8 +50,8 @@ def test_devices_that_are_not_known_have_rules_for_all(types, count):
 
 
 def test_ops_are_listed_once(program, monkeypatch):
-    calls, find = [], libraries._FIND_OPS
-    monkeypatch.setattr(libraries, "_FIND_OPS", lambda: (calls.append(1), find())[1])
+    calls, find = [], torch_repairs._FIND_OPS
+    monkeypatch.setattr(torch_repairs, "_FIND_OPS", lambda: (calls.append(1), find())[1])
     exporting.decompose(program, {}, ())
     assert len(calls) == 1
     with ops_listed_once():

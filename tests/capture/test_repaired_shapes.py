@@ -16,10 +16,10 @@ import torch
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from aotc.aot.capture import libraries
+from aotc.aot.capture import torch_repairs
 
 NORM = torch.ops.aten.linalg_vector_norm.default
-right = libraries.vector_norm
+right = torch_repairs.vector_norm
 
 def wrong(data, order=2, dim=None, keepdim=False, *, dtype=None):
     axes = [dim] if isinstance(dim, int) else dim
@@ -27,7 +27,7 @@ def wrong(data, order=2, dim=None, keepdim=False, *, dtype=None):
         return right(data, order, axes, True, dtype=dtype)
     return right(data, order, dim, keepdim, dtype=dtype)
 
-libraries.vector_norm = decomposition_table[NORM] = NORM.py_kernels[META] = wrong
+torch_repairs.vector_norm = decomposition_table[NORM] = NORM.py_kernels[META] = wrong
 NORM._dispatch_cache.clear()
 
 def shape(data, *rest):
@@ -44,7 +44,7 @@ def shapes():
 
 expected = {key: shape(torch.ones(5, 1, 4), [key[1]], key[2]) for key in shapes()}
 before = sum(found != expected[key] for key, found in shapes().items())
-libraries.repair_shapes()
+torch_repairs.repair_shapes()
 after = sum(found != expected[key] for key, found in shapes().items())
 print(before > 0, after)
 """.replace("META", "torch._C.DispatchKey.Meta")

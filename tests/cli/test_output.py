@@ -1,6 +1,7 @@
 """Where results go: closed and full outputs, readers that went away, progress in a log, text that
 the locale has no letters for; what a shell completes; examples that parse."""
 
+import errno
 import json
 import os
 import shlex
@@ -14,9 +15,11 @@ import pytest
 
 from aotc.aot.cli.completion import SHELLS, script
 from aotc.aot.cli.examples import EXAMPLES
+from aotc.aot.cli.printing import texts_of
 from aotc.aot.cli.program import COMMANDS, program
 from aotc.aot.cli.progress import Bar, Lines, progress_for
 from aotc.aot.stages import StageTime
+from aotc.runtime.errors import environment_fault
 
 AOTC = [sys.executable, "-m", "aotc.aot.cli"]
 
@@ -102,6 +105,17 @@ def test_a_mistyped_file_is_answered_with_the_nearest(aotc, bundle, tmp_path, mo
     (finding,) = json.loads(aotc("verify", "som/bundle", "--json")[1])["findings"]
     assert "did you mean `some/bundle`?" in finding["hint"]
     assert "did you mean" not in aotc("inspect", "nothing/like/it")[2]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EMFILE])
+def test_a_path_that_the_system_refuses_is_meant(tmp_path, number):
+    """A file beside it with a name that is like its own would be no help."""
+    (tmp_path / "bundle").mkdir()
+    path = str(tmp_path / "bundle2")
+    error = environment_fault("write", path, OSError(number, os.strerror(number)))
+    assert "did you mean" not in texts_of(error)[1]
+    error = environment_fault("read", path, OSError(errno.ENOENT, "no such file"))
+    assert "did you mean" in texts_of(error)[1]
 
 
 def test_help_without_a_command_is_no_error(aotc):

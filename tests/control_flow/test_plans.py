@@ -15,8 +15,8 @@ from one_entry import one_entry
 from aotc.aot.pack import Golden, TargetContents, TensorData, pack
 from aotc.runtime import load
 from aotc.runtime.bundle.canonical import encode
+from aotc.runtime.bundle.control_steps import DEPTH_LIMIT, ControlStep
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.marks import DEPTH_LIMIT, Mark
 from aotc.runtime.bundle.plan import (
     Buffer,
     Image,
@@ -53,20 +53,20 @@ def added(to, value):
 STEPS = (
     copied(COUNT, ("input", 0)),
     copied(TOTAL, ("weight", "zero")),
-    Mark("while", COUNT),
+    ControlStep("while", COUNT),
     added(COUNT, -1),
-    Mark("if", ("input", 1)),
+    ControlStep("if", ("input", 1)),
     added(TOTAL, 1),
-    Mark("else"),
+    ControlStep("else"),
     added(TOTAL, 2),
-    Mark("end"),
-    Mark("end"),
-    Mark("repeat", None, 3),
+    ControlStep("end"),
+    ControlStep("end"),
+    ControlStep("repeat", None, 3),
     added(TOTAL, 10),
-    Mark("repeat", None, 0),
+    ControlStep("repeat", None, 0),
     added(TOTAL, 100),
-    Mark("end"),
-    Mark("end"),
+    ControlStep("end"),
+    ControlStep("end"),
     copied(("output", 0), TOTAL),
 )
 
@@ -164,7 +164,7 @@ def changed(*path, to):
 
 
 ALL = ("variants", 0, "steps")
-NUMBERS = {step.text: number for number, step in enumerate(STEPS) if isinstance(step, Mark)}
+NUMBERS = {step.text: number for number, step in enumerate(STEPS) if isinstance(step, ControlStep)}
 WHILE, IF, REPEAT = (NUMBERS[word] for word in ("while", "if", "repeat 3"))
 MARK = {"kind": "control", "word": "end", "condition": None, "count": 0}
 
@@ -291,14 +291,14 @@ def test_turns_together_are_the_same_launches(rows, most):
             steps.append(added(TOTAL, value))
         elif word == "end" and opened:
             opened -= 1
-            steps.append(Mark("end"))
+            steps.append(ControlStep("end"))
         elif word in ("repeat", "if"):
             opened += 1
-            steps.append(Mark(word, None if count or word == "repeat" else TOTAL, count))
-    steps += [Mark("end")] * opened
+            steps.append(ControlStep(word, None if count or word == "repeat" else TOTAL, count))
+    steps += [ControlStep("end")] * opened
     together = unrolled(steps, most)
     assert run_of(together) == run_of(steps)
-    inner = [step for step in together if type(step) is not Mark]
+    inner = [step for step in together if type(step) is not ControlStep]
     assert len(inner) <= len(steps) + 2 * most * len(steps)
 
 
@@ -310,7 +310,8 @@ def run_of(steps):
         return lambda: [run() for run in runs]
 
     parts = [
-        step if type(step) is Mark else (lambda step=step: done.append(step.args)) for step in steps
+        step if type(step) is ControlStep else (lambda step=step: done.append(step.args))
+        for step in steps
     ]
     in_blocks(parts, in_turn, lambda mark: lambda: True, lambda run: run)()
     return done

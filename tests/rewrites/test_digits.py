@@ -11,7 +11,9 @@ import pytest
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.narrow import at_sizes
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.rewrites import digits, order, scatter
 from aotc.aot.rewrites.memory import place_ops
 from aotc.aot.targets.cuda.machines import GPUS
@@ -199,3 +201,30 @@ def test_few_elements_stay_ranks_and_few_rows_in_turn():
     assert not {"sum_runs", "count_places"} & {
         node.op for node in scatter.reduce_few_places(few)[0].nodes()
     }
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "i64", "i32", "i8", "u8"])
+def test_rows_of_dynamic_length_are_filled_up(dtype, is_descending):
+    """With numbers at the ends of their type, which what rows are filled up with is equal to."""
+    rows, length = size_of(Dim("rows", 1, 9, 2)), size_of(Dim("n", 3, 3000, 100))
+    data = _input("x", dtype, rows, length)
+    how = {"wanted": length, "descending": is_descending}
+    graph = Graph((data,), (make("order_rows", (data,), how),), ("x",), ("order",), {})
+    made, count = order.rank_rows(graph)
+    assert count
+    assert {"merge_runs", "order_by_digit"} & {node.op for node in made.nodes()}
+    for shape in ((1, 3), (2, 100), (3, 1300), (9, 600)):
+        given = _numbers(dtype, shape, shape[1])
+        ends = (numpy.nan, numpy.inf, -numpy.inf) if dtype[0] == "f" else _ends(dtype)
+        given[:, : len(ends)] = ends
+        sizes = {"rows": shape[0], "n": shape[1]}
+        (found,), (expected,) = (
+            interpret(at_sizes(each, sizes), [given]) for each in (made, graph)
+        )
+        numpy.testing.assert_array_equal(found, expected)
+
+
+def _ends(dtype):
+    limits = numpy.iinfo(NUMPY[dtype])
+    return limits.min, limits.max, limits.max

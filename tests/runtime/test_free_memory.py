@@ -1,11 +1,14 @@
 """What is free of host memory: of the machine and of the control groups above the process."""
 
+import errno
+import os
+
 import pytest
 
 from aotc.runtime.bundle.plan import StateSlot
 from aotc.runtime.drivers import memory
 from aotc.runtime.drivers.free_memory import RESERVE_BYTES, free_host_bytes
-from aotc.runtime.drivers.memory import HostStates, doublings
+from aotc.runtime.drivers.memory import HostStates, doublings, no_memory
 from aotc.runtime.errors import DriverFault, HostMemoryFull
 
 GIB = 1 << 30
@@ -69,3 +72,13 @@ def test_doublings_fill_all(start, nbytes):
         assert 0 < count <= at
         filled += count
     assert filled == nbytes
+
+
+def test_no_room_for_a_session_says_what_helps():
+    """Running it again, as for other faults of a driver, would not."""
+    error = no_memory(4096, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
+    assert isinstance(error, DriverFault)
+    assert str(error).splitlines() == [
+        "no memory for a session: 4096 bytes are needed: cannot allocate memory",
+        "hint: close sessions that are not in use, or raise the limits of this process",
+    ]

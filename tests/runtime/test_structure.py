@@ -17,12 +17,14 @@ from aotc.runtime.bundle.structure import Part, Structure, giver
 from aotc.runtime.errors import (
     BundleMalformed,
     InputCount,
+    InputDtype,
     InputFixed,
     InputMissing,
     InputStructure,
     InputUnknown,
     OutputStructure,
 )
+from aotc.runtime.programs.arguments import Arguments
 
 ONES = array.array("f", [1.0] * 6)
 X = Part("array", 0)
@@ -177,6 +179,17 @@ def test_complex_arrays_are_of_two_floats_each(dtype, shape):
     assert structure_of(tree, (1, 1), "f64", (2,)).inputs is not None
     with pytest.raises(BundleMalformed, match=r"inputs.*f32 or f64 with"):
         structure_of(tree, (1, 1), dtype, shape)
+
+
+@pytest.mark.parametrize("give", [lambda z: ((z,), {}), lambda z: ((), {"z": z})])
+def test_a_complex_array_of_another_width_is_named_as_it_is(give):
+    numpy = pytest.importorskip("numpy")
+    specs = (TensorSpec("z", "f32", (3, 2)),)
+    arguments = Arguments(Part("dict", None, ("z",), (Part("complex", 0),)), specs)
+    (parts,) = arguments.arrange(*give(numpy.ones(3, "complex64")))
+    assert parts.shape == (3, 2)
+    with pytest.raises(InputDtype, match="`z` has dtype complex128, expected complex64"):
+        arguments.arrange(*give(numpy.ones(3, "complex128")))
 
 
 def test_a_structure_is_of_an_entry(nested):

@@ -1,9 +1,9 @@
-"""Gradients of functions that bend, also where the data are not numbers: those of eager's vectors.
+"""Gradients of piecewise activations, with the values at NaN of eager's vectorised kernels.
 
-For data that are NaN the vectors of torch's CPU kernels give 0 or NaN by how they compare, their
-last elements and torch's decompositions something else. A tensor is nearly all vectors. Where a
-piece of a function is constant its gradient is 0, also for a gradient of the result that is not
-finite: it is chosen, not multiplied.
+For NaN the vectorised loops of torch's CPU kernels give 0 or NaN, depending on how they compare;
+their scalar tails and torch's decompositions give something else. Nearly all elements are handled
+by the vectorised loops, so these are followed. Where a piece of a function is constant its gradient
+is 0, even if the incoming gradient is not finite: it is selected, not multiplied.
 """
 
 from __future__ import annotations

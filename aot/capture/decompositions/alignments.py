@@ -1,6 +1,6 @@
-"""The CTC loss as a scan over frames: how likely all alignments of a text with them are together.
+"""The CTC loss as a scan over frames of the log-probability of all alignments with the target.
 
-torch's own kernel asks for the lengths' data, which a trace has none of.
+torch's own kernel reads the values of the lengths, which a trace does not have.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ def _loss(
     log_chances: Tensor, targets: Tensor, of_inputs: Any, of_targets: Any, blank: int = 0,
     reduction: int = MEAN, zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The negative logarithm of each target's chance: each, their sum, or the mean of those by
-    label."""
+    """The negative log-probability of each target: each, their sum, or their mean by label."""
     losses, lengths = _losses(log_chances, targets, of_inputs, of_targets, blank)
     if zero_infinity:
         losses = torch.where(losses == math.inf, 0.0, losses)
@@ -114,7 +113,7 @@ def _check(inputs: Tensor, lengths: Tensor, frames: int, targets: Tensor, labels
 
 
 def _either(first: Tensor, *others: Tensor) -> Tensor:
-    """The logarithm of the sum of chances, of which all may be 0."""
+    """The logarithm of a sum of probabilities, which may all be 0 (log-sum-exp)."""
     most = first
     for each in others:
         most = most.maximum(each)

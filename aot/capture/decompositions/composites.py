@@ -1,7 +1,8 @@
-"""Ops that torch takes apart by C++ that asks for numbers of tensors, as arithmetic that does not.
+"""Composite ops whose C++ implementation reads tensor values (`item()`), as arithmetic that does
+not.
 
-A trace has these in their place (`replacing.py`): covariances, reductions of segments, and counts
-of whole numbers below a number that is known.
+A trace uses these instead (`replacing.py`): covariances, segment reductions, and `bincount` of
+integers below a known bound.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Ops on each element by itself that torch's tables keep whole: parts of floats, and values as a
-quantiser would have them."""
+"""Decompositions of elementwise ops that torch's tables leave whole: parts of floats (`frexp` and
+the like) and fake quantisation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Gradients of ops that look up: embedding bags, and samples at places of a grid.
+"""Gradients of lookups: embedding bags and grid sampling.
 
-For each op of torch its arithmetic, as `decompositions.py` collects them; where it returns
-`NotImplemented`, torch's kernel computes the op. So it is on CUDA, where look-ups by indices are
+Each function is the arithmetic of one torch op; `decompositions.py` collects them. Where it returns
+`NotImplemented`, torch's kernel computes the op. That is so on CUDA, where lookups by indices are
 left to torch unless they are unchecked, and each of these ops is one kernel.
 """
 

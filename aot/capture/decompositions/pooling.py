@@ -1,4 +1,5 @@
-"""Gradients of pooling and of padding by edges: sums of what reaches an element."""
+"""Gradients of pooling and of padding by reflection or replication: for each input element, the sum
+of the output gradients that it contributed to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Functions of torch's that take ops apart before a trace sees them, and what stands there instead.
+"""Replacements for torch functions that decompose ops before a trace sees them.
 
-`CORRECTED` are those that give other numbers than eager's kernels, in torch 2.13.
+`CORRECTED` are those whose results differ from eager's kernels, in torch 2.13.
 """
 
 from __future__ import annotations

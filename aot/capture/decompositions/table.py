@@ -81,6 +81,11 @@ def _distances_backward(
     return torch.where((whole == 0) | (away == 0), 0.0, gradient * share).sum(-2)
 
 
+def _zeros_of_tangents(batched: Tensor, like: Tensor, *, self_num_batch_dims: int = 0) -> Tensor:
+    """Zeros of the second shape, behind the first one's batch dims: where a view's tangent goes."""
+    return batched.new_zeros((*batched.shape[:self_num_batch_dims], *like.shape))
+
+
 def _masked_scatter_backward(gradient: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
     """The gradients that a mask shows, in order, as the source's; others go behind its end."""
     count = math.prod(sizes)
@@ -193,6 +198,7 @@ _ROWS: Mapping[Any, Callable[..., Any]] = {
     **{op: function for op, (_, function) in CORRECTED.items() if function is not None},
     aten._cdist_backward.default: _distances_backward,
     aten._efficientzerotensor.default: torch.zeros,  # gradients of steps
+    aten._new_zeros_with_same_feature_meta.default: _zeros_of_tangents,
     aten._softmax_backward_data.default: _softmax_backward,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
     aten._trilinear.default: _products_of_three,

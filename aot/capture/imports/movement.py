@@ -9,7 +9,15 @@ from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
-from aotc.aot.ir.size import Extent, Size, is_static, largest, proves_at_most, smallest
+from aotc.aot.ir.size import (
+    Extent,
+    Size,
+    bounds,
+    is_static,
+    largest,
+    proves_at_most,
+    smallest,
+)
 from aotc.aot.ir.types import DTYPES
 
 
@@ -146,6 +154,8 @@ def _slice_scatter(
 def _range_written(data: Node, source: Node, axis: int, first: Extent, step: int) -> Node:
     """Elements first, first + step … of an axis replaced, as many as the source has."""
     count = source.shape[axis]
+    if count == 0:
+        return data
     if (first, step, count) == (0, 1, data.shape[axis]):
         return source
     if is_state_value(data):
@@ -153,11 +163,19 @@ def _range_written(data: Node, source: Node, axis: int, first: Extent, step: int
         how = {"axis": axis, "merge": "replace", "distinct": count}
         rows = make("scatter_rows", (data, places, source), how)
         return mark_state(rows)
+    may_be_none = bounds(count)[0] < 1
+    if may_be_none:  # then each place reads what is behind the last element, and takes nothing
+        behind = [int(at == axis) for at in range(data.type.rank)]
+        source = build.pad(source, [0] * data.type.rank, behind, 0)
     offset = build.counter(data.type.rank, axis, data.shape[axis]) - first
     which = offset // step
     inside = build.minimum(build.maximum(which, 0), count - 1)
+    if may_be_none:
+        inside = build.maximum(inside, 0)
     spread_out = make("take", (source, build.reshape(inside, (data.shape[axis],))), {"axis": axis})
     is_replaced = build.equal(inside * step, offset)
+    if may_be_none:
+        is_replaced = make("logical_and", (is_replaced, build.pointwise("lt", which, count)))
     return build.where(is_replaced, spread_out, data)
 
 

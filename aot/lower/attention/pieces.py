@@ -1,7 +1,8 @@
-"""Pieces of a head's elements, where products of f32 are three of TF32 each.
+"""Splits the elements of a head into pieces, for f32 products that are three products of TF32.
 
-A tile of Triton has a power of two of columns. A head of 80 elements is 64 and 16 of them, and not
-128: fewer registers and products. No piece is wider than 64, for which a thread has registers.
+A tile of Triton has a power of two of columns. A head of 80 elements is split into 64 and 16
+instead of padded to 128, which takes fewer registers and products. No piece is wider than 64, the
+most that a thread has registers for.
 """
 
 from __future__ import annotations

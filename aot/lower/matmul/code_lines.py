@@ -1,4 +1,4 @@
-"""Lines that load a chunk of codes a thread, and what its group multiplies and adds."""
+"""Lines that load a chunk of quantised codes in each thread, and scale and sum its products."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""What a quantised weight is in a product: narrow codes, and a factor and a term of its groups.
+"""Recognises quantised weights in a product: narrow codes, with a scale and an offset for each
+group.
 
     b[k, n] = factor[k // group, n] · (number of the code - zero) + term[k // group, n]
 
-so that  Σ a·b = Σ over groups of (factor · Σ a·(number - zero) + term · Σ a),  in f32: each code is
-widened exactly, and the factor is multiplied once a chunk of codes that lie together. How the model
-writes the widening does not matter: what is computed of one byte alone is tabulated for all bytes.
+so that Σ a·b = Σ over groups of (factor · Σ a·(number - zero) + term · Σ a), in f32: each code is
+widened exactly, and the factor is multiplied once for each chunk of contiguous codes. It does not
+matter how the model writes the widening: whatever is computed from a single byte is tabulated for
+all 256 bytes.
 
 Functions import numpy when they compute: `aotc explain` reads this package where there is none.
 """

@@ -82,7 +82,8 @@ def _calls(problem: Problem) -> Iterator[Problem]:
 
 
 def surest(problem: Problem) -> Choice:
-    """The choice that fits every device, whatever is fused into the loads of the operands."""
+    """The choice that fits every device, whatever is fused into the loads of the operands;
+    candidates end with it."""
     return _shallow(Choice(STYLES["plain"], problem, _scaled(SUREST, problem)))
 
 

@@ -91,7 +91,7 @@ def walk_of(depth: Extent, run: Extent, kept: Extent = 0) -> Walk:
 
 
 def behind_zeros(need: Access, reads: frozenset[Node]) -> Access:
-    """What an operand with zeros behind its runs has elsewhere: the windows' own elements."""
+    """What an operand with zeros behind its runs reads elsewhere: the windows' own elements."""
     while need.node.kind in ("view", "pad") and need.node not in reads:
         (need,) = accesses(need.node, need.index)
     return Access(need.node, need.index)

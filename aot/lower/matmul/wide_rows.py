@@ -1,4 +1,5 @@
-"""Rows of a product that are positions of windows, counted as the windows' input lies in memory.
+"""Numbers the rows of a product over windows by positions in the input's memory, padding
+included.
 
     rows of the result, 4 × 4     counted along an input of rows of 6
     0  1  2  3                     0  1  2  3  .  .

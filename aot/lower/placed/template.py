@@ -1,4 +1,4 @@
-"""Ops on memory, the op `placed` → calls of templates that stand by themselves: what all share.
+"""Ops on memory (`placed`) as calls of self-contained templates: what all of them share.
 
 A program has a tile of an attention's rows, or for the gradients a whole head of keys, so that
 scores stay in the cache and every sum has one order. Of rows that are written or merged it has part

@@ -1,4 +1,4 @@
-"""Reduced elements that lie beside each other in memory within a column reduction.
+"""Column reductions whose reduced elements are adjacent in memory within a column.
 
 Where channels are the last axis, the few channels of a group are neighbours, and so are the groups:
 a norm of groups reduces a short run of what is contiguous, and all planes. A column reduction has

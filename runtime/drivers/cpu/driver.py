@@ -6,13 +6,13 @@ import ctypes
 import struct
 
 from ...arrays.dlpack import HOST
-from ...bundle.marks import Mark
+from ...bundle.control_steps import ControlStep
 from ...bundle.native_plan import SYMBOL, NativeLaunch
 from ...bundle.torch_calls import TorchCall
 from ...errors import DriverFault, LimitReached, environment_fault
 from ..blocks import in_blocks, unrolled
 from ..checks import WORD_BYTES, Checks, check_addresses
-from ..memory import HostShared, Memory, missing_on_host
+from ..memory import HostShared, Memory, missing_on_host, no_memory
 from . import executor_abi as abi
 from .heap import keep_freed_memory
 from .library import Library
@@ -172,31 +172,32 @@ class Executable:
         return found
 
     def shared(self, states: Sequence[StateSlot] | None = None) -> HostShared:
-        """Memory for the sessions of several shapes of one caller; raises DriverFault.
+        """Memory for the sessions of several shapes of one caller; raises `SessionMemoryFull`.
 
         states: of the sizes that the caller has; else those of the plan.
         """
-        return self._made(lambda: self._shared(0, states))
+        return self._made(lambda: self._shared(0, states), self._scratch_bytes())
 
     def _shared(self, arena_bytes: int, states: Sequence[StateSlot] | None = None) -> HostShared:
-        scratch_bytes = aligned(self.plan.scratch_bytes) * self.threads
         slots = self.plan.states if states is None else states
-        return HostShared(arena_bytes, slots, self.weights, scratch_bytes)
+        return HostShared(arena_bytes, slots, self.weights, self._scratch_bytes())
+
+    def _scratch_bytes(self) -> int:
+        return aligned(self.plan.scratch_bytes) * self.threads
 
     def session(self, shared: HostShared | None = None) -> CpuSession:
         """A session with memory of its own, but for what is shared with those of other shapes.
 
-        Raises DriverFault where the system has no room.
+        Raises `SessionMemoryFull` where the system has no room.
         """
-        return self._made(lambda: CpuSession(self, shared))
+        nbytes = getattr(self.plan, "arena_bytes", 0) if shared is None else 0
+        return self._made(lambda: CpuSession(self, shared), nbytes + self._scratch_bytes())
 
-    def _made(self, make: Callable[[], Made]) -> Made:
+    def _made(self, make: Callable[[], Made], nbytes: int) -> Made:
         try:
             return make()
         except (OSError, ValueError, OverflowError) as error:
-            nbytes = getattr(self.plan, "arena_bytes", 0)
-            detail = f"no memory for a session of {nbytes} bytes: {error}"
-            raise DriverFault(driver=DEVICE, detail=detail) from error
+            raise no_memory(nbytes, error) from error
 
     def copy_strided(
         self,
@@ -237,8 +238,8 @@ class CpuSession:
         if shared is None:
             shared = executable._shared(plan.arena_bytes)
         self._blocks: list[Memory | HostShared] = [shared] if own else []
-        # What runs, and whether torch does; between them the marks of blocks.
-        self._parts: list[tuple[Callable[[], None] | Mark, bool]] = []
+        # What runs, and whether torch does; between them control steps.
+        self._parts: list[tuple[Callable[[], None] | ControlStep, bool]] = []
         self._checks: Checks | None = None
         try:
             self._fill(executable, plan, shared)
@@ -278,7 +279,7 @@ class CpuSession:
                 step = executable.fallback.step(each, memory.resolver(executable.weights))
                 self._parts.append((self._on_call(step, executable.inputs), True))
                 continue
-            if type(each) is Mark:
+            if type(each) is ControlStep:
                 self._parts.append((each, False))
                 continue
             layout = next(remaining)
@@ -306,17 +307,17 @@ class CpuSession:
 
         return lambda: step(address_of)
 
-    def _joined(self, parts: Sequence[Callable[[], None] | Mark]) -> Callable[[], None]:
-        """A run of all parts, of those in blocks as their marks say."""
-        if len(parts) == 1 and not isinstance(parts[0], Mark):
+    def _joined(self, parts: Sequence[Callable[[], None] | ControlStep]) -> Callable[[], None]:
+        """A run of all parts, with branches and loops."""
+        if len(parts) == 1 and not isinstance(parts[0], ControlStep):
             return parts[0]
         after = self._checks.after if self._checks is not None else lambda run: run
         return in_blocks(parts, in_turn, self._is_set, after)
 
-    def _is_set(self, mark: Mark) -> Callable[[], bool]:
-        """What answers whether the byte of a mark is not 0."""
-        assert mark.condition is not None
-        (space, value), (resolved, inputs) = mark.condition, self._resolved
+    def _is_set(self, control: ControlStep) -> Callable[[], bool]:
+        """What answers whether the condition of a control step is not 0."""
+        assert control.condition is not None
+        (space, value), (resolved, inputs) = control.condition, self._resolved
         address = resolved(space, value)
         if address is not None:
             fixed = ctypes.c_uint8.from_address(address)
@@ -337,9 +338,9 @@ class CpuSession:
 
             return run_it
 
-        parts: list[Callable[[], None] | Mark] = []
+        parts: list[Callable[[], None] | ControlStep] = []
         for part, is_torch in self._parts:
-            if is_torch and not isinstance(part, Mark):
+            if is_torch and not isinstance(part, ControlStep):
                 times.append(0.0)
                 parts.append(timed(part, len(times) - 1))
             else:
@@ -365,10 +366,11 @@ def _bound(executable: Executable, steps: Sequence[Any]) -> list[BoundStep | Non
 
 
 def _stretches(steps: Sequence[Any], natives: Sequence[BoundStep | None]) -> list[Any]:
-    """The steps in order: stretches of native code, and between them what torch runs and marks."""
+    """The steps in order: stretches of native code, and between them calls of torch and control
+    steps."""
     found: list[Any] = []
     for step, native in zip(steps, natives, strict=True):
-        if type(step) is TorchCall or type(step) is Mark:
+        if type(step) is TorchCall or type(step) is ControlStep:
             found.append(step)
         elif found and type(found[-1]) is list:
             found[-1].append((step, native))

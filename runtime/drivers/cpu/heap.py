@@ -1,4 +1,4 @@
-"""The process's heap: memory of results that are dropped stays for the results to come."""
+"""Keeps freed memory in the process's heap, so that the results of later calls reuse it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the graphs of a chain of launches share, whoever's memory they are over.
+"""CUDA graphs of a chain of launches, shared by the sessions that run it.
 
 Sessions run the same launches over other memory, those of a range of sizes with other numbers too.
 A `Blueprint` reads the launches once and keeps one graph with a node each, whose parameters lie in

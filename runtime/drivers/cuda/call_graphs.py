@@ -1,4 +1,4 @@
-"""The graphs of a session's launches, and the call that runs one of them."""
+"""The CUDA graphs of a session's launches, and the call that launches one of them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class CallGraphs:
         return wanted
 
     def _chosen(self, wanted: bytes) -> _Graph | None:
-        """The graph for these addresses: the one that has them, a new one, or one to patch."""
+        """The graph for these addresses: one that has them, a new one, or one to update."""
         known, seen = self._by_addresses, self._seen
         found = known.get(wanted)
         if found is not None or self._limit == 1:

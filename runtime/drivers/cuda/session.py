@@ -2,25 +2,24 @@
 
 A session has an arena of its own and a graph that is built for it once. A call compares the
 addresses of inputs and outputs with those of its last call, patches the nodes whose pointers
-changed, and launches the graph. For addresses that come back in turns it has several graphs.
+changed, and launches the graph. If several sets of addresses alternate, it has a graph for each.
 
-Sizes that vary may come once: the first call at given sizes issues the launches one after the
+Dynamic sizes may occur only once: the first call at given sizes issues the launches one after the
 other (`launch_list.py`), and the second one makes the graph.
 
 A step that torch runs or that calls a native function ends a graph. A call then launches the first
 graph, has torch or the function add its work to the same stream, launches the next graph, and so
-on: the device runs all of it in that order, and the host waits for nothing but what an op itself
-waits for. So does a mark, the beginning, the middle or the end of a block: the host reads its
-condition, a byte, when the stream has come there, and launches what the block says. A graph stands
-at either end, if need be an empty one, since graphs are what waits for copies of host arrays and
-what such copies wait for.
+on: the device runs all of it in that order, and the host waits only if an op itself does. A control
+step also ends a graph: the host waits for the stream, reads the condition, and launches the branch
+or iteration. The first and the last part are graphs, empty ones if need be, since graphs wait for
+copies of host arrays, and such copies wait for graphs.
 """
 
 from __future__ import annotations
 
 import ctypes
 
-from ...bundle.marks import CONDITION_BYTES, Mark
+from ...bundle.control_steps import CONDITION_BYTES, ControlStep
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
 from ..blocks import in_blocks, unrolled
@@ -112,18 +111,18 @@ class CudaSession:
         assert self._arena is not None  # an open session has one
         return self._arena
 
-    def _joined(self, parts: Sequence[Callable[..., None] | Mark]) -> Callable[..., None]:
+    def _joined(self, parts: Sequence[Callable[..., None] | ControlStep]) -> Callable[..., None]:
         """One run of all parts."""
-        if len(parts) == 1 and not isinstance(parts[0], Mark):
+        if len(parts) == 1 and not isinstance(parts[0], ControlStep):
             return parts[0]
         # What waits reads the words of the checks by itself (`_is_set`).
         return in_blocks(parts, in_turn, self._is_set, lambda run: run)
 
-    def _is_set(self, mark: Mark) -> Callable[..., bool]:
-        """What waits for the stream and answers whether the byte of a mark is not 0; raises what is
-        wrong with the data up to there."""
-        assert mark.condition is not None
-        space, value = mark.condition
+    def _is_set(self, control: ControlStep) -> Callable[..., bool]:
+        """A test that waits for the stream and reads the condition of a control step; it raises
+        what is wrong with the data of the call."""
+        assert control.condition is not None
+        space, value = control.condition
         device, fixed = self._code.gpu, self._fixed_address(space, value)
         if self._byte is None:
             self._byte = device.pinned(CONDITION_BYTES, "a condition")
@@ -140,12 +139,13 @@ class CudaSession:
 
         return read
 
-    def _runs(self) -> list[Callable[..., None] | Mark]:
-        """A run of each graph, and between them what torch and native functions do, and marks."""
+    def _runs(self) -> list[Callable[..., None] | ControlStep]:
+        """A run for each graph, and between them those of torch, of native functions, and control
+        steps."""
         outlined = self._code.plan.outlined
         if outlined is not None:
             return [self._graph_of((), outlined)]
-        runs: list[Callable[..., None] | Mark] = []
+        runs: list[Callable[..., None] | ControlStep] = []
         launches: list[Launch] = []
         plan = self._code.plan
         for step in unrolled(plan.steps, TOGETHER) if plan.has_blocks else plan.steps:
@@ -155,7 +155,7 @@ class CudaSession:
             if launches or not self._graphs:
                 runs.append(self._graph_of(launches))
                 launches = []
-            runs.append(step if isinstance(step, Mark) else self._between(step))
+            runs.append(step if isinstance(step, ControlStep) else self._between(step))
         runs.append(self._graph_of(launches))
         return runs
 

@@ -1,7 +1,7 @@
-"""Small pointwise kernels that wait for nothing of each other, several in one launch.
+"""Horizontal fusion of small, independent pointwise kernels: several in one launch (GPU).
 
-A launch costs a GPU some 2 µs, however little it does, and the host a node of a graph: a training
-step counts the batches that each norm has seen, one number at a time.
+A launch takes a GPU some 2 µs, however little it does, and the host a node of a graph. A training
+step, for example, increments the batch counter of each batch norm, one number at a time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ FEW = 24  # nodes that such a kernel computes
 PLAIN_VIEWS = frozenset({"reshape", "expand"})
 
 
-def with_small_together(
-    found: Iterable[Kernel], graph: Graph, traits: TargetTraits
-) -> list[Kernel]:
-    """The kernels for a GPU, small ones of one shape joined where neither leads to the other."""
+def fuse_small_kernels(found: Iterable[Kernel], graph: Graph, traits: TargetTraits) -> list[Kernel]:
+    """Merges small kernels for a GPU that have one shape and do not depend on each other."""
     kernels = list(found)
     if not traits.is_gpu:
         return kernels
@@ -49,14 +47,15 @@ def with_small_together(
 
 
 def _is_apart(roots: list[Node], own: list[Node], cycles: Cycles) -> bool:
-    """Whether one kernel can store both, and would compute nothing of the one for the other."""
+    """Whether one kernel can store both without computing any node of one for the other."""
     if len(roots) + len(own) > MAX_ROOTS or cycles.closes([*roots, *own]):
         return False
     return not cycles.leads(roots, own) and not cycles.leads(own, roots)
 
 
 def _is_small(kernel: Kernel, stored: Collection[Node]) -> bool:
-    """Whether a kernel computes a few nodes, once each, for elements that one program has."""
+    """Whether a kernel computes a few nodes, once each, on no more elements than one program
+    has."""
     if kernel.cluster is not None or kernel.elements is not None or kernel.placed:
         return False
     if not proves_at_most(kernel.roots[0].type.numel, SMALL):

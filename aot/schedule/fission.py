@@ -1,9 +1,9 @@
-"""Parts kernels of few long rows in two, on a GPU: what is reduced, and what is stored elementwise.
+"""Splits kernels of few long rows in two on a GPU: the reductions, and the elementwise part.
 
-A program has whole rows, or a block of columns, in one kernel with all that is computed of their
-elements. Of few rows there are few programs, and most of the device waits: a norm over each of 64
-columns of a long matrix has two. Reductions by themselves are shared by as many programs as there
-are places for, and so is what is computed of each element; the rows are read twice then.
+A reduction kernel gives each program whole rows, or a block of columns, with everything that is
+computed of their elements. With few rows there are few programs, and most of the device is idle: a
+norm over each of 64 columns of a long matrix has two. Split in two kernels, both parts use as many
+programs as the device runs at once; the rows are then read twice.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ COLUMNS = 32  # of a program
 COLUMN_PROGRAMS = 2
 NEARBY = 16  # nodes before a kernel that decide how it reads memory
 COMPUTED = frozenset({"pointwise", "view", "concat", "pad"})
-PASSES = 1.5  # of the parted kernels for one of the whole: two reads and a write
+PASSES = 1.5  # time of the two kernels over that of one: two reads and a write instead of one each
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    """Cuts clusters of a graph; none for a CPU."""
+class Fission:
+    """Splits clusters of a graph on a GPU; leaves those for a CPU whole."""
 
     users: Mapping[Node, tuple[Node, ...]]
     outputs: Collection[Node]
@@ -45,7 +45,7 @@ class Parting:
     traits: TargetTraits
 
     @classmethod
-    def of(cls, graph: Graph, traits: TargetTraits) -> Parting:
+    def of(cls, graph: Graph, traits: TargetTraits) -> Fission:
         """Of a graph on a target."""
         return cls(graph.users(), frozenset(graph.outputs), shared(graph), traits)
 
@@ -56,10 +56,10 @@ class Parting:
             return cluster
         reductions = self._first_reductions(cluster)
         if not _stores_elements(cluster) and _all_reductions(cluster).issubset(reductions):
-            return replace(cluster, is_parted=True)  # what it reads is stored by another kernel
+            return replace(cluster, is_split=True)  # what it reads is stored by another kernel
         members = _behind(reductions, cluster.members)
         tips = tuple(node for node in reductions if self._is_read(node, members))
-        return replace(cluster, tip=tips[-1], tips=tips, members=members, is_parted=True)
+        return replace(cluster, tip=tips[-1], tips=tips, members=members, is_split=True)
 
     def _is_slow(self, cluster: Cluster) -> bool:
         """Whether few programs take longer than two kernels of many."""

@@ -1,7 +1,8 @@
-"""Joins kernels of reductions over the same rows of one tensor, which are then read once for all.
+"""Horizontal fusion of reductions over the same rows of one tensor: the rows are read once for all.
 
-A mean, a deviation and the extremes of a row have nothing in common but the row. Each by itself
-goes over it once for each level of its reductions, together as often as the one with the most.
+The mean, the standard deviation and the extremes of a row share only the row. As kernels of their
+own, each reads the row once for each level of its reductions; fused, all together read it as often
+as the one with the most levels.
 """
 
 from __future__ import annotations
@@ -25,16 +26,14 @@ from aotc.aot.schedule.trace import LEAVES, is_unrolled, reduced_extents
 from aotc.aot.traits import TargetTraits
 
 LONGEST_HELD = 4096  # elements of a row that a program of a GPU reads once for several reductions
-MOST_TIPS = 6  # of clusters that are joined: a kernel may then store two nodes more
+MOST_TIPS = 6  # of clusters that are merged: a kernel may then store two nodes more
 NEARBY = 16  # nodes behind a reduction among which what it reads is looked for
 
 
-def joined(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
-    """The clusters, those of one tensor's rows as one where none waits for another.
-
-    On a GPU they are rows that a program holds in its registers; of longer ones, and of columns,
-    which several programs share, sums that wait for no other.
-    """
+def fuse_siblings(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
+    """The clusters, with those that reduce the same rows of a tensor merged, if none depends on
+    another. On a GPU this is done for rows that a program holds in its registers; for longer rows,
+    and for columns that several programs share, only for sums that do not depend on each other."""
     if sum(cluster.kind == "row" for cluster in found) < 2:
         return found
     joiner = _Joiner(found, graph, traits)
@@ -60,9 +59,9 @@ def joined(found: list[Cluster], graph: Graph, traits: TargetTraits) -> list[Clu
 
 
 def is_held(cluster: Cluster | None) -> bool:
-    """Whether the cluster reduces rows that are dense in memory and short enough for a program of
-    a GPU to have them in registers, or a core in its nearest caches."""
-    if cluster is None or cluster.kind != "row" or cluster.is_parted:
+    """Whether the cluster reduces rows that are contiguous and short enough for the registers of a
+    GPU's program, or for the nearest caches of a core."""
+    if cluster is None or cluster.kind != "row" or cluster.is_split:
         return False
     is_last = _end_reduced(cluster.root_op) == "last"
     return is_last and proves_at_most(prod(reduced_extents(cluster.root_op)), LONGEST_HELD)
@@ -77,8 +76,8 @@ def _end_reduced(node: Node) -> str | None:
 
 
 def _read_in_rows(cluster: Cluster, owned: Container[Node]) -> list[Node]:
-    """Tensors of full size that the reductions read element by element, not those behind what
-    kernels of other clusters store."""
+    """Full-size tensors that the reductions read element by element, without those that are only
+    reached through kernels of other clusters."""
     if cluster.kind != "row":
         return []
     found: dict[Node, None] = {}
@@ -101,7 +100,7 @@ def _is_reduction(node: Node) -> bool:
 
 
 class _Joiner:
-    """Joins clusters of a graph as long as kernels wait for each other in some order."""
+    """Merges clusters of a graph as long as the kernels can still be ordered."""
 
     def __init__(self, found: list[Cluster], graph: Graph, traits: TargetTraits) -> None:
         self.traits = traits
@@ -112,7 +111,7 @@ class _Joiner:
         self.cycles = Cycles(graph, (cluster.roots for cluster in found))
 
     def both(self, one: Cluster, other: Cluster) -> Cluster | None:
-        """One cluster in place of two over the same rows; None where that cannot be."""
+        """One cluster in place of two over the same rows; None if they cannot be merged."""
         if not self._are_alike(one.root_op, other.root_op):
             return None
         inside = one.members | other.members

@@ -1,14 +1,14 @@
-"""Steps of a plan that say which steps between them run, and how often.
+"""Control steps of a plan: branches and loops over the steps between them.
 
-    if condition     the steps up to `else` run where the byte there is not 0, else those behind it
+    if condition     the steps up to `else` run if the condition is not 0, else those behind it
     else
-    while condition  the steps up to `end` run, one time after the other, while that byte is not 0
-    repeat count     they run so many times
-    end              of the last block that has begun and not ended
+    while condition  the steps up to `end` run again and again while the condition is not 0
+    repeat count     the steps up to `end` run `count` times
+    end              of the block that began last
 
-A condition is one byte of a buffer, or all of a weight, an input, an output or a state. Blocks lie
-within each other. All of their steps name the memory of the whole plan, so what holds for a step
-elsewhere holds for one in a block.
+A condition is one byte of a buffer, or all of a weight, an input, an output or a state. Blocks may
+be nested. All of their steps address the memory of the whole plan, so the rules for other steps
+hold for steps in a block too.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DEPTH_LIMIT = 64  # of blocks within each other
 CONDITION_BYTES = 1
 
 
-class Mark(Record):
-    """A beginning, a middle or an end of a block of steps; see above. condition: (space, value) of
-    `if` and `while`; count: of `repeat`, 0 elsewhere."""
+class ControlStep(Record):
+    """The beginning, the `else` or the end of a block of steps; see above. condition: (space,
+    value) of `if` and `while`; count: of `repeat`, 0 elsewhere."""
 
     kind = "control"
     word: str = field(Choice(*WORDS))
@@ -51,13 +51,13 @@ class Mark(Record):
         """What it is in lists of steps: `repeat 8`."""
         return f"{self.word} {self.count}" if self.word == "repeat" else self.word
 
-    def moved(self, to: Callable[[str, int | str], tuple[str, Any]]) -> Mark:
-        """The mark whose condition lies in the memory that `to` gives for its own."""
+    def moved(self, to: Callable[[str, int | str], tuple[str, Any]]) -> ControlStep:
+        """The same step with its condition in the memory that `to` gives."""
         return self if self.condition is None else self.replace(condition=to(*self.condition))
 
 
-def broken_mark(mark: Mark, field: str, buffers: Spans) -> Broken:
-    """Every relation inside a mark at given sizes that does not hold."""
+def broken_control_step(mark: ControlStep, field: str, buffers: Spans) -> Broken:
+    """What is wrong with a control step at given sizes."""
     for space, value in mark.memory:
         if space == "check" or space in NUMBERS:
             yield f"{field}.condition", f"`{space}`", "memory"
@@ -67,10 +67,10 @@ def broken_mark(mark: Mark, field: str, buffers: Spans) -> Broken:
 
 
 def broken_blocks(steps: Iterable[Any], field: str) -> Broken:
-    """Marks that are no blocks within each other, at any sizes."""
+    """Control steps that do not form nested blocks, at any sizes."""
     opened: list[str] = []
     for number, step in enumerate(steps):
-        if type(step) is not Mark:
+        if type(step) is not ControlStep:
             continue
         word, where = step.word, f"{field}[{number}]"
         if (step.condition is not None) != (word in CONDITIONAL):

@@ -1,10 +1,9 @@
-"""Rows that would be stored element by element, far apart, for products that can read them as they
-are computed.
+"""Leaves transposing views behind a reduction to the products that read them (GPU).
 
-A kernel of reductions stores in the order of the views behind it. Where these exchange axes, as
-between the layers of a mixer, neighbours of a row lie far apart then: each element takes a store of
-its own. On a GPU products of 16 bits take either axis of an operand along memory, so the views are
-left to them.
+A reduction kernel stores its result in the order of the views behind it. If these exchange axes, as
+between the layers of an MLP mixer, neighbours of a row are far apart in memory, and each element
+takes a store of its own. Products of 16 bits on a GPU read an operand with either axis contiguous,
+so such views are left to them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,9 @@ from aotc.aot.traits import TargetTraits
 WHOLE_LOADS = 64  # elements in a run that tiles read, and multiples of them: loads of 16 bytes
 
 
-def with_views_left(found: Sequence[Cluster], graph: Graph, traits: TargetTraits) -> list[Cluster]:
+def leave_strided_views(
+    found: Sequence[Cluster], graph: Graph, traits: TargetTraits
+) -> list[Cluster]:
     """The clusters, without views that products read through."""
     if not traits.is_gpu:
         return list(found)
@@ -36,7 +37,7 @@ def _without_views(
     cluster: Cluster, users: Mapping[Node, tuple[Node, ...]], outputs: Collection[Node]
 ) -> Cluster:
     tip = base = cluster.tip
-    if cluster.kind != "row" or cluster.tips or cluster.is_parted or tip in outputs:
+    if cluster.kind != "row" or cluster.tips or cluster.is_split or tip in outputs:
         return cluster
     while base.kind == "view" and base.inputs[0] in cluster.members and base not in outputs:
         base = base.inputs[0]
