@@ -225,6 +225,26 @@ def test_rows_of_dynamic_length_are_filled_up(dtype, is_descending):
         numpy.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("sizes", [{"rows": 2, "n": 100}, {"rows": 3, "n": 1300}])
+def test_kernels_of_a_dynamic_length_give_the_order(sizes, tmp_path):
+    """The kernels that a GPU gets, as native code, at sizes that they learn from the call."""
+    job, expected, places = Job(sizes=sizes), [], []
+    for dtype in ("f32", "f16", "i64", "u8"):
+        rows, length = size_of(Dim("rows", 1, 9, 2)), size_of(Dim("n", 3, 3000, 100))
+        data = _input("x", dtype, rows, length)
+        how = {"wanted": length, "descending": dtype == "f32"}
+        graph = Graph((data,), (make("order_rows", (data,), how),), ("x",), ("order",), {})
+        made, _ = order.rank_rows(graph)
+        placed, _ = place_ops(made)
+        given = _numbers(dtype, tuple(sizes.values()), 5)
+        places.append(job.add(placed, [given], 0, TRAITS))
+        expected += interpret(at_sizes(graph, sizes), [given])
+    buffers = job.run(tmp_path, "native", 4)
+    assert not job.errors
+    for ((stored, shape),), wanted in zip(places, expected, strict=True):
+        numpy.testing.assert_array_equal(buffers[stored].reshape(shape), wanted)
+
+
 def _ends(dtype):
     limits = numpy.iinfo(NUMPY[dtype])
     return limits.min, limits.max, limits.max
