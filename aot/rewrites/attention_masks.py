@@ -92,8 +92,10 @@ class _Reader:
     def _band(self, part: Node, node: Node) -> _Band | None:
         """The band that a part of a mask lets through; None for other masks."""
         counted = _band_of_counts(part, self.counts)
-        if counted is not None or part.sizes():
+        if counted is not None:
             return counted
+        if part.sizes():
+            return self._band_of_corner(part)
         seen = self._seen(part)
         if seen is None:
             return None
@@ -104,6 +106,19 @@ class _Reader:
         if (table != table[:1]).any() or table.shape[1] != rows:
             return None
         return _band_of_values(numpy.broadcast_to(table[0], (rows, keys)))
+
+    def _band_of_corner(self, part: Node) -> _Band | None:
+        """The band of a mask of dynamic sizes that is the first rows and keys of a known one."""
+        whole = _whole(part)
+        if whole is None or whole.sizes() or set(whole.shape[:-2]) - {1}:
+            return None
+        seen = self._seen(whole)
+        band = None if seen is None else _band_of_values(seen.reshape(seen.shape[-2:]))
+        if band is None or part.dtype == "bool":
+            return band
+        # Where a row of the corner sees no key, numbers that hide all of them weigh them alike.
+        sees_itself = (band.first or 0) <= 0 <= (band.last or 0)
+        return band if sees_itself else None
 
     def _seen(self, part: Node) -> Array | None:
         """Values of a known mask as booleans; None where it is unknown or adds other numbers."""
@@ -184,18 +199,24 @@ def _band_of_values(seen: Array) -> _Band | None:
 
 # a op b → whether b is the smaller one, and by how much it has to be smaller.
 COMPARISONS = {"le": (False, 0), "lt": (False, 1), "ge": (True, 0), "gt": (True, 1)}
+OPPOSITES = {"le": "gt", "gt": "le", "lt": "ge", "ge": "lt"}
 
 
-def _band_of_counts(part: Node, counts: Counts) -> _Band | None:
-    """The band of comparisons whose sides count rows and keys, alike for all batches and heads."""
-    if counts.decided(part):
-        return _Band()
+def _band_of_counts(part: Node, counts: Counts, is_negated: bool = False) -> _Band | None:
+    """The band of comparisons whose sides count rows and keys, alike for all batches and heads.
+    is_negated: of the keys for which they do not hold."""
+    if counts.decided(part) is not None:
+        return _Band() if counts.decided(part) is not is_negated else None
     part = _unaligned(part)
-    if part.op == "logical_and":
-        return _of_both_sides(*(_band_of_counts(operand, counts) for operand in part.inputs))
-    if part.op not in COMPARISONS:
+    if part.op == "logical_not":
+        return _band_of_counts(part.inputs[0], counts, not is_negated)
+    if part.op == ("logical_or" if is_negated else "logical_and"):
+        bands = (_band_of_counts(operand, counts, is_negated) for operand in part.inputs)
+        return _of_both_sides(*bands)
+    op = OPPOSITES.get(part.op, part.op) if is_negated else part.op
+    if op not in COMPARISONS:
         return None
-    is_reversed, less = COMPARISONS[part.op]
+    is_reversed, less = COMPARISONS[op]
     small, large = part.inputs[::-1] if is_reversed else part.inputs
     small, limit = _unaligned(small), counts.affine(large)
     if small.op != "abs":
@@ -204,6 +225,25 @@ def _band_of_counts(part: Node, counts: Counts) -> _Band | None:
     inside = counts.affine(small.inputs[0])
     opposite = None if inside is None else inside.times(-1)
     return _of_both_sides(_bound(inside, limit, less), _bound(opposite, limit, less))
+
+
+def _whole(node: Node) -> Node | None:
+    """What a mask is the first rows and keys of: the mask of the constants that it slices."""
+    if node.op in ("constant", "scalar"):
+        return node
+    operands = [_whole(operand) for operand in node.inputs]
+    found = [operand for operand in operands if operand is not None]
+    if len(found) < len(operands):
+        return None
+    if node.op == "slice":
+        is_first = (node.attr("start"), node.attr("step")) == (0, 1)
+        return found[0] if is_first and node.attr("axis") >= node.type.rank - 2 else None
+    if node.kind == "pointwise":
+        shapes = {operand.shape for operand in found if operand.type.rank}
+        return make(node.op, tuple(found), node.attrs) if len(shapes) == 1 else None
+    if node.op == "reshape" and found[0].type.rank >= 2 and keeps_rows_and_keys(node):
+        return build.reshape(found[0], (*node.shape[:-2], *found[0].shape[-2:]))
+    return None
 
 
 def _of_both_sides(one: _Band | None, other: _Band | None) -> _Band | None:

@@ -7,8 +7,11 @@ import math
 import numpy
 import pytest
 
-from aotc.aot.ir.graph import Constant, Graph, Node
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.ir.narrow import at_sizes
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.ir.text import parse_graph
 from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites.attention_masks import known_masks
@@ -254,6 +257,46 @@ def test_bands_of_any_place_and_width_become_attributes(seed, random_inputs):
     inputs = random_inputs(graph, seed, has_specials=False)
     (before,), (after,) = interpret(graph, inputs), interpret(result, inputs)
     numpy.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("form", ["slices", "negated", "numbers"])
+@pytest.mark.parametrize("seed", range(8))
+def test_corners_of_known_masks_are_bands_of_any_length(seed, form, random_inputs):
+    """Causal masks that models keep as a buffer and cut to the length of a call."""
+    draw = numpy.random.default_rng(seed)
+    length, most = size_of(Dim("n", 2, 20, 7)), 24
+    first, last = sorted(map(int, draw.integers(-24, 24, 2)))
+    apart = numpy.arange(most)[None, :] - numpy.arange(most)[:, None]
+    seen = ((first <= apart) & (apart <= last))[None, None]
+    is_spoilt = seed % 4 == 3
+    if is_spoilt:
+        seen[0, 0, 3, 4] ^= True
+    kept = ~seen if form == "negated" else seen
+    dtype = "f32" if form == "numbers" else "bool"
+    kept = kept.astype("f4" if dtype == "f32" else bool)
+    whole = Constant("mask", TensorType(dtype, seen.shape), kept)
+    part = make("constant", (), {"name": "mask", "dtype": dtype, "shape": seen.shape})
+    for axis in (2, 3):
+        part = build.slice_axis(part, axis, 0, length)
+    if form == "negated":
+        part = ~part
+    if form == "numbers":
+        part = make("ne", (part, build.scalar(0.0, "f32")))
+    given = {"dtype": "f32", "shape": (1, 2, length, 8)}
+    q, k = (make("input", (), {"name": name, **given}) for name in "qk")
+    how = {"scale": 0.5, "causal": False, "offset": 0, "window": 0, "is_safe": True}
+    out = make("attention", (q, k, k, part), how)
+    graph = Graph((q, k), (out,), ("q", "k"), ("out",), {"mask": whole})
+    result, count = known_masks(graph)
+    if is_spoilt:
+        assert not count
+    elif first <= 0 <= last:
+        assert count
+    for n in (2, 5, 20):
+        before, after = (at_sizes(each, {"n": n}) for each in (graph, result))
+        inputs = random_inputs(before, seed, has_specials=False)
+        (one,), (other,) = interpret(before, inputs), interpret(after, inputs)
+        numpy.testing.assert_array_equal(one, other)
 
 
 def rotary(x, angle):
