@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
+from itertools import product
 from math import prod
 
 import numpy
@@ -115,12 +117,59 @@ def _index_range(node: Node, operands: list[Range]) -> Range:
     return 0, prod(shape[axis] for axis in node.attr("axes")) - 1
 
 
+def _chosen(_: Node, operands: list[Range]) -> Range:
+    """The branch that a condition takes for all elements, else either."""
+    (condition, first, second) = operands
+    branches = {(0, 0): second, (1, 1): first}
+    return branches[condition] if condition in branches else _union([first, second])
+
+
+def _logic(node: Node, operands: list[Range]) -> Range:
+    """What a function of truths gives, where these are known."""
+    truths = [[bool(end) for end in ends] for ends in operands]
+    found = {int(_LOGIC[node.op](*given)) for given in product(*truths)}
+    return min(found), max(found)
+
+
+def _compared(node: Node, operands: list[Range]) -> Range:
+    """An answer that the ends of both sides decide."""
+    (low, high), (other_low, other_high) = operands
+    is_below, is_above = proves_at_most(high, other_low - 1), proves_at_most(other_high, low - 1)
+    answers = {
+        "lt": (is_below, proves_at_most(other_high, low)),
+        "le": (proves_at_most(high, other_low), is_above),
+        "gt": (is_above, proves_at_most(high, other_low)),
+        "ge": (proves_at_most(other_high, low), is_below),
+        "eq": (False, is_below or is_above),
+        "ne": (is_below or is_above, False),
+    }
+    holds, fails = answers[node.op]
+    if DTYPES[node.inputs[0].dtype].kind not in ("int", "bool") or not (holds or fails):
+        return 0, 1
+    return int(holds), int(holds)
+
+
+def _size(_: Node, operands: list[Range]) -> Range:
+    """Of |x|."""
+    ((low, high),) = operands
+    return (low, high) if proves_at_most(0, low) else (0, largest(-low, high))
+
+
+_LOGIC: dict[str, Callable[..., bool]] = {
+    "logical_not": operator.not_,
+    "logical_and": operator.and_,
+    "logical_or": operator.or_,
+    "logical_xor": operator.xor,
+}
 _RANGES: dict[str, Callable[[Node, list[Range]], Range]] = {
     "scalar": lambda node, _: (int(node.attr("value")), int(node.attr("value"))),
     "extent": lambda node, _: (node.attr("extent"), node.attr("extent")),
     "iota": lambda node, _: (0, node.shape[node.attr("axis")] - 1),
     "concat": lambda _, operands: _union(operands),
-    "where": lambda _, operands: _union(operands[1:]),
+    "where": _chosen,
+    **dict.fromkeys(_LOGIC, _logic),
+    **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), _compared),
+    "abs": _size,
     "pad": _padded,
     "add": lambda _, operands: (operands[0][0] + operands[1][0], operands[0][1] + operands[1][1]),
     "sub": lambda _, operands: (operands[0][0] - operands[1][1], operands[0][1] - operands[1][0]),
