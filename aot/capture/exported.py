@@ -19,12 +19,12 @@ from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import NotSupported, type_of
 from aotc.aot.capture.imports.complexes import Complex, parts_beside
-from aotc.aot.capture.imports.distinct import marking_distinct
+from aotc.aot.capture.imports.distinct import DISTINCT
 from aotc.aot.capture.imports.float8 import Float8, at_end
 from aotc.aot.capture.imports.sorting import ranking_long_rows
 from aotc.aot.capture.lifted import NONE_LIFTED, Lifted, initial_of
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
-from aotc.aot.capture.state_values import mark_state, marking_states
+from aotc.aot.capture.state_values import STATE_VALUES, mark_state
 from aotc.aot.capture.triton_calls import KERNEL_CALL
 from aotc.aot.errors import (
     EndsUnsupported,
@@ -72,7 +72,7 @@ def import_program(
         lifted=lifted.placeholders(program),
         initials=dict(zip(lifted.names, map(initial_of, lifted.tensors), strict=True)),
     )
-    with reading(sizes), marking_states(), marking_distinct(), ranking_long_rows():
+    with reading(sizes), STATE_VALUES.collecting(), DISTINCT.collecting(), ranking_long_rows():
         for node in program.graph.nodes:
             walker.visit(node)
     if walker.unsupported:

@@ -173,7 +173,8 @@ def load_model(
 
 
 def _at_shapes(tree: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """The tensors of a tree cut, or repeated from their start, along each dim to these shapes."""
+    """The tensors of a tree cut, or repeated from their start, along each dim to these shapes;
+    zeros where there is nothing to repeat."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -182,8 +183,10 @@ def _at_shapes(tree: Any, shapes: Sequence[Sequence[int]]) -> Any:
     def resized(tensor: Any) -> Any:
         for axis, extent in enumerate(next(following)):
             found = tensor.shape[axis]
-            if found != extent:
-                tensor = tensor.index_select(axis, torch.arange(extent) % max(found, 1))
+            if not found:
+                tensor = tensor.new_zeros((*tensor.shape[:axis], extent, *tensor.shape[axis + 1 :]))
+            elif found != extent:
+                tensor = tensor.index_select(axis, torch.arange(extent) % found)
         return tensor
 
     return pytree.tree_map_only(is_tensor_type(), resized, tree)

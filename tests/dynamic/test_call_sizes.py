@@ -32,13 +32,17 @@ dynamic_shapes = {"ids": {0: batch, 1: tokens}, "scale": {0: batch}}
 """
 
 
-@pytest.fixture(scope="module")
-def built_net(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sizes")
-    (folder / "net.py").write_text(SPEC)
+def build(folder, text):
+    """The folder, with `net.py` and its bundle."""
+    (folder / "net.py").write_text(text)
     words = ["build", str(folder / "net.py"), "-o", str(folder / "bundle"), "--quiet"]
     assert run([*words, "--cache-dir", str(folder / "cache")]) == 0
     return folder
+
+
+@pytest.fixture(scope="module")
+def built_net(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("sizes"), SPEC)
 
 
 def shapes(seed):
@@ -56,9 +60,8 @@ def test_numbers_are_repeated_along_each_dim(seed):
     tensor = torch.randint(1, 100, found).to(dtype)
     array = resized(HostArray(name, found, tensor.numpy().tobytes()), wanted)
     assert array.shape == wanted
-    grid = torch.zeros(wanted, dtype=dtype)
+    (grid,) = _at_shapes((tensor,), [wanted])
     if tensor.numel():
-        (grid,) = _at_shapes((tensor,), [wanted])
         for axis, extent in enumerate(found):  # as a person would say it
             if wanted[axis] > extent:
                 again = grid.narrow(axis, extent, wanted[axis] - extent)
@@ -161,11 +164,7 @@ state_shapes = {"rows": {0: batch, 1: length}}
 
 @pytest.fixture(scope="module")
 def keeping(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("states")
-    (folder / "net.py").write_text(KEEPING)
-    words = ["build", str(folder / "net.py"), "-o", str(folder / "bundle"), "--quiet"]
-    assert run([*words, "--cache-dir", str(folder / "cache")]) == 0
-    return folder
+    return build(tmp_path_factory.mktemp("states"), KEEPING)
 
 
 @pytest.mark.parametrize("command", ["run", "bench", "profile"])
@@ -202,11 +201,8 @@ model, example_inputs = Net(), (torch.rand(8, 16),)
 """
 
 
-def test_a_step_by_itself_has_the_operands_of_a_call(tmp_path, cache):
+def test_a_step_by_itself_has_the_operands_of_a_call(tmp_path):
     from aotc.aot.cli.profile import profile_bundle
 
-    (tmp_path / "net.py").write_text(ASSERTING)
-    words = ["build", tmp_path / "net.py", "-o", tmp_path / "bundle", "--cache-dir", cache]
-    assert run([*map(str, words), "--quiet"]) == 0
-    profile = profile_bundle(tmp_path / "bundle", "cpu", 2)
+    profile = profile_bundle(build(tmp_path, ASSERTING) / "bundle", "cpu", 2)
     assert len(profile.launches) > 1

@@ -89,7 +89,7 @@ def test_states_are_those_of_eager(seed, are_distinct, tmp_path, cache, aotc):
 
 def test_rows_that_cannot_meet_are_written_side_by_side(cache):
     """What is known of places: a slot alone names none twice, columns of one counter never meet."""
-    from aotc.aot.capture.imports.distinct import mark_distinct, marking_distinct
+    from aotc.aot.capture.imports.distinct import DISTINCT
     from aotc.aot.capture.imports.indexing import _distinct
     from aotc.aot.ir import build
     from aotc.aot.ir.graph import make
@@ -104,8 +104,8 @@ def test_rows_that_cannot_meet_are_written_side_by_side(cache):
     assert _distinct([columns, slots], (3, 4)) == 4
     assert _distinct([slots], (3, 1)) == 1
     assert _distinct([build.cast(build.iota((3,), 0), "i8")], (3,)) == 1
-    with marking_distinct():
-        mark_distinct(slots)
+    with DISTINCT.collecting():
+        DISTINCT.add(slots)
         assert _distinct([slots, columns], (3, 4)) == 12
         assert _distinct([columns, slots], (3, 4)) == 12
         assert _distinct([build.slice_axis(slots, 0, 0, 2)], (2, 1)) == 2

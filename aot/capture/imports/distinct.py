@@ -6,39 +6,13 @@ writes them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
 from aotc.aot.capture.distinct_values import NAME
 from aotc.aot.capture.imports.call import Call, Rows
+from aotc.aot.capture.node_set import NodeSet
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 
-_DISTINCT: ContextVar[set[Node] | None] = ContextVar("distinct", default=None)
-
-
-@contextmanager
-def marking_distinct() -> Iterator[None]:
-    """Inside, `are_distinct` knows the results of `aotc::distinct`."""
-    token = _DISTINCT.set(set())
-    try:
-        yield
-    finally:
-        _DISTINCT.reset(token)
-
-
-def mark_distinct(node: Node) -> Node:
-    """Note that a node has no negative number, and none twice, and return it."""
-    known = _DISTINCT.get()
-    if known is not None:
-        known.add(node)
-    return node
-
-
-def are_distinct(node: Node) -> bool:
-    """Whether that is noted of the node."""
-    return node in (_DISTINCT.get() or ())
+DISTINCT = NodeSet("distinct")  # of which no element is below 0, and no two are alike
 
 
 def _checked(call: Call, numbers: Node, message: str) -> Node:
@@ -48,7 +22,7 @@ def _checked(call: Call, numbers: Node, message: str) -> Node:
     times = build.reduce("sum", build.cast(alike, "i64"), (1,))
     call.check_assertion(make("eq", (times, build.scalar(1, "i64"))), message)
     call.check_assertion(make("ge", (numbers, build.scalar(0, numbers.dtype))), message)
-    return mark_distinct(numbers)
+    return DISTINCT.add(numbers)
 
 
 ROWS: Rows = {NAME: _checked}

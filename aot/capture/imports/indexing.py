@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide, wrapped
-from aotc.aot.capture.imports.distinct import are_distinct
+from aotc.aot.capture.imports.distinct import DISTINCT
 from aotc.aot.capture.imports.movement import memory_indices, memory_order
 from aotc.aot.capture.imports.scans import scan_along
 from aotc.aot.capture.state_values import is_state_value, mark_state
@@ -427,7 +427,7 @@ def _counted_axis(index: Node) -> int | None:
     that is not known."""
     if index.op == "iota":
         return int(index.attr("axis"))
-    if are_distinct(index):
+    if index in DISTINCT:
         return 0
     if index.op not in ("cast", "expand", "reshape", "slice"):
         return None
