@@ -169,7 +169,7 @@ def _bitcast(node: Node) -> FxCall:
 
 def _attention(node: Node) -> FxCall | None:
     query, key, value, *mask = node.inputs
-    if any(each.type.kind == "int" for each in mask):
+    if any(each.type.kind == "int" for each in mask) or node.attr("softcap"):
         return None
     if node.attr("causal") and (mask or node.attr("offset") or node.attr("window")):
         return None

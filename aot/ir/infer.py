@@ -368,6 +368,8 @@ def attention(types: Types, attrs: AttrMap) -> TensorType:
     require(key.shape[3] == size, f"head sizes are {size} and {key.shape[3]}")
     require(heads % max(1, key.shape[1]) == 0, f"{key.shape[1]} key heads for {heads}")
     require(0 < attrs["scale"] < math.inf, f"scale is {attrs['scale']}, expected one above zero")
+    softcap = attrs.get("softcap", 0.0)
+    require(0 <= softcap < math.inf, f"softcap is {softcap}, expected 0 or one above")
     ends = [each for each in types[3:] if each.kind == "int"]
     require(len(types[3:]) - len(ends) <= 1 >= len(ends), "more than one mask, or ends")
     require(not (ends and attrs["causal"]), "both ends and causal rows")

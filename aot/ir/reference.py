@@ -293,7 +293,7 @@ def convolution_weights(
 
 
 def attention(*operands: Array, is_safe: bool, **how: Any) -> Array:
-    """softmax(q·kᵀ·scale + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
+    """softmax(cap(q·kᵀ·scale) + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
     query, key, value, *mask = operands
     _, powers, total = _softmax(_scores(query, key, *mask, **how), is_safe)
     return matmul(powers / total, _repeated(value, query))
@@ -326,10 +326,19 @@ def _repeated(heads: Array, query: Array) -> Array:
 
 
 def _scores(
-    query: Array, key: Array, *masks: Array, scale: float, causal: bool, offset: int, window: int
+    query: Array,
+    key: Array,
+    *masks: Array,
+    scale: float,
+    causal: bool,
+    offset: int,
+    window: int,
+    softcap: float = 0.0,
 ) -> Array:
-    """q·kᵀ·scale + mask, -inf where a key is hidden."""
+    """q·kᵀ·scale, capped, + mask, -inf where a key is hidden."""
     scores = (matmul(query, _repeated(key, query).swapaxes(-1, -2)) * scale).astype(query.dtype)
+    if softcap:
+        scores = (softcap * numpy.tanh(scores / softcap)).astype(query.dtype)
     row, column = (iota(scores.shape, axis) for axis in (2, 3))
     last = row + offset if causal else None
     for mask in masks:

@@ -1,7 +1,7 @@
-"""Attention: softmax(q·kᵀ·scale + mask)·v in any form, for targets with a kernel.
+"""Attention: softmax(cap(q·kᵀ·scale) + mask)·v in any form, for targets with a kernel.
 
-Scores may be scaled before or after the product, masked by adding or choosing, and computed wide;
-key heads may be repeated in memory. What a mask is made of is looked at by `attention_masks.py`.
+Scores may be scaled before or after the product, capped by a tanh (cap(s) = c · tanh(s / c)), masked
+by adding or choosing, and computed wide; key heads may be repeated in memory. What a mask is made of is looked at by `attention_masks.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class _Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """Scores behind a softmax: q·k times `scale`, then the masks; `shapes` are all met, inside out.
+    """Scores behind a softmax: q·k times `scale`, capped where `softcap` is not 0, then the masks;
+    `shapes` are all met, inside out.
 
     `k` is transposed: [.., D, S].
     """
@@ -47,6 +48,7 @@ class _Scores:
     query: Node
     key: Node
     scale: float = 1.0
+    softcap: float = 0.0
     masks: tuple[_Mask, ...] = ()
     shapes: tuple[Shape, ...] = ()
 
@@ -133,10 +135,20 @@ def _derived(node: Node) -> _Scores | None:
         # What is added before the scaling would be scaled too.
         if inner is None or any(not mask.is_seen for mask in inner.masks):
             return None
-        return replace(inner, scale=inner.scale * factor)
+        return replace(inner, scale=inner.scale * factor, softcap=inner.softcap * factor)
+    if node.op == "tanh":
+        return _capped(node)
     if node.op == "add":
         return _biased(node)
     return _chosen(node) if node.op == "where" else None
+
+
+def _capped(node: Node) -> _Scores | None:
+    """tanh(s) = cap(s) of softcap 1; times c, as of any scores, cap(c · s) of softcap c."""
+    inner = _scores(node.inputs[0])
+    if inner is None or inner.masks or inner.softcap:  # -inf is no more hidden behind a tanh
+        return None
+    return replace(inner, softcap=1.0)
 
 
 def _biased(node: Node) -> _Scores | None:
@@ -303,6 +315,8 @@ def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node 
     size = max(query.shape[-1], value.shape[-1])
     if not 0 < scores.scale < math.inf:
         return None  # kernels hide a key by -inf before they scale
+    if not math.isfinite(scores.softcap):
+        return None
     if not 0 < size <= LARGEST_ELEMENT or 0 in (root.type.numel, key.type.numel):
         return None
     if any(item.dtype != root.dtype for item in (query, key, value)):
@@ -318,7 +332,8 @@ def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node 
     mask = _joined_masks(masks) if masks else None
     if mask is not None:
         operands.append(mask)
-    attrs = {"scale": scores.scale, **SEEN_WHOLE, "is_safe": is_safe}
+    ends = {"softcap": scores.softcap, "is_safe": is_safe}
+    attrs = {"scale": scores.scale, **SEEN_WHOLE, **ends}
     return build.reshape(make("attention", tuple(operands), attrs), root.shape)
 
 
@@ -383,7 +398,8 @@ def _scale_query(root: Node, context: Context) -> Node | None:
 
 
 RULES: tuple[Rule, ...] = (
-    # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
+    # matmul(softmax(cap(q·kᵀ·scale) + mask), v) → attention(q, k, v, mask), where
+    # cap(s) = c · tanh(s / c) for a constant c > 0, or s
     rule_for(("matmul",), "attention", _recognise, is_exact=False),
     # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
     rule_for(OF_ROWS, "attention-heads", _share_heads),

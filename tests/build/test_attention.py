@@ -36,6 +36,7 @@ example_inputs = (torch.randn(2, max(ROWS, KEYS), 3 * HEADS * SIZE).to({dtype}),
 """
 NO_MASK, SEEN = "torch.zeros(1)", "torch.rand(2, 1, ROWS, KEYS) > 0.4"
 ADDED = "torch.randn(HEADS, ROWS, KEYS)"
+CAPPED = "((q @ k.mT / 30).tanh() * 7.5 + mask).softmax(-1) @ v"
 BY_HAND = "(q @ k.mT * SIZE**-0.5 + mask).softmax(-1) @ v"
 
 
@@ -96,10 +97,11 @@ def test_forms_of_attention_are_our_kernel(built, small_blocks):
         "attend(q, k, v[..., :8])",
         "attend(q, k, v, mask)",
         BY_HAND,
+        CAPPED,
         sizes=(4, 37, 48, 16),
         mask=ADDED,
     )
-    assert launches(program).count(KERNEL) == 5
+    assert launches(program).count(KERNEL) == 6
     assert not [name for name in launches(program) if "matmul" in name]
     assert_as_in_f64(program, model, fresh(*example))
 
@@ -112,9 +114,11 @@ def test_heads_of_a_linear_are_read_where_they_lie(built, small_blocks):
 @pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float16"])
 def test_other_types(built, small_blocks, dtype):
     program, model, example = built(
-        "attend(q, k, v, mask)", sizes=(4, 40, 70, 24), mask=SEEN, dtype=dtype
-    )
-    assert launches(program).count(KERNEL) == 1
+        "attend(q, k, v, mask)",
+        "((q @ k.mT / 30).tanh() * 7.5).masked_fill(~mask, -math.inf).softmax(-1) @ v",
+        sizes=(4, 40, 70, 24), mask=SEEN, dtype=dtype,
+    )  # fmt: skip
+    assert launches(program).count(KERNEL) == 2
     assert_as_in_f64(program, model, fresh(*example))
 
 

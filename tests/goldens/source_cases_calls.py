@@ -231,7 +231,7 @@ def _heads():
 @case("cpu")
 def attention_with_sums():
     """A call with two results, one of which is read where it is, in part of a larger tensor."""
-    how = {"scale": 0.25, "causal": True, "offset": 0, "window": 0, "is_safe": True}
+    how = {"scale": 0.25, "causal": True, "offset": 0, "window": 0, "softcap": 0.0, "is_safe": True}
     return _placed(op("attention", *_heads(), operand("mask", 2, 1, 70, 70), **how))
 
 
@@ -244,7 +244,14 @@ def attention_of_views():
     for place in range(3):
         part = b.slice_axis(x, 1, place * 64, (place + 1) * 64)
         parts.append(b.permute(b.reshape(part, (2, 65, 2, 32)), (0, 2, 1, 3)))
-    how = {"scale": 0.125, "causal": False, "offset": 0, "window": 0, "is_safe": False}
+    how = {
+        "scale": 0.125,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "is_safe": False,
+    }
     return _placed(*(op(name, *parts, **how) for name in ("attention", "attention_log_sum_exp")))
 
 

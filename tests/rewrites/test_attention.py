@@ -20,6 +20,7 @@ from aotc.aot.rewrites.rotary import join_rotaries
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
 
 from aotc.aot.capture.capture import capture  # noqa: E402
@@ -93,6 +94,26 @@ def window_of_the_library(q, k, v):
     return attention(q, k, v, True, 3)
 
 
+def capped(q, k, v):
+    """Gemma 2's."""
+    weights = torch.tanh(q @ k.mT * SIZE**-0.5 / 20.0) * 20.0
+    weights = weights + torch.full((ROWS, ROWS), -math.inf).triu(1)
+    return torch.softmax(weights, dim=-1, dtype=torch.float32).to(q.dtype) @ v
+
+
+def capped_and_scaled(q, k, v):
+    """The cap's factor in two, and the scale's."""
+    weights = torch.tanh((q * SIZE**-0.25) @ (k.mT * (SIZE**-0.25 / 20.0)))
+    return (5.0 * weights * 4.0).softmax(-1) @ v
+
+
+def capped_by_a_score_function(q, k, v):
+    def cap(score, batch, head, row, key):
+        return 20.0 * torch.tanh(score / 20.0)
+
+    return flex_attention(q, k[:, :2], v[:, :2], score_mod=cap, enable_gqa=True)
+
+
 # Variant → what must be known of the attention afterwards: causal, whether a mask is left, heads.
 VARIANTS = {
     causal: (True, False, 4),
@@ -107,8 +128,12 @@ VARIANTS = {
     three_dims: (False, True, 4),
     of_the_library: (True, False, 2),
     window_of_the_library: (True, False, 4),
+    capped: (True, False, 4),
+    capped_and_scaled: (False, False, 4),
+    capped_by_a_score_function: (False, False, 2),
 }
 WINDOWS = {window_of_the_library: 3}
+CAPS = dict.fromkeys((capped, capped_and_scaled, capped_by_a_score_function), 20.0)
 
 
 def attentions(graph: Graph) -> list[Node]:
@@ -127,7 +152,8 @@ def test_variant_is_recognised(function):
     assert node.inputs[1].shape[1] == heads
     assert node.attr("window") == WINDOWS.get(function, 0)
     assert node.attr("scale") == pytest.approx(SIZE**-0.5)
-    assert not [other for other in result.nodes() if other.op in ("exp", "matmul")]
+    assert node.attr("softcap") == pytest.approx(CAPS.get(function, 0.0))
+    assert not [other for other in result.nodes() if other.op in ("exp", "matmul", "tanh")]
     (found,) = interpret(result, [item.numpy() for item in inputs])
     wanted = function(*inputs).numpy()
     numpy.testing.assert_allclose(found, wanted, atol=1e-5)
@@ -154,6 +180,23 @@ def test_operands_of_16_bits_stay_narrow(function, dtype):
 def test_the_cpu_keeps_its_own_path():
     inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
     result, _ = rewrite(capture(spec_of(causal, inputs)).graph, traits=CPU)
+    assert not attentions(result)
+
+
+def hidden_before_the_cap(q, k, v):
+    """Keys that a mask hides weigh e^-cap."""
+    hidden = torch.ones(ROWS, ROWS, dtype=torch.bool).triu(1)
+    return torch.tanh((q @ k.mT).masked_fill(hidden, -math.inf)).softmax(-1) @ v
+
+
+def capped_twice(q, k, v):
+    return torch.tanh(torch.tanh(q @ k.mT) * 2.0).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("function", [hidden_before_the_cap, capped_twice])
+def test_what_is_no_cap_of_products_stays_arithmetic(function):
+    inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
+    result, _ = rewrite(capture(spec_of(function, inputs)).graph, traits=GPUS[90])
     assert not attentions(result)
 
 
@@ -192,7 +235,7 @@ MASKED = """
 %shift = scalar(value={shift}, dtype='i64') : i64[]
 %last = add(%row, %shift) : i64[1, 1, 4, 6]
 %seen = {compare}(%column, %last) : bool[1, 1, 4, 6]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5, window=0) \
+%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5, softcap=0.0, window=0) \
 : f32[1, 1, 4, 8]
 return out=%out
 """
@@ -230,7 +273,7 @@ BANDS = """
 %q = input(name='q') : f32[1, 2, {rows}, 8]
 %k = input(name='k') : f32[1, 2, {keys}, 8]
 %seen = constant(name='seen') : bool[1, 1, {rows}, {keys}]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=True, offset=0, scale=0.5, window=0) \
+%out = attention(%q, %k, %k, %seen, causal=False, is_safe=True, offset=0, scale=0.5, softcap=0.0, window=0) \
 : f32[1, 2, {rows}, 8]
 return out=%out
 """
@@ -284,7 +327,7 @@ def test_corners_of_known_masks_are_bands_of_any_length(seed, form, random_input
         part = make("ne", (part, build.scalar(0.0, "f32")))
     given = {"dtype": "f32", "shape": (1, 2, length, 8)}
     q, k = (make("input", (), {"name": name, **given}) for name in "qk")
-    how = {"scale": 0.5, "causal": False, "offset": 0, "window": 0, "is_safe": True}
+    how = {"scale": 0.5, "causal": False, "offset": 0, "window": 0, "softcap": 0.0, "is_safe": True}
     out = make("attention", (q, k, k, part), how)
     graph = Graph((q, k), (out,), ("q", "k"), ("out",), {"mask": whole})
     result, count = known_masks(graph)

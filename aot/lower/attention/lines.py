@@ -114,6 +114,7 @@ class Lines:
         self._mask(self.domain.lanes, has_tail(self.domain.lanes))
         masks, self.body.lines = self.body.lines, []
         hide = [line.replace("= s[", "= (start + tl.arange(0, BN))[", 1) for line in self._hide()]
+        holes |= dict.fromkeys(("load_mask", "last_mask"), self._cap())
         return {**holes, "hide": hide, "store": [*masks, *self._store()]}
 
     def _mask(self, symbol: Symbol, has_tail: bool) -> None:
@@ -154,8 +155,18 @@ class Lines:
 
     def _write_scores(self, is_last: bool) -> None:
         """What scores are beside the first product."""
+        for line in self._cap():
+            self.body.write(line, self.inside)
         if self.writer.mask is not None:
             self._write_mask(self.writer.mask, is_last)
+
+    def _cap(self) -> list[str]:
+        """The cap of a block of products, if there is one."""
+        if not self.writer.root_op.attr("softcap"):
+            return []
+        known = self.writer.constants()
+        is_exact = self.writer.root_op.dtype == "f32"
+        return [f"scores = capped(scores, {known['RATE']}, {known['SOFTCAP']}, {is_exact})"]
 
     def _write_values(self, is_last: bool) -> None:
         lanes = self.domain.lanes
@@ -201,8 +212,9 @@ class Lines:
         # so does what is no number.
         bias = f"tl.maximum({value.text} * {LOG2_E!r}, -2.5e38, {KEEPS_NAN})"
         bias = f'tl.where({value.text} == float("-inf"), {value.text}, {bias})'
-        scale = writer.root_op.attr("scale") * LOG2_E
-        self.body.write(f"scores = scores * {scale!r} + {bias}", inside)
+        is_capped = writer.root_op.attr("softcap") > 0
+        scaled = "" if is_capped else f" * {writer.root_op.attr('scale') * LOG2_E!r}"
+        self.body.write(f"scores = scores{scaled} + {bias}", inside)
 
     def _last_seen(self) -> dict[str, list[str]]:
         """The last keys that rows see, where not all are causal rows of a tile."""

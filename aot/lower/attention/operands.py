@@ -122,7 +122,8 @@ class Attention:
         """The literals of the templates: sizes, scale and what is compiled in."""
         sizes = self.problem()
         heads, rows, keys = sizes.extents
-        scale = 1.0 if self.has_bias else self.root_op.attr("scale") * LOG2_E
+        scale, softcap = self.root_op.attr("scale"), self.root_op.attr("softcap")
+        is_scaled = self.has_bias or softcap > 0  # before `attend`
         return {
             "HEADS": kernel_text(heads),
             "RATIO": str(groups(self.root_op)),
@@ -132,7 +133,9 @@ class Attention:
             "S": kernel_text(keys),
             "BD": str(sizes.key_block),
             "BV": str(sizes.value_block),
-            "SCALE": repr(scale),
+            "SCALE": repr(1.0 if is_scaled else scale * LOG2_E),
+            "RATE": repr(scale / softcap if softcap else 0.0),
+            "SOFTCAP": repr(softcap * LOG2_E),
             "CAUSAL": str(self.root_op.attr("causal") or self.ends is not None),
             "OFFSET": kernel_text(self.root_op.attr("offset")),
             "WINDOW": str(self.root_op.attr("window")),

@@ -44,6 +44,7 @@ def attention(node: Node, traits: TargetTraits) -> Called:
         "HEADS": size_text(heads),
         "MEMBERS": members,
         "ENDS": steps_text(ends.strides[:3]) if ends else None,
+        "SOFTCAP": how["softcap"],
         "SAFE": how["is_safe"],
         "KEEPS_BF16": traits.multiplies_bf16,
     }

@@ -4,7 +4,8 @@ Both kernels read heads where they lie: an operand's steps are those from batch 
 head and row to row, and a row's elements lie side by side. Rows past the end read the last one
 again and are not stored. Scores are `q·kᵀ · SCALE + mask`; where MASK is None there is none. Row x
 sees the keys up to x + CAUSAL, or as many as its end says where ENDS is not None, or all where both
-are; where WINDOW is not 0, so many of them, the last ones. A row that sees nothing weighs nothing.
+are; where WINDOW is not 0, so many of them, the last ones. Where SOFTCAP is not 0, products s are
+SOFTCAP · tanh(s / SOFTCAP) before the mask. A row that sees nothing weighs nothing.
 T rows and S keys may be known at the call only: T_UNIT and S_UNIT divide them, and S_MOST is the
 most keys. Rows of MEMBERS heads beside each other, which share their keys, may be one after the
 other, those of the first head first.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # the least finite f32, under which no peak falls
 
@@ -118,13 +120,15 @@ def last_of(
 def scored(
     q, k, mask_ptr, rows, keys, last, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
     MASK: tl.constexpr, SCALE: tl.constexpr, SEES_ALL: tl.constexpr, WINDOW: tl.constexpr,
-    MEMBERS: tl.constexpr = 1,
+    MEMBERS: tl.constexpr = 1, SOFTCAP: tl.constexpr = 0.0,
 ):  # fmt: skip
     """Scores of a block; keys past the end and those that a row may not see are -inf."""
     if q.shape[0] == 1:  # keys are read as they lie, where a product would transpose them first
         scores = tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[None, :] * SCALE
     else:
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
+    if SOFTCAP > 0.0:
+        scores = libdevice.tanh(scores * (1.0 / SOFTCAP)) * SOFTCAP
     if MASK is not None:
         scores += masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK, MEMBERS)
     if S_UNIT % keys.shape[0] != 0:
@@ -171,8 +175,8 @@ def attention_forward(
     S: tl.constexpr, T_UNIT: tl.constexpr, S_UNIT: tl.constexpr, S_MOST: tl.constexpr,
     D: tl.constexpr, E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr,
     K: tl.constexpr, V: tl.constexpr, MASK: tl.constexpr, ENDS: tl.constexpr,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SAFE: tl.constexpr,
-    KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
+    SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows of MEMBERS heads: results, and the logarithms of the rows' sums of powers. A
     row that sees nothing is zeros if SAFE, else no number."""
@@ -192,8 +196,9 @@ def attention_forward(
         keys = tl.arange(0, BN)
         k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
         scores = scored(
-            q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS
-        )
+            q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS,
+            SOFTCAP,
+        )  # fmt: skip
         peak = tl.maximum(tl.max(scores, 1), LOWEST)
         powers = normal_exp(scores - peak[:, None])
         total = tl.sum(powers, 1)
@@ -209,7 +214,7 @@ def attention_forward(
                 k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
                 scores = scored(
                     q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW,
-                    MEMBERS,
+                    MEMBERS, SOFTCAP,
                 )  # fmt: skip
                 higher = tl.maximum(peak, tl.max(scores, 1))
                 powers = normal_exp(scores - higher[:, None])

@@ -9,6 +9,7 @@
 from __future__ import annotations
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 # As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
@@ -47,6 +48,7 @@ def kernel(
         HEADS=2,
         MEMBERS=1,
         ENDS=None,
+        SOFTCAP=0.0,
         SAFE=False,
         KEEPS_BF16=False,
         BM=BM,

@@ -12,6 +12,7 @@
 from __future__ import annotations
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 # As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
@@ -50,6 +51,7 @@ def kernel(
         HEADS=4,
         MEMBERS=1,
         ENDS=None,
+        SOFTCAP=0.0,
         SAFE=True,
         KEEPS_BF16=False,
         BM=BM,

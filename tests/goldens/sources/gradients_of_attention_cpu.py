@@ -15,6 +15,7 @@
 from __future__ import annotations
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 # As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
