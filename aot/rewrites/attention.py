@@ -398,8 +398,7 @@ def _scale_query(root: Node, context: Context) -> Node | None:
 
 
 RULES: tuple[Rule, ...] = (
-    # matmul(softmax(cap(q·kᵀ·scale) + mask), v) → attention(q, k, v, mask), where
-    # cap(s) = c · tanh(s / c) for a constant c > 0, or s
+    # matmul(softmax(cap(q·kᵀ·scale) + mask), v) → attention(q, k, v, mask); cap(s): s, c·tanh(s/c)
     rule_for(("matmul",), "attention", _recognise, is_exact=False),
     # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
     rule_for(OF_ROWS, "attention-heads", _share_heads),

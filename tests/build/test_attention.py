@@ -115,7 +115,7 @@ def test_heads_of_a_linear_are_read_where_they_lie(built, small_blocks):
 def test_other_types(built, small_blocks, dtype):
     program, model, example = built(
         "attend(q, k, v, mask)",
-        "((q @ k.mT / 30).tanh() * 7.5).masked_fill(~mask, -math.inf).softmax(-1) @ v",
+        "(((q * 2) @ k.mT / 30).tanh() * 7.5).masked_fill(~mask, -math.inf).softmax(-1) @ v",
         sizes=(4, 40, 70, 24), mask=SEEN, dtype=dtype,
     )  # fmt: skip
     assert launches(program).count(KERNEL) == 2

@@ -46,6 +46,7 @@ LAUNCHES = {
     "gpt_neox": (16, True),  # the same; query, key and value of a head lie together
     "glm": (14, True),  # every second column with the next one
     "qwen3": (22, False),
+    "gemma2": (17, True),  # scores are capped in the kernel
     "gemma3": (25, False),
 }
 BY_DAY = ("llama", "phi", "gpt_neox", "qwen3")

@@ -235,8 +235,8 @@ MASKED = """
 %shift = scalar(value={shift}, dtype='i64') : i64[]
 %last = add(%row, %shift) : i64[1, 1, 4, 6]
 %seen = {compare}(%column, %last) : bool[1, 1, 4, 6]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5, softcap=0.0, window=0) \
-: f32[1, 1, 4, 8]
+%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5, \
+softcap=0.0, window=0) : f32[1, 1, 4, 8]
 return out=%out
 """
 
@@ -273,8 +273,8 @@ BANDS = """
 %q = input(name='q') : f32[1, 2, {rows}, 8]
 %k = input(name='k') : f32[1, 2, {keys}, 8]
 %seen = constant(name='seen') : bool[1, 1, {rows}, {keys}]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=True, offset=0, scale=0.5, softcap=0.0, window=0) \
-: f32[1, 2, {rows}, 8]
+%out = attention(%q, %k, %k, %seen, causal=False, is_safe=True, offset=0, scale=0.5, \
+softcap=0.0, window=0) : f32[1, 2, {rows}, 8]
 return out=%out
 """
 
