@@ -169,7 +169,9 @@ def _bitcast(node: Node) -> FxCall:
 
 def _attention(node: Node) -> FxCall | None:
     query, key, value, *mask = node.inputs
-    if any(each.type.kind == "int" for each in mask) or node.attr("softcap"):
+    if any(each.type.kind == "int" for each in mask):
+        return None
+    if node.attr("softcap") or node.attr("has_sinks"):
         return None
     if node.attr("causal") and (mask or node.attr("offset") or node.attr("window")):
         return None

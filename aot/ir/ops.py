@@ -295,7 +295,7 @@ _MOVEMENT: tuple[OpDef, ...] = (
 )
 
 _SCORES = ("scale", "causal", "offset", "window")
-_ATTENTION = (*_SCORES, "softcap", "is_safe")
+_ATTENTION = (*_SCORES, "softcap", "has_sinks", "is_safe")
 _CONTRACTIONS: tuple[OpDef, ...] = (
     OpDef("matmul", "matmul", 2, infer.matmul),
     # One accumulator takes the products in their order, each with one rounding.
@@ -320,9 +320,10 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
         ("stride", "padding", "dilation", "groups", "kernel"),
     ),
     # softmax(cap(q·kᵀ·scale) + mask)·v, where cap(s) = softcap · tanh(s / softcap), or s where that
-    # is 0; with `causal`, row t sees keys up to t + offset, with ends those before its end, of which
-    # only the last `window` where that is not 0; a row that sees none is zeros if `is_safe`, else
-    # not a number.
+    # is 0; with `causal`, row t sees keys up to t + offset, with ends those before its end, of
+    # which only the last `window` where that is not 0; a row that sees none is zeros if `is_safe`,
+    # else not a number. Where it `has_sinks` the last operand is one more score of each row, whose
+    # power is in the sum and weighs no value.
     OpDef("attention", "attention", None, infer.attention, _ATTENTION),
 )
 

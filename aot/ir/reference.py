@@ -292,17 +292,19 @@ def convolution_weights(
     return numpy.concatenate(parts)
 
 
-def attention(*operands: Array, is_safe: bool, **how: Any) -> Array:
+def attention(*operands: Array, is_safe: bool, has_sinks: bool, **how: Any) -> Array:
     """softmax(cap(q·kᵀ·scale) + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
+    operands, sinks = (operands[:-1], operands[-1:]) if has_sinks else (operands, ())
     query, key, value, *mask = operands
-    _, powers, total = _softmax(_scores(query, key, *mask, **how), is_safe)
+    _, powers, total = _softmax(_scores(query, key, *mask, **how), is_safe, *sinks)
     return matmul(powers / total, _repeated(value, query))
 
 
-def attention_log_sum_exp(*operands: Array, is_safe: bool, **how: Any) -> Array:
+def attention_log_sum_exp(*operands: Array, is_safe: bool, has_sinks: bool, **how: Any) -> Array:
     """ln Σ e^score of each row; of one that sees nothing the least f32 if `is_safe`, else -inf."""
+    operands, sinks = (operands[:-1], operands[-1:]) if has_sinks else (operands, ())
     query, key, _, *mask = operands
-    peak, _, total = _softmax(_scores(query, key, *mask, **how), is_safe)
+    peak, _, total = _softmax(_scores(query, key, *mask, **how), is_safe, *sinks)
     return numpy.asarray((peak + numpy.log(total))[..., 0])
 
 
@@ -354,11 +356,13 @@ def _scores(
     return scores
 
 
-def _softmax(scores: Array, is_safe: bool) -> tuple[Array, Array, Array]:
-    """The largest score of each row, all powers above it, and their sum."""
+def _softmax(scores: Array, is_safe: bool, *sinks: Array) -> tuple[Array, Array, Array]:
+    """The largest score of each row, all powers above it, and their sum, with that of its sink."""
     peak = numpy.max(_wide(scores), -1, keepdims=True, initial=numpy.finfo(numpy.float32).min)
+    for sink in sinks:
+        peak = numpy.maximum(peak, _wide(sink))
     powers = numpy.exp(_wide(scores) - peak)
-    total = powers.sum(-1, keepdims=True)
+    total = powers.sum(-1, keepdims=True) + sum(numpy.exp(_wide(sink) - peak) for sink in sinks)
     return peak, powers, numpy.where(total == 0, 1, total) if is_safe else total
 
 

@@ -1,7 +1,8 @@
 """Attention: softmax(cap(q·kᵀ·scale) + mask)·v in any form, for targets with a kernel.
 
-Scores may be scaled before or after the product, capped by a tanh (cap(s) = c · tanh(s / c)), masked
-by adding or choosing, and computed wide; key heads may be repeated in memory. What a mask is made of is looked at by `attention_masks.py`.
+Scores may be scaled before or after the product, capped by a tanh (cap(s) = c · tanh(s / c)),
+masked by adding or choosing, and computed wide; key heads may be repeated in memory. What a mask is
+made of is looked at by `attention_masks.py`.
 """
 
 from __future__ import annotations
@@ -260,13 +261,15 @@ def _recognise(root: Node, context: Context) -> Node | None:
     return None
 
 
-def of_scores(root: Node, node: Node, context: Context, is_safe: bool) -> Node | None:
-    """The attention with the scores `node` and the values of the product `root`; None where these
-    are no such scores, or others read what is rounded on the way."""
+def of_scores(
+    root: Node, node: Node, context: Context, is_safe: bool, sinks: Node | None = None
+) -> Node | None:
+    """The attention with the scores `node`, the values of the product `root` and the sinks [.., T,
+    1]; None where these are no such scores, or others read what is rounded on the way."""
     scores = _scores(node)
     if scores is None or _is_wanted(root, scores, context):
         return None
-    return _attention(root, scores, root.inputs[1], is_safe)
+    return _attention(root, scores, root.inputs[1], is_safe, sinks)
 
 
 def _is_wanted(root: Node, scores: _Scores, context: Context) -> bool:
@@ -309,7 +312,17 @@ def _narrowed(operand: Node, dtype: str) -> Node:
     return operand.inputs[0] if is_widened and operand.inputs[0].dtype == dtype else operand
 
 
-def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node | None:
+def _unwidened(node: Node) -> Node:
+    """x for cast(x) of 16 bits, also behind views: kernels read either."""
+    if node.op in ("reshape", "expand", "permute"):
+        return node.on((_unwidened(node.inputs[0]),))
+    is_widened = node.op == "cast" and node.dtype == "f32"
+    return node.inputs[0] if is_widened and node.inputs[0].type.kind == "float" else node
+
+
+def _attention(
+    root: Node, scores: _Scores, value: Node, is_safe: bool, sinks: Node | None
+) -> Node | None:
     query = _narrowed(scores.query, root.dtype)
     key = build.transpose(_narrowed(scores.key, root.dtype))
     size = max(query.shape[-1], value.shape[-1])
@@ -332,7 +345,9 @@ def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node 
     mask = _joined_masks(masks) if masks else None
     if mask is not None:
         operands.append(mask)
-    ends = {"softcap": scores.softcap, "is_safe": is_safe}
+    if sinks is not None:
+        operands.append(_mask_in_heads(_Mask(_unwidened(sinks), sinks.shape), heads))
+    ends = {"softcap": scores.softcap, "has_sinks": sinks is not None, "is_safe": is_safe}
     attrs = {"scale": scores.scale, **SEEN_WHOLE, **ends}
     return build.reshape(make("attention", tuple(operands), attrs), root.shape)
 

@@ -22,11 +22,11 @@ from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most
 from aotc.aot.ir.storage import Array, widen
-from aotc.aot.rewrites.attention import HIDDEN
-from aotc.aot.schedule.attention import ends_of
+from aotc.aot.rewrites.attention import HIDDEN, OF_ROWS
+from aotc.aot.schedule.attention import ends_of, mask_of
 
 LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build time
-MASK_PLACES = {"attention": 3, "attention_log_sum_exp": 3, "attention_backward": 6}
+GRADIENTS_MASK = 6  # the operand of `attention_backward`
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,20 @@ def known_masks(graph: Graph) -> tuple[Graph, int]:
     reader = _Reader(fixed_constants(graph.constants))
 
     def without_known(_: Node, node: Node) -> Node:
-        place = MASK_PLACES.get(node.op, len(node.inputs))
-        if place >= len(node.inputs) or ends_of(node) is not None:  # those are no causal rows
-            return node
-        return reader.without_known(node, place)
+        place = _mask_place(node)
+        return node if place is None else reader.without_known(node, place)
 
     return graph.rebuilt(without_known), reader.count
+
+
+def _mask_place(node: Node) -> int | None:
+    """Which operand is the mask of an attention; None where there is none, or ends beside it: those
+    are no causal rows."""
+    if node.op == "attention_backward":
+        return GRADIENTS_MASK if len(node.inputs) > GRADIENTS_MASK else None
+    if node.op not in OF_ROWS or mask_of(node) is None or ends_of(node) is not None:
+        return None
+    return node.inputs.index(mask_of(node), 3)
 
 
 class _Reader:
@@ -86,7 +94,7 @@ class _Reader:
         if len(kept) == len(found):
             return node
         self.count += len(found) - len(kept)
-        operands = (*node.inputs[:place], *joined(kept))
+        operands = (*node.inputs[:place], *joined(kept), *node.inputs[place + 1 :])
         return make(node.op, operands, attrs, node.source)
 
     def _band(self, part: Node, node: Node) -> _Band | None:

@@ -29,7 +29,7 @@ from aotc.aot.ir.viewed import (
 )
 from aotc.aot.rewrites.attention_ends import has_ends
 from aotc.aot.rewrites.fourier import only_clears_ends, rows_of, vectors_of, whole_or_half
-from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory, mask_of
+from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory, mask_of, sinks_of
 from aotc.aot.schedule.written_rows import is_in_any_order
 
 _ORDERS = ("order_rows", "select_rows", "nth_places")
@@ -156,6 +156,7 @@ def _attention(node: Node) -> Node:
     places = [placed(each, may_vary=True) for each in node.inputs[:3]]
     places += _of_scores(node, mask_of(node), node.inputs[1].shape[2])
     places += _of_scores(node, ends_of(node), 1)
+    places += _of_scores(node, sinks_of(node), 1)
     return on_memory(both, places, HEADS_INSIDE)[both.index(node)]
 
 
@@ -173,8 +174,8 @@ def _attention_backward(node: Node) -> Node:
 
 
 def _of_scores(node: Node, operand: Node | None, columns: Extent) -> list[Placed]:
-    """A mask as booleans or numbers that scores [B, H, T, S] take, or ends; nothing if it is not
-    there."""
+    """A mask as booleans or numbers that scores [B, H, T, S] take, or ends, or sinks; nothing if it
+    is not there."""
     if operand is None:
         return []
     if operand.type.kind == "float" and operand.dtype not in FLOATS_TO_F32:

@@ -164,7 +164,9 @@ def spec_of(shape: Shape) -> KernelSpec:
         ends = make("input", (), {"name": "ends", "dtype": "i64", "shape": (shape.batch, 1, 1, 1)})
         inputs = (*inputs, ends)
     result = make(
-        "attention", inputs, {"scale": shape.size**-0.5, "softcap": 0.0, "is_safe": False, **seen}
+        "attention",
+        inputs,
+        {"scale": shape.size**-0.5, "softcap": 0.0, "has_sinks": False, "is_safe": False, **seen},
     )
     names = tuple(str(each.attr("name")) for each in inputs)
     graph = Graph(inputs, (result,), names, ("output",), {})

@@ -25,6 +25,7 @@ def _attention(query: Node) -> Node:
         "offset": 0,
         "window": 0,
         "softcap": 0.0,
+        "has_sinks": False,
         "is_safe": False,
     }
     return make("attention", (query, _input("k"), _input("v")), attrs)

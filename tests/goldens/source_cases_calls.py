@@ -231,7 +231,15 @@ def _heads():
 @case("cpu")
 def attention_with_sums():
     """A call with two results, one of which is read where it is, in part of a larger tensor."""
-    how = {"scale": 0.25, "causal": True, "offset": 0, "window": 0, "softcap": 0.0, "is_safe": True}
+    how = {
+        "scale": 0.25,
+        "causal": True,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": True,
+    }
     return _placed(op("attention", *_heads(), operand("mask", 2, 1, 70, 70), **how))
 
 
@@ -250,6 +258,7 @@ def attention_of_views():
         "offset": 0,
         "window": 0,
         "softcap": 0.0,
+        "has_sinks": False,
         "is_safe": False,
     }
     return _placed(*(op(name, *parts, **how) for name in ("attention", "attention_log_sum_exp")))

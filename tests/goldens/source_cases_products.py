@@ -339,6 +339,7 @@ def attention(shape: tuple[int, ...], keys, dtype: str = "f16", mask: Node | Non
         "offset": 0,
         "window": 0,
         "softcap": 0.0,
+        "has_sinks": False,
         "is_safe": False,
     } | attrs
     result = make("attention", tuple(given + ([mask] if mask else [])), row)
@@ -413,6 +414,7 @@ def attention_of_single_elements():
         "offset": 0,
         "window": 0,
         "softcap": 0.0,
+        "has_sinks": False,
         "is_safe": False,
     }
     return [make("attention", tuple(given), attrs)]
@@ -430,6 +432,7 @@ def attention_of_padded_and_repeated_operands():
         "offset": 0,
         "window": 0,
         "softcap": 0.0,
+        "has_sinks": False,
         "is_safe": False,
     }
     return [make("attention", (query, key, value), attrs)]

@@ -97,6 +97,7 @@ def attention(n, m, heads=2, queries=None, **attrs):
         "offset": 0,
         "window": 0,
         "softcap": 0.0,
+        "has_sinks": False,
         "is_safe": False,
     } | attrs
     return [make("attention", tuple(given), row)]

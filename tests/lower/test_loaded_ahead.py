@@ -245,6 +245,7 @@ def attention(writes):
         "offset": 0,
         "window": 0,
         "softcap": 0.0,
+        "has_sinks": False,
         "scale": 0.125,
     }
     return graph_of([make("attention", (query, *found, mask), attrs)])

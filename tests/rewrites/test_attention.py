@@ -235,8 +235,8 @@ MASKED = """
 %shift = scalar(value={shift}, dtype='i64') : i64[]
 %last = add(%row, %shift) : i64[1, 1, 4, 6]
 %seen = {compare}(%column, %last) : bool[1, 1, 4, 6]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5, \
-softcap=0.0, window=0) : f32[1, 1, 4, 8]
+%out = attention(%q, %k, %k, %seen, causal=False, has_sinks=False, is_safe=False, offset=0, \
+scale=0.5, softcap=0.0, window=0) : f32[1, 1, 4, 8]
 return out=%out
 """
 
@@ -273,8 +273,8 @@ BANDS = """
 %q = input(name='q') : f32[1, 2, {rows}, 8]
 %k = input(name='k') : f32[1, 2, {keys}, 8]
 %seen = constant(name='seen') : bool[1, 1, {rows}, {keys}]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=True, offset=0, scale=0.5, \
-softcap=0.0, window=0) : f32[1, 2, {rows}, 8]
+%out = attention(%q, %k, %k, %seen, causal=False, has_sinks=False, is_safe=True, offset=0, \
+scale=0.5, softcap=0.0, window=0) : f32[1, 2, {rows}, 8]
 return out=%out
 """
 
@@ -327,7 +327,15 @@ def test_corners_of_known_masks_are_bands_of_any_length(seed, form, random_input
         part = make("ne", (part, build.scalar(0.0, "f32")))
     given = {"dtype": "f32", "shape": (1, 2, length, 8)}
     q, k = (make("input", (), {"name": name, **given}) for name in "qk")
-    how = {"scale": 0.5, "causal": False, "offset": 0, "window": 0, "softcap": 0.0, "is_safe": True}
+    how = {
+        "scale": 0.5,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": True,
+    }
     out = make("attention", (q, k, k, part), how)
     graph = Graph((q, k), (out,), ("q", "k"), ("out",), {"mask": whole})
     result, count = known_masks(graph)

@@ -58,7 +58,7 @@ class Lines:
         width = padded(writer.element.length)
         self._operand("q", writer.needs[0], "BM", width, writer.element)
         before, self.body.lines = self.body.lines, []
-        holes = self._last_seen()
+        holes = self._begun() | self._last_seen()
         self.emitter.forget_all()
         if not self.is_split:
             holes |= self._block("load", is_last=False)
@@ -113,9 +113,13 @@ class Lines:
         self._mask(self.domain.rows, self.has_row_mask)
         self._mask(self.domain.lanes, has_tail(self.domain.lanes))
         masks, self.body.lines = self.body.lines, []
+        begun = self._begun()
+        if begun:
+            begun["peak"], masks = [*masks, *begun["peak"]], []
+        self.emitter.forget_all()
         hide = [line.replace("= s[", "= (start + tl.arange(0, BN))[", 1) for line in self._hide()]
         holes |= dict.fromkeys(("load_mask", "last_mask"), self._cap())
-        return {**holes, "hide": hide, "store": [*masks, *self._store()]}
+        return {**holes, **begun, "hide": hide, "store": [*masks, *self._store()]}
 
     def _mask(self, symbol: Symbol, has_tail: bool) -> None:
         if has_tail:
@@ -215,6 +219,22 @@ class Lines:
         is_capped = writer.root_op.attr("softcap") > 0
         scaled = "" if is_capped else f" * {writer.root_op.attr('scale') * LOG2_E!r}"
         self.body.write(f"scores = scores{scaled} + {bias}", inside)
+
+    def _begun(self) -> dict[str, list[str]]:
+        """Peak and sum of rows before any key, where they have sinks; of keys in splits the first
+        one counts the sinks."""
+        if self.writer.sinks is None:
+            return {}
+        need = self.writer.sinks
+        text = as_tensor(self.emitter.value_of_type(need.node, need.index).text, need.node.dtype)
+        sink = f"{text}.to(tl.float32) * {LOG2_E!r}"
+        self.body.write(f"sink = tl.sum(tl.broadcast_to({sink}, BM, 1), 1)")
+        self.body.write("peak = tl.maximum(sink, -3.0e38)")
+        lines, self.body.lines = self.body.lines, []
+        power = "tl.exp2(sink - peak)"
+        if self.is_split:
+            power = f"tl.where(split == 0, {power}, 0.0)"
+        return {"peak": lines, "total": [f"total = {power}"]}
 
     def _last_seen(self) -> dict[str, list[str]]:
         """The last keys that rows see, where not all are causal rows of a tile."""
@@ -329,7 +349,7 @@ class PieceLines(Lines):
             body.write(f"{part.symbol.name} = tl.multiple_of({part.columns}, [1, 1])")
             self._mask(part.symbol, part.has_tail)
         before, body.lines = body.lines, []
-        seen = self._last_seen()
+        seen = self._begun() | self._last_seen()
         self.emitter.forget_all()
         holes = self._block("load", is_last=False) | self._block("last", is_last=self.has_last)
         return {

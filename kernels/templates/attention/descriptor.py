@@ -2,7 +2,8 @@
 
 Same mathematics as plain.py, whose helpers it takes over; no masks as operands. Holes:
 `queries`, `keys`, `values` (the descriptors of one head, rows of contiguous elements), `load_mask`
-and `last_mask` (a soft cap), `hide` and `store`. Rows and columns beyond a descriptor's shape read as zero.
+and `last_mask` (a soft cap), `peak` and `total` (where rows have sinks), `hide` and `store`. Rows
+and columns beyond a descriptor's shape read as zero.
 """
 
 import triton

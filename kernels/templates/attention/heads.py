@@ -5,7 +5,8 @@ head and row to row, and a row's elements lie side by side. Rows past the end re
 again and are not stored. Scores are `q·kᵀ · SCALE + mask`; where MASK is None there is none. Row x
 sees the keys up to x + CAUSAL, or as many as its end says where ENDS is not None, or all where both
 are; where WINDOW is not 0, so many of them, the last ones. Where SOFTCAP is not 0, products s are
-SOFTCAP · tanh(s / SOFTCAP) before the mask. A row that sees nothing weighs nothing.
+SOFTCAP · tanh(s / SOFTCAP) before the mask. Where SINKS is not None, each row has one more score,
+whose power is in the sum and weighs no value. A row that sees nothing weighs nothing.
 T rows and S keys may be known at the call only: T_UNIT and S_UNIT divide them, and S_MOST is the
 most keys. Rows of MEMBERS heads beside each other, which share their keys, may be one after the
 other, those of the first head first.
@@ -141,6 +142,21 @@ def scored(
 
 
 @triton.jit
+def begun(
+    sinks_ptr, rows, T: tl.constexpr, SINKS: tl.constexpr, MEMBERS: tl.constexpr
+):  # fmt: skip
+    """Peak and sum of rows before any key: those of their sinks, where there are some."""
+    if SINKS is None:
+        peak = tl.full(rows.shape, LOWEST, tl.float32)
+        total = tl.zeros(rows.shape, tl.float32)
+    else:
+        sinks = tl.load(sinks_ptr + places(rows, T, MEMBERS, SINKS)).to(tl.float32)
+        peak = tl.maximum(sinks, LOWEST)
+        total = normal_exp(sinks - peak)
+    return peak, total
+
+
+@triton.jit
 def first_block(low, WINDOW: tl.constexpr, BN: tl.constexpr):
     """The first key of the blocks that rows see, of which one sees keys up to `low`, and none
     fewer."""
@@ -170,13 +186,14 @@ def store_rows(
 
 @triton.jit
 def attention_forward(
-    out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr, ends_ptr,
+    out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr, ends_ptr, sinks_ptr,
     HEADS: tl.constexpr, MEMBERS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr,
     S: tl.constexpr, T_UNIT: tl.constexpr, S_UNIT: tl.constexpr, S_MOST: tl.constexpr,
     D: tl.constexpr, E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr,
     K: tl.constexpr, V: tl.constexpr, MASK: tl.constexpr, ENDS: tl.constexpr,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
-    SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SINKS: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    SOFTCAP: tl.constexpr, SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows of MEMBERS heads: results, and the logarithms of the rows' sums of powers. A
     row that sees nothing is zeros if SAFE, else no number."""
@@ -189,9 +206,11 @@ def attention_forward(
     v_ptr = of_head(v_ptr, batch, head // RATIO, V)
     mask_ptr = of_head(mask_ptr, batch, head, MASK)
     ends_ptr = of_head(ends_ptr, batch, head, ENDS)
+    sinks_ptr = of_head(sinks_ptr, batch, head, SINKS)
     SEES_ALL: tl.constexpr = CAUSAL is None and ENDS is None
     last, low, high = last_of(ends_ptr, rows, first, T, S, ENDS, CAUSAL, WINDOW, MEMBERS)
     q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, KEEPS_BF16, MEMBERS)
+    peak, total = begun(sinks_ptr, rows, T, SINKS, MEMBERS)
     if S_MOST <= BN:
         keys = tl.arange(0, BN)
         k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
@@ -199,14 +218,16 @@ def attention_forward(
             q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS,
             SOFTCAP,
         )  # fmt: skip
-        peak = tl.maximum(tl.max(scores, 1), LOWEST)
-        powers = normal_exp(scores - peak[:, None])
-        total = tl.sum(powers, 1)
+        higher = tl.maximum(tl.max(scores, 1), peak)
+        powers = normal_exp(scores - higher[:, None])
+        if SINKS is None:
+            total = tl.sum(powers, 1)
+        else:
+            total = total * normal_exp(peak - higher) + tl.sum(powers, 1)
+        peak = higher
         v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
         found = tl.dot(powers.to(v.dtype), v, input_precision="ieee")
     else:
-        peak = tl.full((BM,), LOWEST, tl.float32)
-        total = tl.zeros((BM,), tl.float32)
         found = tl.zeros((BM, BE), tl.float32)
         for start in range(first_block(low, WINDOW, BN), tl.minimum(S, high + 1), BN):
             keys = start + tl.arange(0, BN)

@@ -108,7 +108,15 @@ def test_no_candidate_of_split_attention_needs_more_shared_memory_than_it_says()
     """One of causal attention needed 256 KiB."""
     given = [operand(name, 1, 2, 150, 80, dtype="f32") for name in "qkv"]
     node = op(
-        "attention", *given, scale=0.1, causal=True, offset=0, window=0, softcap=0.0, is_safe=True
+        "attention",
+        *given,
+        scale=0.1,
+        causal=True,
+        offset=0,
+        window=0,
+        softcap=0.0,
+        has_sinks=False,
+        is_safe=True,
     )
     (spec,) = precisions(node, GPUS[90])[1]
     for chosen in spec.candidates:
