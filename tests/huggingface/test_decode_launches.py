@@ -48,6 +48,7 @@ LAUNCHES = {
     "qwen3": (22, False),
     "gemma2": (17, True),  # scores are capped in the kernel
     "gemma3": (25, False),
+    "gpt_oss": (33, False),  # rows begin with their sinks
 }
 BY_DAY = ("llama", "phi", "gpt_neox", "qwen3")
 NAMES = [

@@ -17,6 +17,7 @@ from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites.attention_masks import known_masks
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.rewrites.rotary import join_rotaries
+from aotc.aot.schedule.attention import mask_of
 
 torch = pytest.importorskip("torch")
 
@@ -114,6 +115,15 @@ def capped_by_a_score_function(q, k, v):
     return flex_attention(q, k[:, :2], v[:, :2], score_mod=cap, enable_gqa=True)
 
 
+def with_sinks(q, k, v):
+    """gpt-oss's."""
+    weights = q @ k.mT * SIZE**-0.5 + torch.full((ROWS, ROWS), -math.inf).triu(1)
+    sinks = torch.linspace(-1, 2, 4).reshape(1, -1, 1, 1).expand(2, -1, ROWS, -1)
+    joined = torch.cat([weights, sinks], dim=-1)
+    joined = joined - joined.max(dim=-1, keepdim=True).values
+    return torch.softmax(joined, dim=-1)[..., :-1] @ v
+
+
 # Variant → what must be known of the attention afterwards: causal, whether a mask is left, heads.
 VARIANTS = {
     causal: (True, False, 4),
@@ -128,6 +138,7 @@ VARIANTS = {
     three_dims: (False, True, 4),
     of_the_library: (True, False, 2),
     window_of_the_library: (True, False, 4),
+    with_sinks: (True, False, 4),
     capped: (True, False, 4),
     capped_and_scaled: (False, False, 4),
     capped_by_a_score_function: (False, False, 2),
@@ -148,7 +159,8 @@ def test_variant_is_recognised(function):
     result, _ = rewrite(graph, traits=GPUS[90])
     (node,) = attentions(result)
     is_causal, has_mask, heads = VARIANTS[function]
-    assert (node.attr("causal"), len(node.inputs) == 4) == (is_causal, has_mask)
+    assert (node.attr("causal"), mask_of(node) is not None) == (is_causal, has_mask)
+    assert node.attr("has_sinks") == (function is with_sinks)
     assert node.inputs[1].shape[1] == heads
     assert node.attr("window") == WINDOWS.get(function, 0)
     assert node.attr("scale") == pytest.approx(SIZE**-0.5)
