@@ -113,7 +113,7 @@ class _Reader:
         rows, keys = fixed(node.inputs[0].shape[2]), fixed(node.inputs[1].shape[2])
         if (table != table[:1]).any() or table.shape[1] != rows:
             return None
-        return _band_of_values(numpy.broadcast_to(table[0], (rows, keys)))
+        return band_of_values(numpy.broadcast_to(table[0], (rows, keys)))
 
     def _band_of_corner(self, part: Node) -> _Band | None:
         """The band of a mask of dynamic sizes that is the first rows and keys of a known one."""
@@ -121,7 +121,7 @@ class _Reader:
         if whole is None or whole.sizes() or set(whole.shape[:-2]) - {1}:
             return None
         seen = self._seen(whole)
-        band = None if seen is None else _band_of_values(seen.reshape(seen.shape[-2:]))
+        band = None if seen is None else band_of_values(seen.reshape(seen.shape[-2:]))
         if band is None or part.dtype == "bool":
             return band
         # Where a row of the corner sees no key, numbers that hide all of them weigh them alike.
@@ -187,7 +187,7 @@ def _all_see_some(band: _Band, rows: Extent, keys: Extent) -> bool:
     return ends_inside and (band.first is None or proves_at_most(rows + band.first, keys))
 
 
-def _band_of_values(seen: Array) -> _Band | None:
+def band_of_values(seen: Array) -> _Band | None:
     """The band of a mask [rows, keys], None where it is none."""
     rows, keys = seen.shape
     row, column = numpy.arange(rows), numpy.arange(keys)

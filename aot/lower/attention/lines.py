@@ -170,7 +170,7 @@ class Lines:
             return []
         known = self.writer.constants()
         is_exact = self.writer.root_op.dtype == "f32"
-        return [f"scores = capped(scores, {known['RATE']}, {known['SOFTCAP']}, {is_exact})"]
+        return [f"scores = capped(scores, {known['RATE']}, {known['CAP']}, {is_exact})"]
 
     def _write_values(self, is_last: bool) -> None:
         lanes = self.domain.lanes

@@ -136,7 +136,7 @@ class Attention:
             "BV": str(sizes.value_block),
             "SCALE": repr(1.0 if is_scaled else scale * LOG2_E),
             "RATE": repr(scale / softcap if softcap else 0.0),
-            "SOFTCAP": repr(softcap * LOG2_E),
+            "CAP": repr(softcap * LOG2_E),
             "CAUSAL": str(self.root_op.attr("causal") or self.ends is not None),
             "OFFSET": kernel_text(self.root_op.attr("offset")),
             "WINDOW": str(self.root_op.attr("window")),

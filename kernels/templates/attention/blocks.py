@@ -72,12 +72,12 @@ def share_of(
 
 
 @triton.jit
-def capped(scores, RATE: tl.constexpr, SOFTCAP: tl.constexpr, EXACT: tl.constexpr):
-    """SOFTCAP · tanh(scores · RATE); unless EXACT, by a power of two and off by 3e-7 · SOFTCAP."""
+def capped(scores, RATE: tl.constexpr, CAP: tl.constexpr, EXACT: tl.constexpr):
+    """CAP · tanh(scores · RATE); unless EXACT, by a power of two and off by 3e-7 · CAP."""
     if EXACT:
-        found = SOFTCAP * libdevice.tanh(scores * RATE)
+        found = CAP * libdevice.tanh(scores * RATE)
     else:
-        found = SOFTCAP - 2.0 * SOFTCAP / (1.0 + tl.exp2(scores * (RATE * 2.8853900817779268)))
+        found = CAP - 2.0 * CAP / (1.0 + tl.exp2(scores * (RATE * 2.8853900817779268)))
     return found
 
 

@@ -157,6 +157,17 @@ def begun(
 
 
 @triton.jit
+def weigh(scores, peak, total, IS_FIRST: tl.constexpr):
+    """One block of keys: the rows' peak and sum with it, its powers, and the factor of what is
+    there; IS_FIRST: nothing is."""
+    higher = tl.maximum(peak, tl.max(scores, 1))
+    powers = normal_exp(scores - higher[:, None])
+    shrink = normal_exp(peak - higher)
+    added = tl.sum(powers, 1)
+    return higher, added if IS_FIRST else total * shrink + added, powers, shrink
+
+
+@triton.jit
 def first_block(low, WINDOW: tl.constexpr, BN: tl.constexpr):
     """The first key of the blocks that rows see, of which one sees keys up to `low`, and none
     fewer."""
@@ -218,13 +229,7 @@ def attention_forward(
             q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS,
             SOFTCAP,
         )  # fmt: skip
-        higher = tl.maximum(tl.max(scores, 1), peak)
-        powers = normal_exp(scores - higher[:, None])
-        if SINKS is None:
-            total = tl.sum(powers, 1)
-        else:
-            total = total * normal_exp(peak - higher) + tl.sum(powers, 1)
-        peak = higher
+        peak, total, powers, _ = weigh(scores, peak, total, SINKS is None)
         v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
         found = tl.dot(powers.to(v.dtype), v, input_precision="ieee")
     else:
@@ -237,15 +242,11 @@ def attention_forward(
                     q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW,
                     MEMBERS, SOFTCAP,
                 )  # fmt: skip
-                higher = tl.maximum(peak, tl.max(scores, 1))
-                powers = normal_exp(scores - higher[:, None])
-                shrink = normal_exp(peak - higher)
-                total = total * shrink + tl.sum(powers, 1)
+                peak, total, powers, shrink = weigh(scores, peak, total, False)
                 v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
                 found = tl.dot(
                     powers.to(v.dtype), v, found * shrink[:, None], input_precision="ieee"
                 )
-                peak = higher
     if SAFE:
         total = tl.where(total == 0.0, 1.0, total)
     found = found * (1.0 / total)[:, None]

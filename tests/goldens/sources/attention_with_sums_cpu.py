@@ -16,7 +16,7 @@ from triton.language.extra import libdevice
 
 
 # As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
-# scored, begun, first_block, store_rows, attention_forward, weighed, add_product,
+# scored, begun, weigh, first_block, store_rows, attention_forward, weighed, add_product,
 # attention_backward.
 
 
