@@ -389,6 +389,9 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     # is sum, prod, max, min, log_sum (log Σ e^x), or max_place and min_place (of the last of
     # equals, and of every NaN).
     OpDef("scan", "memory", 1, infer.scan, ("kind", "axis", "is_reversed")),
+    # The same within each block of so many elements along the axis, of which the last may have
+    # fewer.
+    OpDef("scan_blocks", "memory", 1, infer.scan, ("kind", "axis", "block")),
 )
 
 # What is wrong with each element of an index or divisor, as `checks.py` says; 0: nothing. Only an

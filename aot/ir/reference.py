@@ -414,6 +414,13 @@ def scan(data: Array, kind: str, axis: int, is_reversed: bool) -> Array:
     return found
 
 
+def scan_blocks(data: Array, kind: str, axis: int, block: int) -> Array:
+    """The same of each block of so many elements along the axis."""
+    starts = range(block, data.shape[axis], block)
+    parts = numpy.split(data, list(starts), axis)
+    return numpy.concatenate([scan(part, kind, axis, False) for part in parts], axis)
+
+
 def _running(kind: str, data: Array, axis: int) -> Array:
     is_float = data.dtype.kind not in "iub"
     dtype = numpy.float64 if is_float else data.dtype
@@ -531,8 +538,8 @@ _OWN: Mapping[str, Reference] = {
         attention, attention_backward, attention_log_sum_exp, convolution, convolution_weights,
         count_digits, count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh,
         grouped_matmul, iota, matmul, matmul_i8, matmul_packed, merge_runs, nth_places,
-        order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan, scatter_rows,
-        select_rows, sigmoid, sign, sort_runs, sum_digits, sum_runs, take, window,
+        order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan, scan_blocks,
+        scatter_rows, select_rows, sigmoid, sign, sort_runs, sum_digits, sum_runs, take, window,
     )},
     "matmul_in_order": matmul,
     "matmul_tf32": matmul,

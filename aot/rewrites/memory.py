@@ -33,7 +33,7 @@ from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory, mask_of, 
 from aotc.aot.schedule.written_rows import is_in_any_order
 
 _ORDERS = ("order_rows", "select_rows", "nth_places")
-_OF_TARGETS = (*_ORDERS, "scan")  # that GPUs take apart first, where long
+_OF_TARGETS = (*_ORDERS, "scan", "scan_blocks")  # that GPUs take apart first, where long
 _MOVED = ("reshape", "permute", "slice")
 # Elements within an index, and of all indices, of what a program of a processor writes to.
 WIDEST_COPIED, LONGEST_COPIED = 64, 1 << 16
@@ -476,7 +476,7 @@ def _scanned(nodes: Sequence[Node], dtypes: Sequence[str]) -> list[Node]:
     (data,), axis = nodes[0].inputs, nodes[0].attr("axis")
     shape = math.prod(data.shape[:axis]), data.shape[axis], math.prod(data.shape[axis + 1 :])
     flat = build.reshape(data, shape)
-    rows = [make("scan", (flat,), {**dict(node.attrs), "axis": 1}) for node in nodes]
+    rows = [make(node.op, (flat,), {**dict(node.attrs), "axis": 1}) for node in nodes]
     found = on_memory(rows, [dense(flat)], dtypes=dtypes)
     return [build.reshape(each, data.shape) for each in found]
 
@@ -499,6 +499,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "select_rows": _order_rows,
     "nth_places": _all_dense,
     "scan": _scan,
+    "scan_blocks": _scan,
     "exchange": _exchange,
 }
 
