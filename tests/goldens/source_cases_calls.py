@@ -307,6 +307,13 @@ def running_extremes_of_columns():
 
 
 @case("sm_90")
+def running_sums_of_blocks():
+    n = size_of(Dim("n", 1, 1 << 20, 5000))
+    how = {"kind": "sum", "axis": 1, "block": 1024}
+    return _placed(op("scan_blocks", operand("x", 3, n), **how))
+
+
+@case("sm_90")
 def rows_in_order_in_registers():
     x = operand("x", 3, 600)
     order = op("order_rows", x, wanted=600, descending=False)
