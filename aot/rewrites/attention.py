@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
@@ -131,6 +131,8 @@ def _derived(node: Node) -> _Scores | None:
     if node.op == "reshape" and node.shape[-2:] == node.inputs[0].shape[-2:]:
         return _scores(node.inputs[0])
     factor = _literal_factor(node)
+    if factor is None and node.op == "mul":
+        return _scaled_by_row(node)
     if factor is not None:
         inner = _scores(node.inputs[0])
         # What is added before the scaling would be scaled too.
@@ -142,6 +144,22 @@ def _derived(node: Node) -> _Scores | None:
     if node.op == "add":
         return _biased(node)
     return _chosen(node) if node.op == "where" else None
+
+
+def _scaled_by_row(node: Node) -> _Scores | None:
+    """(q·kᵀ) · t of a t that is the same for all keys: (q · t)·kᵀ."""
+    for product, factor in (node.inputs, node.inputs[::-1]):
+        if product.shape != node.shape or factor.type.rank == 0 or factor.shape[-1] != 1:
+            continue
+        inner = _scores(product)
+        if inner is None or inner.masks or inner.softcap or inner.query.type.rank < 2:
+            continue
+        # Of scores that were seen in other dims meanwhile, rows have other dims.
+        if inner.shapes[-1] != inner.shapes[0] or factor.type.rank > len(inner.shapes[0]):
+            continue
+        wide = build.cast(inner.query, factor.dtype) * factor
+        return replace(inner, query=build.cast(wide, inner.query.dtype))
+    return None
 
 
 def _capped(node: Node) -> _Scores | None:
@@ -234,8 +252,9 @@ def _mask_in_heads(mask: _Mask, heads: _Heads) -> Node:
     return build.reshape(build.expand(node, (*lead, *tail)), (heads.batch, heads.heads, *tail))
 
 
-def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
-    """All masks in one: bools by and, numbers by sum; where there are both, hidden is -inf."""
+def joined_masks(masks: Sequence[tuple[Node, bool]]) -> Node | None:
+    """All masks, and whether each says what is seen, in one: bools by and, numbers by sum; where
+    there are both, hidden is -inf."""
     seen = [node for node, is_seen in masks if is_seen]
     added = [node for node, is_seen in masks if not is_seen]
     both = reduce(lambda left, right: make("logical_and", (left, right)), seen) if seen else None
@@ -342,7 +361,7 @@ def _attention(
         _in_heads(value, root.shape[:-2], heads),
     ]
     masks = [(_mask_in_heads(mask, heads), mask.is_seen) for mask in scores.masks]
-    mask = _joined_masks(masks) if masks else None
+    mask = joined_masks(masks)
     if mask is not None:
         operands.append(mask)
     if sinks is not None:

@@ -19,7 +19,7 @@ from aotc.aot.rewrites.attention_masks import (
     COMPARISONS,
     joined,
     keeps_rows_and_keys,
-    parts,
+    masks_of,
 )
 from aotc.aot.schedule.attention import ends_of, mask_of
 
@@ -59,14 +59,16 @@ def _has_mask_alone(attention: Node) -> bool:
 def has_ends(attention: Node) -> bool:
     """Whether the mask of an attention gives, as integers, how many keys each row sees."""
     mask = mask_of(attention)
-    bounds = [] if mask is None else [_bounds(part, Counts()) for part in parts(mask)]
+    seen = [] if mask is None else masks_of(mask)[0]
+    bounds = [_bounds(part, Counts()) for part in seen]
     return any(bound.is_last for each in bounds for bound in each or ())
 
 
 def _with_ends(node: Node, counts: Counts) -> Node:
     lasts, firsts, kept = list[_Bound](), dict[Node, list[_Bound]](), list[Node]()
     (*operands, mask), sinks = node.inputs[:4], node.inputs[4:]
-    for part in parts(mask):
+    seen, added = masks_of(mask)
+    for part in seen:
         bounds = _bounds(part, counts)
         lasts += [bound for bound in bounds or () if bound.is_last]
         others = [bound for bound in bounds or () if not bound.is_last]
@@ -80,7 +82,7 @@ def _with_ends(node: Node, counts: Counts) -> Node:
     if not said:
         kept += firsts
     ends = reduce(build.minimum, [bound.place + (bound.shift + 1) for bound in lasts])
-    read = (*operands, *joined(kept), ends, *sinks)
+    read = (*operands, *joined(kept, added), ends, *sinks)
     return make(node.op, read, {**dict(node.attrs), "window": window}, node.source)
 
 

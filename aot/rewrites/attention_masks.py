@@ -9,9 +9,8 @@ itself. If the number of rows or keys is dynamic, the mask must be comparisons o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy
 
@@ -22,7 +21,7 @@ from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most
 from aotc.aot.ir.storage import Array, widen
-from aotc.aot.rewrites.attention import HIDDEN, OF_ROWS
+from aotc.aot.rewrites.attention import HIDDEN, OF_ROWS, joined_masks
 from aotc.aot.schedule.attention import ends_of, mask_of
 
 LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build time
@@ -80,12 +79,13 @@ class _Reader:
     def without_known(self, node: Node, place: int) -> Node:
         """The attention without the parts of its mask, operand `place`, that attributes say, or
         that hide none."""
-        found = {part: self._band(part, node) for part in parts(node.inputs[place])}
+        seen, added = masks_of(node.inputs[place])
+        found = {part: self._band(part, node) for part in (*seen, *added)}
         attrs, band = dict(node.attrs), _band_of(dict(node.attrs))
         kept = []
         # A window is said by where it ends: masks that say this come first.
-        for part, seen in sorted(found.items(), key=lambda item: _is_open(item[1])):
-            both = None if seen is None else band.within(seen)
+        for part, shown in sorted(found.items(), key=lambda item: _is_open(item[1])):
+            both = None if shown is None else band.within(shown)
             said = None if both is None else _attributes(both, node)
             if both is None or said is None:
                 kept.append(part)
@@ -94,7 +94,8 @@ class _Reader:
         if len(kept) == len(found):
             return node
         self.count += len(found) - len(kept)
-        operands = (*node.inputs[:place], *joined(kept), *node.inputs[place + 1 :])
+        left = ([part for part in each if part in kept] for each in (seen, added))
+        operands = (*node.inputs[:place], *joined(*left), *node.inputs[place + 1 :])
         return make(node.op, operands, attrs, node.source)
 
     def _band(self, part: Node, node: Node) -> _Band | None:
@@ -299,11 +300,38 @@ def _only_aligns(node: Node) -> bool:
     return before[-2:] == after[-2:] and {*before[:-2], *after[:-2]} <= {1}
 
 
-def joined(masks: Sequence[Node]) -> tuple[Node, ...]:
-    """Masks joined by `and`, if there are any."""
-    if not masks:
-        return ()
-    return (reduce(lambda left, right: make("logical_and", (left, right)), masks),)
+def joined(seen: Iterable[Node], added: Iterable[Node]) -> tuple[Node, ...]:
+    """What is seen and what is added in one mask, if there is any."""
+    rows = [*((part, True) for part in seen), *((part, False) for part in added)]
+    mask = joined_masks(rows)
+    return () if mask is None else (mask,)
+
+
+def masks_of(mask: Node) -> tuple[list[Node], list[Node]]:
+    """The bools that say what a mask lets be seen, and the numbers that it adds, of its rank:
+
+    where(b, x, -inf) is b and x, and x + y both.
+    """
+    if mask.dtype == "bool":
+        return parts(mask), []
+    whole = mask
+    while _only_aligns(whole):
+        (whole,) = whole.inputs
+    if whole.op == "cast" and whole.inputs[0].type.kind == "float":
+        seen, added = masks_of(build.align(whole.inputs[0], mask.type.rank))
+        return (seen, added) if seen or len(added) > 1 else ([], [mask])
+    if whole.op == "where" and whole.inputs[1].type.rank and _is_hidden(whole.inputs[2]):
+        condition, rest = (build.align(each, mask.type.rank) for each in whole.inputs[:2])
+        seen, added = masks_of(rest)
+        return parts(condition) + seen, added
+    if whole.op == "add" and all(each.type.rank for each in whole.inputs):
+        sides = [masks_of(build.align(each, mask.type.rank)) for each in whole.inputs]
+        return sides[0][0] + sides[1][0], sides[0][1] + sides[1][1]
+    return [], [mask]
+
+
+def _is_hidden(node: Node) -> bool:
+    return node.op == "scalar" and node.attr("value") == -math.inf
 
 
 def parts(mask: Node) -> list[Node]:

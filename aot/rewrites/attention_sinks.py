@@ -1,6 +1,8 @@
 """Attention sinks: softmax over the scores and one more column, which has a weight but no value.
 
 matmul(softmax([scores, c])[.., :-1], v) → attention(q, k, v, c) that has sinks
+
+The column may be the first one as well.
 """
 
 from __future__ import annotations
@@ -32,18 +34,19 @@ RULES = rules(lambda _, __: True)
 
 
 def _attention(root: Node, weights: Node, context: Context) -> Node | None:
-    """The attention of a product whose left operand is all weights but the last column's."""
+    """The attention of a product whose left operand is all weights but an outer column's."""
     last = weights.type.rank - 1
-    if (weights.attr("axis"), weights.attr("start"), weights.attr("step")) != (last, 0, 1):
+    if (weights.attr("axis"), weights.attr("step")) != (last, 1):
         return None
     found = attention.softmax(attention.plain(weights.inputs[0]))
     joined = None if found is None else _not_lowered(attention.plain(found[0]))
     if found is None or joined is None or joined.op != "concat" or joined.attr("axis") != last:
         return None
-    if len(joined.inputs) != 2 or joined.inputs[0].shape != weights.shape:
+    if len(joined.inputs) != 2:
         return None
-    scores, sinks = joined.inputs
-    if sinks.shape[-1] != 1:
+    is_first = weights.attr("start") == 1
+    sinks, scores = joined.inputs if is_first else joined.inputs[::-1]
+    if scores.shape != weights.shape or sinks.shape[-1] != 1 or weights.attr("start") not in (0, 1):
         return None
     return attention.of_scores(root, scores, context, found[1], sinks)
 

@@ -7,6 +7,7 @@ from source_table import case
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
+from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.rewrites.memory import pair_rows, place_all
 from aotc.aot.schedule.states import state_copy
 
