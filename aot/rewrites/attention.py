@@ -130,6 +130,8 @@ def _derived(node: Node) -> _Scores | None:
         return _scores(node.inputs[0])
     if node.op == "reshape" and node.shape[-2:] == node.inputs[0].shape[-2:]:
         return _scores(node.inputs[0])
+    if node.op == "reshape":
+        return _in_groups(node)
     factor = _literal_factor(node)
     if factor is None and node.op == "mul":
         return _scaled_by_row(node)
@@ -144,6 +146,32 @@ def _derived(node: Node) -> _Scores | None:
     if node.op == "add":
         return _biased(node)
     return _chosen(node) if node.op == "where" else None
+
+
+def _in_groups(node: Node) -> _Scores | None:
+    """(q·kᵀ) [.., G · T, S] as [.., G, T, S]: q in groups of rows that share their keys, as einsum
+    multiplies them."""
+    inner = _scores(node.inputs[0])
+    if inner is None or inner.masks or len({*inner.shapes}) != 1:
+        return None
+    outer = _shared(node.shape, inner.shapes[0])
+    if outer is None:
+        return None
+    element, ones = inner.query.shape[-1], [1] * (node.type.rank - 2 - len(outer))
+    query = build.expand(inner.query, (*inner.shapes[0][:-1], element))
+    key = build.expand(inner.key, (*inner.shapes[0][:-2], *inner.key.shape[-2:]))
+    query = build.reshape(query, (*node.shape[:-1], element))
+    key = build.reshape(key, (*outer, *ones, *inner.key.shape[-2:]))
+    return replace(inner, query=query, key=key, shapes=())
+
+
+def _shared(shape: Shape, merged: Shape) -> Shape | None:
+    """The first dims of `shape`, [.., G, T, S], that are all of `merged`, [.., G · T, S], before
+    its rows."""
+    if shape[-1] != merged[-1]:
+        return None
+    count = prod(merged[:-2])
+    return next((shape[:at] for at in range(len(shape) - 1) if prod(shape[:at]) == count), None)
 
 
 def _scaled_by_row(node: Node) -> _Scores | None:
@@ -233,6 +261,14 @@ def _heads(shapes: tuple[Shape, ...]) -> _Heads:
     return _Heads(prod(lead[:-count]), fixed(prod(lead[-count:])))
 
 
+def _of_groups(value: Node, scores: Shape, outer: Shape) -> Node:
+    """[.., S, E] as [outer.., G, S, E], all of a group alike: of scores [outer.., G, T, S] whose
+    rows were joined to [.., G · T, S]."""
+    tail = value.shape[-2:]
+    ones = [1] * (len(scores) - 2 - len(outer))
+    return build.expand(build.reshape(value, (*outer, *ones, *tail)), (*scores[:-2], *tail))
+
+
 def _in_heads(operand: Node, batch: Shape, heads: _Heads) -> Node:
     """[batch.., R, C], batch dims broadcast, as [B, H, R, C]."""
     tail = operand.shape[-2:]
@@ -310,11 +346,15 @@ def _with_views(node: Node) -> set[Node]:
 
 
 def views_of_rows(weights: Node) -> Iterator[Node]:
-    """The weights without casts and reshapes that leave rows whole, one by one."""
+    """The weights without casts and reshapes that leave rows whole, or join those of a group, one
+    by one."""
     while True:
         yield weights
         is_cast = weights.op == "cast" and weights.type.kind == "float"
-        is_view = weights.op == "reshape" and weights.inputs[0].shape[-2:] == weights.shape[-2:]
+        is_view = weights.op == "reshape" and (
+            weights.inputs[0].shape[-2:] == weights.shape[-2:]
+            or _shared(weights.inputs[0].shape, weights.shape) is not None
+        )
         if not (is_cast or is_view):
             return
         weights = weights.inputs[0]
@@ -353,12 +393,20 @@ def _attention(
         return None
     if any(item.dtype != root.dtype for item in (query, key, value)):
         return None
-    heads = _heads((*scores.shapes, root.inputs[0].shape))
-    batch = scores.shapes[0][:-2]
+    weights, batch = root.inputs[0].shape, scores.shapes[0][:-2]
+    value = build.expand(value, (*root.shape[:-2], *value.shape[-2:]))
+    if weights[-2] == scores.shapes[-1][-2]:
+        heads = _heads((*scores.shapes, weights))
+    else:
+        outer = _shared(scores.shapes[-1], weights)
+        if outer is None:
+            return None
+        heads = _heads(scores.shapes)
+        value = _of_groups(value, scores.shapes[-1], outer)
     operands = [
         _in_heads(query, batch, heads),
         _in_heads(key, batch, heads),
-        _in_heads(value, root.shape[:-2], heads),
+        _in_heads(value, value.shape[:-2], heads),
     ]
     masks = [(_mask_in_heads(mask, heads), mask.is_seen) for mask in scores.masks]
     mask = joined_masks(masks)

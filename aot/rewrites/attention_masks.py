@@ -35,6 +35,11 @@ class _Band:
     first: int | None = None
     last: int | None = None
 
+    @property
+    def sees_itself(self) -> bool:
+        """Whether query t sees key t."""
+        return (self.first or 0) <= 0 <= (self.last or 0)
+
     def within(self, other: _Band) -> _Band:
         """What both see."""
         return _Band(_of_both(max, self.first, other.first), _of_both(min, self.last, other.last))
@@ -91,7 +96,13 @@ class _Reader:
                 kept.append(part)
             else:
                 band, attrs = both, attrs | said
-        if len(kept) == len(found):
+        for part in kept:  # what else a mask adds is read of the keys that it lets be seen
+            shown = self._band_of_hidden(part, node)
+            both = None if shown is None else band.within(shown)
+            said = None if both is None else _attributes(both, node)
+            if both is not None and said is not None:
+                band, attrs = both, attrs | said
+        if len(kept) == len(found) and attrs == dict(node.attrs):
             return node
         self.count += len(found) - len(kept)
         left = ([part for part in each if part in kept] for each in (seen, added))
@@ -104,8 +115,18 @@ class _Reader:
         if counted is not None:
             return counted
         if part.sizes():
-            return self._band_of_corner(part)
-        seen = self._seen(part)
+            return self._band_of_choice(part, node) or self._band_of_corner(part)
+        return self._band_of_table(self._seen(part), node)
+
+    def _band_of_hidden(self, part: Node, node: Node) -> _Band | None:
+        """The band of the keys that a known mask of other numbers does not hide by -inf."""
+        if part.dtype == "bool" or part.sizes() or node.op == "attention_backward":
+            return None
+        values = self._values_of(part)
+        return None if values is None else self._band_of_table(values != -math.inf, node)
+
+    def _band_of_table(self, seen: Array | None, node: Node) -> _Band | None:
+        """The band of known booleans, alike for all batches and heads."""
         if seen is None:
             return None
         if seen.all():
@@ -115,6 +136,23 @@ class _Reader:
         if (table != table[:1]).any() or table.shape[1] != rows:
             return None
         return band_of_values(numpy.broadcast_to(table[0], (rows, keys)))
+
+    def _band_of_choice(self, part: Node, node: Node) -> _Band | None:
+        """The band of numbers that are 0 where a key is seen and else as good as -inf, chosen by
+        comparisons, where each row sees itself: then such a number hides a key."""
+        chosen = _unaligned(part)
+        if chosen.op != "where" or any(each.op != "scalar" for each in chosen.inputs[1:]):
+            return None
+        condition, (first, second) = (
+            chosen.inputs[0],
+            (each.attr("value") for each in chosen.inputs[1:]),
+        )
+        hidden = second if first == 0 else first
+        if 0 not in (first, second) or not hidden <= HIDDEN:
+            return None
+        band = _band_of_counts(condition, self.counts, is_negated=first != 0)
+        is_square = proves_at_most(node.inputs[0].shape[2], node.inputs[1].shape[2])
+        return band if band is not None and is_square and band.sees_itself else None
 
     def _band_of_corner(self, part: Node) -> _Band | None:
         """The band of a mask of dynamic sizes that is the first rows and keys of a known one."""
@@ -126,8 +164,7 @@ class _Reader:
         if band is None or part.dtype == "bool":
             return band
         # Where a row of the corner sees no key, numbers that hide all of them weigh them alike.
-        sees_itself = (band.first or 0) <= 0 <= (band.last or 0)
-        return band if sees_itself else None
+        return band if band.sees_itself else None
 
     def _seen(self, part: Node) -> Array | None:
         """Values of a known mask as booleans; None where it is unknown or adds other numbers."""
@@ -135,15 +172,19 @@ class _Reader:
             self.known[part] = self._values(part)
         return self.known[part]
 
-    def _values(self, part: Node) -> Array | None:
+    def _values_of(self, part: Node) -> Array | None:
+        """The numbers of a known mask; None where it is unknown."""
         if not self.context.is_constant(part) or part.type.numel > LARGEST_MASK:
             return None
         read = (node.attr("name") for node in walk((part,)) if node.op == "constant")
         if not self.constants.keys() >= set(read):  # the weights of a call decide
             return None
         (stored,) = evaluate_all((part,), {}, self.constants)
-        values = widen(stored, part.dtype)
-        if part.dtype == "bool":
+        return widen(stored, part.dtype)
+
+    def _values(self, part: Node) -> Array | None:
+        values = self._values_of(part)
+        if values is None or part.dtype == "bool":
             return values
         seen = values == 0
         hidden = values == -math.inf

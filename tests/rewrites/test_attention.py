@@ -115,6 +115,34 @@ def capped_by_a_score_function(q, k, v):
     return flex_attention(q, k[:, :2], v[:, :2], score_mod=cap, enable_gqa=True)
 
 
+def groups_by_einsum(q, k, v):
+    grouped = q.view(2, 2, 2, ROWS, SIZE)
+    weights = torch.einsum("bkgtd,bksd->bkgts", grouped, k[:, :2]) * SIZE**-0.5
+    weights = weights.masked_fill(torch.ones(ROWS, ROWS, dtype=torch.bool).triu(1), -1e9)
+    return torch.einsum("bkgts,bksd->bkgtd", weights.softmax(-1), v[:, :2]).reshape(q.shape)
+
+
+def scaled_by_head(q, k, v):
+    """Swin V2's."""
+    factors = torch.linspace(0.5, 2, 4).view(4, 1, 1)
+    return (q @ k.mT * SIZE**-0.5 * factors).softmax(-1) @ v
+
+
+def slopes(q, k, v):
+    """ALiBi, causal."""
+    place = torch.arange(ROWS)
+    away = place[None, :] - place[:, None]
+    weights = q @ k.mT * SIZE**-0.5 + away * torch.tensor([0.5, 0.25, 0.125, 0.1]).view(4, 1, 1)
+    return weights.masked_fill(away > 0, -math.inf).softmax(-1) @ v
+
+
+def with_one_more(q, k, v):
+    """A sink before the keys: 1 + the sum of powers."""
+    weights = q @ k.mT * SIZE**-0.5
+    zeros = torch.zeros(*weights.shape[:-1], 1)
+    return torch.cat([zeros, weights], dim=-1).softmax(-1)[..., 1:] @ v
+
+
 def with_sinks(q, k, v):
     """gpt-oss's."""
     weights = q @ k.mT * SIZE**-0.5 + torch.full((ROWS, ROWS), -math.inf).triu(1)
@@ -138,6 +166,10 @@ VARIANTS = {
     three_dims: (False, True, 4),
     of_the_library: (True, False, 2),
     window_of_the_library: (True, False, 4),
+    groups_by_einsum: (True, False, 2),
+    scaled_by_head: (False, False, 4),
+    slopes: (True, True, 4),
+    with_one_more: (False, False, 4),
     with_sinks: (True, False, 4),
     capped: (True, False, 4),
     capped_and_scaled: (False, False, 4),
@@ -160,7 +192,7 @@ def test_variant_is_recognised(function):
     (node,) = attentions(result)
     is_causal, has_mask, heads = VARIANTS[function]
     assert (node.attr("causal"), mask_of(node) is not None) == (is_causal, has_mask)
-    assert node.attr("has_sinks") == (function is with_sinks)
+    assert node.attr("has_sinks") == (function in (with_sinks, with_one_more))
     assert node.inputs[1].shape[1] == heads
     assert node.attr("window") == WINDOWS.get(function, 0)
     assert node.attr("scale") == pytest.approx(SIZE**-0.5)
@@ -187,6 +219,26 @@ def test_operands_of_16_bits_stay_narrow(function, dtype):
     (node,) = attentions(result)
     assert {each.dtype for each in node.inputs[:3]} == {node.dtype}
     assert not [each for each in result.nodes() if each.op in ("cast", "exp", "matmul")]
+
+
+@pytest.mark.parametrize("hidden", [-1e9, torch.finfo(torch.float32).min, -math.inf])
+@pytest.mark.parametrize("window", [0, 5])
+def test_finite_numbers_hide_keys_of_dynamic_lengths(hidden, window):
+    def function(q, k, v):
+        place = torch.arange(q.shape[2])
+        away = place[:, None] - place[None, :]
+        seen = (away >= 0) & (away < window) if window else away >= 0
+        return (q @ k.mT).masked_fill(~seen, hidden).softmax(-1) @ v
+
+    inputs = tuple(torch.randn(2, 4, 12, SIZE) for _ in range(3))
+    dims = ({2: torch.export.Dim("rows", min=2, max=64)},) * 3
+    graph = capture(spec_of(function, inputs, dynamic_shapes=dims)).graph
+    (node,) = attentions(rewrite(graph, traits=GPUS[90])[0])
+    assert (len(node.inputs), node.attr("causal"), node.attr("window")) == (3, True, window)
+    found, _ = rewrite(graph, traits=GPUS[90])
+    given = [item.numpy() for item in inputs]
+    (numbers,) = interpret(at_sizes(found, {"rows": 12}), given)
+    numpy.testing.assert_allclose(numbers, function(*inputs).numpy(), atol=1e-5)
 
 
 def test_the_cpu_keeps_its_own_path():
