@@ -22,7 +22,7 @@ def kernel(
     tile = tl.program_id(0)
     part = tl.program_id(1)
     z = tl.program_id(2)
-    width = GROUP * tl.cdiv(5, BN)
+    width = GROUP * tl.cdiv(20, BN)
     first = tile // width * GROUP
     height = tl.minimum(tl.cdiv(90, BM) - first, GROUP)
     xs = (first + tile % width % height) * BM
@@ -31,7 +31,7 @@ def kernel(
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
     xa = tl.minimum(x, 89)
-    yb = tl.minimum(y, 4)
+    yb = tl.minimum(y, 19)
     v0 = tl.load(in2 + xa)
     for step in range(0, tl.cdiv(576, BK * SPLIT) * BK, BK):
         start = part * (tl.cdiv(576, BK * SPLIT) * BK) + step
@@ -62,5 +62,5 @@ def kernel(
                 total += tl.load(place, cache_modifier=".cg")
         acc = total
         x_mask = x < 90
-        y_mask = y < 5
+        y_mask = y < 20
         tl.store(out0 + y*90 + x, acc, mask=x_mask & y_mask)

@@ -16,7 +16,7 @@ def kernel(
     GROUP: tl.constexpr
 ):
     tile = tl.program_id(0)
-    width = GROUP * tl.cdiv(6, BN)
+    width = GROUP * tl.cdiv(24, BN)
     first = tile // width * GROUP
     height = tl.minimum(tl.cdiv(64, BM) - first, GROUP)
     xs = (first + tile % width % height) * BM
@@ -24,7 +24,7 @@ def kernel(
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
-    yb = tl.minimum(y, 5)
+    yb = tl.minimum(y, 23)
     for start in range(0, 256, BK):
         cb = start // 32
         ka = start // 2 + tl.arange(0, BK // 2)[None, :]
@@ -38,5 +38,5 @@ def kernel(
         sums = tl.dot(a1, b1, sums, input_precision="ieee", out_dtype=tl.float32)
         v0 = tl.load(in2 + x*4 + cb // 2)
         acc += sums * v0
-    y_mask = y < 6
+    y_mask = y < 24
     tl.store(out0 + y*64 + x, acc, mask=y_mask)
