@@ -37,15 +37,6 @@ def number_at(word, MASK: tl.constexpr, ZERO: tl.constexpr):
 
 
 @triton.jit
-def numbers_of_each(
-    codes, SHIFT: tl.constexpr, FLIP: tl.constexpr, MASK: tl.constexpr, ZERO: tl.constexpr
-):
-    """One code of each byte, SHIFT bits up, less ZERO, in f32."""
-    bits = codes.to(tl.uint8, bitcast=True).to(tl.int32) ^ FLIP
-    return number_at(bits >> SHIFT, MASK, ZERO)
-
-
-@triton.jit
 def numbers_of_bytes(words, FLIP: tl.constexpr, ZERO: tl.constexpr):
     """The bytes of words [rows, chunks, words] less ZERO, in f32 [rows, chunks, bytes]."""
     words = words ^ FLIP

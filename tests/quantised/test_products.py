@@ -182,15 +182,16 @@ def _forms(graph: Graph) -> list[str]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """For each case and form the output of its kernel, all run in one process; those of fragments,
-    which compute in bf16 as the interpreter does not, as native code."""
+    """For each case and form the output of its kernel, all run in one process; those whose
+    numbers are bf16, which the interpreter does not add, as native code."""
     jobs = {"interpreter": Job(), "native": Job()}
     names, launches = {}, {}
     for name in CASES:
         graph = _graph(name)
         inputs = [values(node.type, 100 + number) for number, node in enumerate(graph.inputs)]
         for form in _forms(graph):
-            mode = "native" if form.startswith("fragments") else "interpreter"
+            is_bf16 = form.startswith(("fragments", "swapped_codes"))
+            mode = "native" if is_bf16 else "interpreter"
             launches[name, form] = mode, len(jobs[mode].launches)
             ((names[name, form], _),) = jobs[mode].add(graph, inputs, form, TRAITS)
     buffers = {mode: job.run(tmp_path_factory.mktemp(mode), mode) for mode, job in jobs.items()}

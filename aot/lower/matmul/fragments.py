@@ -12,7 +12,7 @@ from aotc.aot.ir.types import SHORT_FLOATS
 from aotc.aot.lower.emit import Moment, Value, triton_type
 from aotc.aot.lower.matmul.choice import Choice
 from aotc.aot.lower.matmul.code_lines import CodeLines
-from aotc.aot.lower.matmul.decoding import Code, Decoding
+from aotc.aot.lower.matmul.decoding import Decoding
 from aotc.aot.lower.matmul.epilogue import Lines, since, until
 from aotc.aot.lower.matmul.loads import Loads
 from aotc.aot.lower.matmul.operands import Product
@@ -49,6 +49,24 @@ def constants_of(product: Product, decoding: Decoding, piece: int) -> Mapping[st
         "VECTOR": str(min(MOST_TOGETHER, codes // LANES_ALONG)),
         "TOGETHER": str(product.column_group),
     }
+
+
+def numbers_of(decoding: Decoding, dtype: str) -> list[str]:
+    """Lines that name `a` the numbers of `codes` less their zero, which 16-bit floats have exactly,
+    and `a1` those of the second codes of bytes."""
+    code, kind = decoding.code, triton_type(dtype)
+    if code.is_float:
+        return [f"a = numbers_of_{code.suffix}(codes).to({kind})"]
+    if len(code.numbers) == 1:
+        signed = "tl.int8" if code.bias else "tl.uint8"
+        numbers = f"codes.to({signed}, bitcast=True).to({kind})"
+        zero = decoding.zero
+        return [f"a = ({numbers} - {float(zero)}).to({kind})" if zero else f"a = {numbers}"]
+    ones, one = ONES[dtype]
+    bits = (ones | code.flip & 0xF) * 0x10001
+    raised = f'a, a1 = raised_nibbles(codes, "{bits:#x}", {kind})'
+    less = f"{float(one + decoding.zero + code.bias)}"
+    return [raised, f"a = (a - {less}).to({kind})", f"a1 = (a1 - {less}).to({kind})"]
 
 
 class FragmentLoads(Lines):
@@ -163,7 +181,7 @@ class FragmentLoads(Lines):
     def _write_products(self, scaled: str, inside: frozenset[Symbol]) -> None:
         shape = f"(BK // {self.piece}, BM, BN)"
         zeros = f"gl.zeros({shape}, tl.float32, layout=SUMS)"
-        for line in self._numbers(self.decoding.code):
+        for line in numbers_of(self.decoding, self.product.root_op.dtype):
             self.body.write(line, inside)
         self.body.write(f"sums = mma_v2(a, b, {zeros})", inside)
         if self.count == 2:
@@ -175,21 +193,6 @@ class FragmentLoads(Lines):
             if self.count == 2:
                 self.body.write("totals = mma_v2(ones, b1, totals)", inside)
         self.body.write(f"acc += {scaled}", inside)
-
-    def _numbers(self, code: Code) -> list[str]:
-        """The codes less their zero, which 16-bit floats have exactly."""
-        kind, zero = self.type, self.decoding.zero
-        less = f" - {float(zero)}" if zero else ""
-        if code.is_float:
-            return [f"a = numbers_of_{code.suffix}(codes).to({kind})"]
-        if self.count == 1:
-            signed = "tl.int8" if code.bias else "tl.uint8"
-            return [f"a = (codes.to({signed}, bitcast=True).to({kind}){less}).to({kind})"]
-        ones, one = ONES[self.product.root_op.dtype]
-        bits = (ones | code.flip & 0xF) * 0x10001
-        raised = f'a, a1 = raised_nibbles(codes, "{bits:#x}", {kind})'
-        less = f"{float(one + zero + code.bias)}"
-        return [raised, f"a = (a - {less}).to({kind})", f"a1 = (a1 - {less}).to({kind})"]
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         return None

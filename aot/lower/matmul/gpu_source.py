@@ -20,7 +20,7 @@ from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem, precision_o
 from aotc.aot.lower.matmul.code_lines import WORD_BYTES, CodeLines
 from aotc.aot.lower.matmul.decoding import CHUNK_BYTES, Decoding, decoding_of
 from aotc.aot.lower.matmul.epilogue import Lines, epilogue, since, until
-from aotc.aot.lower.matmul.fragments import FragmentLoads, constants_of, piece_of
+from aotc.aot.lower.matmul.fragments import FragmentLoads, constants_of, numbers_of, piece_of
 from aotc.aot.lower.matmul.gpu_candidates import CANDIDATES, choices, surest
 from aotc.aot.lower.matmul.loads import Loads
 from aotc.aot.lower.matmul.operands import (
@@ -511,6 +511,10 @@ class _CodeDots(_PointerLoads):
         byte = Symbol("ka", fixed(self.walk.depth) // count)
         inside = frozenset({side.inner, decoding.chunk, byte})
         self.body.open_loop(inside)
+        self.codes.write_step()  # factors first, so that they come while the products are made
+        names = ("b", "b1")[:count]
+        totals = [f"tl.sum({name}.to(tl.float32), axis=0, keep_dims=True)" for name in names]
+        scaled = self.codes.scaled("sums", f"({' + '.join(totals)})")
         self._write_numbers(self.codes, byte, inside)
         first = len(self.body.loop or ())
         self._write_side(side, "b")
@@ -518,38 +522,27 @@ class _CodeDots(_PointerLoads):
             pairs = "tl.reshape(b, (BK // 2, 2, BN))"
             self.body.write(f"b, b1 = tl.split(tl.permute({pairs}, (0, 2, 1)))", inside)
         second = len(self.body.loop or ())
-        self._write_dots(self.codes, count, inside)
+        self._write_dots(scaled, count, inside)
         lines = self.body.close_loop()
         before = self.body.lines
         return Loads(lines[:first], lines[first:second], [], before, lines[second:])
 
     def _write_numbers(self, codes: CodeLines, byte: Symbol, inside: frozenset[Symbol]) -> None:
-        decoding, code = codes.decoding, codes.decoding.code
-        count, dtype = len(code.numbers), triton_type(self.product.root_op.dtype)
-        codes.write_step()
+        count = len(codes.decoding.code.numbers)
         each = "" if count == 1 else f" // {count}"
         self.body.write(f"{byte.name} = start{each} + tl.arange(0, BK{each})[None, :]", inside)
         if "k" in self.choice.tails:
             kernel_file.write_mask(self.body, byte, self.masks)
         self.body.write(f"codes = {codes.load(byte)}", inside)
-        if code.is_float:
-            self.body.write(f"a = numbers_of_{code.suffix}(codes).to({dtype})", inside)
-            return
-        for number in range(count):
-            how = f"{number * code.bits}, {code.flip & 0xFF}, {(1 << code.bits) - 1}"
-            how = f"{how}, {decoding.zero + code.bias}"
-            text = f"a{number or ''} = numbers_of_each(codes, {how}).to({dtype})"
-            self.body.write(text, inside)
+        for line in numbers_of(codes.decoding, self.product.root_op.dtype):
+            self.body.write(line, inside)
 
-    def _write_dots(self, codes: CodeLines, count: int, inside: frozenset[Symbol]) -> None:
+    def _write_dots(self, scaled: str, count: int, inside: frozenset[Symbol]) -> None:
         how = 'input_precision="ieee", out_dtype=tl.float32'
         self.body.write(f"sums = tl.dot(a, b, {how})", inside)
         if count == 2:
             self.body.write(f"sums = tl.dot(a1, b1, sums, {how})", inside)
-        names = ("b", "b1")[:count]
-        totals = [f"tl.sum({name}.to(tl.float32), axis=0, keep_dims=True)" for name in names]
-        total = f"({' + '.join(totals)})"
-        self.body.write(f"acc += {codes.scaled('sums', total)}", inside)
+        self.body.write(f"acc += {scaled}", inside)
 
 
 @dataclass(frozen=True, slots=True)

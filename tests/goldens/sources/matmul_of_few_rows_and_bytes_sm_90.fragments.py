@@ -41,7 +41,7 @@ def kernel(
         cb = (start + pf * 64) // 16
         v0 = tl.load(in2 + xf*64 + cb // 4)
         b = tl.load(in0 + yb * 4096 + (start + pb * 64) + kb)
-        a = (codes.to(tl.int8, bitcast=True).to(tl.bfloat16)).to(tl.bfloat16)
+        a = codes.to(tl.int8, bitcast=True).to(tl.bfloat16)
         sums = mma_v2(a, b, gl.zeros((BK // 64, BM, BN), tl.float32, layout=SUMS))
         acc += sums * v0
     acc = gl.convert_layout(gl.sum(acc, 0), STORED)
