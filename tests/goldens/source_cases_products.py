@@ -465,15 +465,34 @@ def matmul_of_nibbles():
 
 @case("sm_90", "swapped_codes_n", "plain_m")
 def matmul_of_rows_and_nibbles():
-    return [
-        op("matmul", operand("x", 6, 256, dtype="bf16"), dequantised(halves(64, 256), 64, 256, 64))
-    ]
+    x = operand("x", 24, 256, dtype="bf16")
+    return [op("matmul", x, dequantised(halves(64, 256), 64, 256, 64))]
 
 
 @case("sm_90", "swapped_codes_split_mnk")
 def matmul_of_rows_and_bytes():
     codes = b.cast(weight("q", 90, 576, dtype="i8"), "f32")
-    return [op("matmul", operand("x", 5, 576, dtype="bf16"), dequantised(codes, 90, 576, 576))]
+    return [op("matmul", operand("x", 20, 576, dtype="bf16"), dequantised(codes, 90, 576, 576))]
+
+
+@case("sm_90", "fragments_whole_n", "fragments_whole_nk")
+def matmul_of_few_rows_and_nibbles():
+    x = operand("x", 6, 256, dtype="bf16")
+    return [op("matmul", x, dequantised(halves(64, 256), 64, 256, 64))]
+
+
+@case("sm_90", "fragments")
+def matmul_of_few_rows_and_bytes():
+    codes = b.cast(weight("q", 64, 4096, dtype="i8"), "f32")
+    return [op("matmul", operand("x", 8, 4096, dtype="bf16"), dequantised(codes, 64, 4096, 64))]
+
+
+@case("sm_90", "fragments_whole_mnk")
+def gated_product_of_few_rows_and_floats():
+    codes = widened(weight("q", 60, 320, dtype="u8"), E4M3)
+    both = op("matmul", operand("x", 5, 320, dtype="bf16"), dequantised(codes, 60, 320, 64))
+    gate, up = (b.slice_axis(both, 1, at, at + 30) for at in (0, 30))
+    return [op("silu", gate) * up]
 
 
 @case("sm_90", "decoding_mnk", "swapped_split_mnk")
