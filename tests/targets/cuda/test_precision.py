@@ -40,6 +40,7 @@ def attention(dtype):
         offset=0,
         window=0,
         softcap=0.0,
+        has_sinks=False,
         is_safe=True,
     )
 
