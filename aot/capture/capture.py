@@ -105,9 +105,9 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
         if spec.module is None:
             raise
     with gradients_on(spec.module):  # torch's own mode, which most code takes for granted
-        with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
-            with unchanged(list(spec.module.buffers())):
-                run(spec, spec.module)
+        buffers = unchanged(list(spec.module.buffers()))
+        with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED), buffers:
+            run(spec, spec.module)
         return _captured(spec, fallback, rounds)
 
 

@@ -112,7 +112,9 @@ def _changing(
 
     The runtime calls the op on copies of these, which follow the op's own results.
     """
-    written = [each for each in op._schema.arguments if each.alias_info and each.alias_info.is_write]
+    written = [
+        each for each in op._schema.arguments if each.alias_info and each.alias_info.is_write
+    ]
     if any(str(each.type) not in ("Tensor", "Optional[Tensor]") for each in written):
         raise NotSupported(CHANGES_SEVERAL)
     named = dict(node.kwargs)
