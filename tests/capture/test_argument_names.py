@@ -1,4 +1,4 @@
-"""Inputs are called as the model's arguments are, also where torch writes these in small letters."""
+"""Inputs are called as the model's arguments are, whose letters torch makes small."""
 
 from __future__ import annotations
 
