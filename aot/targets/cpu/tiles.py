@@ -137,9 +137,9 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
 
     The one along which most of the memory behind it is contiguous: what a tensor of pointers points
     at, or what the loads in an expression read, and what of it stands in buffers. Where that says
-    nothing, the one along which a tensor of it that is to be kept in a buffer is stored; then memory
-    that varies along one dimension only, which along another is read once for all lanes. The last
-    dimension that is not 1 where nothing says so at all.
+    nothing, the one along which a tensor of it that is to be kept in a buffer is stored; then the
+    one of memory that varies along one dimension only, which along another is read once for all
+    lanes. The last dimension that is not 1 where nothing says so at all.
     """
     shape = value.type.shape or ()
     candidates = [d for d, size in enumerate(shape) if size > 1]
