@@ -245,8 +245,8 @@ def _are_fixed(*tensors: Tensor) -> bool:
 def _unfold(
     gradient: Tensor, input_size: Sequence[int], dimension: int, size: int, step: int
 ) -> Tensor:
-    """Windows of `size` elements, `step` apart along a dim, added where they overlap, as in `istft`:
-    blocks of `step` elements, of which each window has a few.
+    """Windows of `size` elements, `step` apart along a dim, added where they overlap, as in
+    `istft`: blocks of `step` elements, of which each window has a few.
 
     torch adds element by element of a window, which is as many ops, where it is to broadcast them.
     """
