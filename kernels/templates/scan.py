@@ -5,8 +5,8 @@ stands at its end: for sums and products one value, of f32 in f64 as eager torch
 exponentials the largest and their sum relative to it, for extremes the value and its place.
 A row is one program's, so that results do not depend on the number of threads.
 
-A program goes over its elements in turn: on a processor, whose programs are threads, over whole
-rows, on a GPU over one block of a row.
+A program goes over its elements in turn: on a processor, whose programs are threads, over several
+rows, on a GPU over one row, or one block of a row.
 """
 
 from __future__ import annotations
@@ -208,19 +208,25 @@ def scan_rows(
     BLOCK: tl.constexpr,
     LOOKS: tl.constexpr = False,
     best_ptr=None,  # [ROWS, N], where the extremes are wanted beside their places
+    IN_BLOCKS: tl.constexpr = False,
 ):
-    """One row after the other, each by blocks."""
+    """One row after the other, each by blocks; IN_BLOCKS: each block by itself."""
     lanes = tl.arange(0, BLOCK)
     OTHER: tl.constexpr = ACCUMULATOR if KIND == "log_sum" else tl.int32
     IS_EXTREME: tl.constexpr = KIND != "sum" and KIND != "prod" and KIND != "log_sum"
-    for row in range(tl.program_id(0), ROWS, tl.num_programs(0)):
+    parts = tl.cdiv(N, BLOCK) if IN_BLOCKS else 1
+    for unit in range(tl.program_id(0), ROWS * parts, tl.num_programs(0)):
+        row, first, end = unit // parts, 0, N
+        if IN_BLOCKS:
+            first = unit % parts * BLOCK
+            end = first + BLOCK
         row_ptr = data_ptr + row.to(tl.int64) * N
         to_ptr = out_ptr + row.to(tl.int64) * N
         value = tl.full((), IDENTITY, ACCUMULATOR)
         other = tl.full((), N - 1 if IS_REVERSED and KIND != "log_sum" else 0, OTHER)
         if IS_EXTREME:
             value = _key_of(value, KIND)
-        for step in range(0, N, BLOCK):
+        for step in range(first, end, BLOCK):
             at = (N - 1) // BLOCK * BLOCK - step + lanes if IS_REVERSED else step + lanes
             if IS_EXTREME:
                 best_row = None

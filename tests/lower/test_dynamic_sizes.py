@@ -106,7 +106,15 @@ def gated(n):
 def attention(n, m, heads=2, queries=None, **attrs):
     shapes = ((1, heads, n if queries is None else queries, 32), (1, 2, m, 32), (1, 2, m, 32))
     given = [operand(name, *shape, dtype="f16") for name, shape in zip("qkv", shapes, strict=True)]
-    row = {"scale": 0.2, "causal": False, "offset": 0, "window": 0, "is_safe": False} | attrs
+    row = {
+        "scale": 0.2,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    } | attrs
     return [make("attention", tuple(given), row)]
 
 
