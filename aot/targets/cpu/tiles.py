@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -136,9 +136,10 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     """The dimension of a tensor to spread over vector lanes.
 
     The one along which most of the memory behind it is contiguous: what a tensor of pointers points
-    at, or what the loads in an expression read, and what of it stands in buffers. Memory that
-    varies along one dimension only counts where the rest says nothing: along another it is read
-    once for all lanes. The last dimension that is not 1 where nothing says so at all.
+    at, or what the loads in an expression read, and what of it stands in buffers. Where that says
+    nothing, the one along which a tensor of it that is to be kept in a buffer is stored; then the
+    one of memory that varies along one dimension only, which along another is read once for all
+    lanes. The last dimension that is not 1 where nothing says so at all.
     """
     shape = value.type.shape or ()
     candidates = [d for d, size in enumerate(shape) if size > 1]
@@ -147,12 +148,14 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     with kernel.width(1), kernel.probe() as depth:
         marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
         index = tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks)
-        votes = [[0, 0] for _ in shape]
-        for place in _elements(kernel, value, index, set()):
+        votes = [[0, 0, 0] for _ in shape]
+        seen: set[tuple[Value, Index]] = set()
+        read = _elements(kernel, value, index, seen)
+        for place, is_stored in [*((each, 0) for each in read), *_stored(kernel, seen)]:
             strides = [place.base.coefficient(mark) for mark in marks]
             is_line = sum(stride != 0 for stride in strides) < 2
             for d in candidates:
-                votes[d][is_line] += strides[d] == 1
+                votes[d][1 if is_stored else 2 * is_line] += strides[d] == 1
     return max(reversed(candidates), key=lambda d: votes[d])
 
 
@@ -179,6 +182,15 @@ def _elements(
         for operand in made.operands:
             places += _elements(kernel, operand, index, seen)
     return places
+
+
+def _stored(kernel: Kernel, seen: Iterable[tuple[Value, Index]]) -> list[tuple[Int, int]]:
+    """The elements of buffers that tensors of an expression are to be stored in, each with 1."""
+    return [
+        (memory.buffer_pointer(kernel, kernel.pending[value].buffer, index).offset, 1)
+        for value, index in seen
+        if value in kernel.pending
+    ]
 
 
 def run(
