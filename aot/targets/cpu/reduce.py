@@ -11,7 +11,7 @@ from aotc.aot.ir.types import Scalar
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
-from aotc.aot.targets.cpu.lanes import select, shuffled, typed
+from aotc.aot.targets.cpu.lanes import Lanes, compare, select, shuffled, typed
 from aotc.aot.targets.cpu.linear import (
     LLVM_TYPES,
     Int,
@@ -24,11 +24,12 @@ from aotc.aot.targets.cpu.linear import (
     wrap,
 )
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.ttir import Block, Operation, Value
+from aotc.aot.targets.cpu.ttir import Block, Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 ADDED_IN_TURN: Final = 32  # floats of one lane, before their sum is added to that of all
 MOST_CHAINS: Final = 4  # of partial values of a long row, so that no addition waits for the last
+MOST_PARTIAL: Final = 8  # vectors of partial values of reductions of a long row together
 
 _zero, _one, _lowest, _highest = (
     REDUCTIONS[name].identity for name in ("sum", "prod", "max", "min")
@@ -40,30 +41,76 @@ NEUTRAL: Mapping[str, Callable[[str], Scalar]] = {
     "ori": _zero, "xori": _zero, "andi": lambda _: -1,
 }  # fmt: skip
 """By an operation of Triton's dialect `arith`: what changes nothing that it combines."""
+EXTREMES: Mapping[str, str] = {"maxnumf": "ogt", "minnumf": "olt"}
+"""Which pass over NaN, with the comparison that says that an element is beyond others."""
+FOUND: Mapping[str, tuple[str, int]] = {"maxsi": ("ne", 1), "minsi": ("eq", 0)}
+"""Of what is 0 or 1: how an element that decides the result compares with 0, and what it is."""
+WIDE = ("f32", "f64")
 
 
-def neutral(block: Block, kind: str) -> Lane | None:
-    """The neutral element of a combine function of one operation, if it has one."""
-    name = block.operations[0].name.removeprefix("arith.")
-    if len(block.operations) != 2 or name not in NEUTRAL or (kind == "i1" and name[-2:] == "si"):
+def neutral(operation: Operation) -> Lane | None:
+    """The neutral element of a reduction of one operand by one operation, if it has one."""
+    block, value = operation.body, operation.operands[0]
+    name, kind = _name(operation), value.type.element
+    is_one = len(operation.operands) == 1 and len(block.operations) == 2
+    if not is_one or name not in NEUTRAL or (kind == "i1" and name[-2:] == "si"):
         return None
     number = NEUTRAL[name](kind)
     if kind[0] in "fb":
         return float_constant(float(number), kind)
     if kind == "i1":
         return constant("true" if number else "false", "i1")
+    if name in ("maxsi", "minsi"):
+        ends = _range(value)
+        number = number if ends is None else ends[name == "minsi"]
     found = wrap(int(number), kind)
     return integer(found, kind) if kind in ("i32", "i64") else constant(found, LLVM_TYPES[kind])
 
 
+def _name(operation: Operation) -> str:
+    """The first operation of a combination, of Triton's dialect `arith`."""
+    return operation.body.operations[0].name.removeprefix("arith.")
+
+
+def _range(value: Value) -> tuple[int, int] | None:
+    """The least and the largest number that elements may be, where that is seen at once: of what
+    was a bool, or a constant instead."""
+    made = value.owner
+    if made is None or value.type.element[0] != "i":
+        return None
+    if made.name == "arith.constant":
+        number = made.attributes["value"]
+        numbers = number.values if isinstance(number, Dense) else (number,)
+        known = [int(x) for x in numbers if isinstance(x, int)]
+        return (min(known), max(known)) if len(known) == len(numbers) else None
+    if made.name == "arith.extui" and made.operands[0].type.element == "i1":
+        return 0, 1
+    if made.name in ("tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
+        return _range(made.operands[0])
+    if made.name == "arith.select":
+        sides = [_range(side) for side in made.operands[1:]]
+        known_sides = [side for side in sides if side is not None]
+        if len(known_sides) == len(sides):
+            return min(low for low, _ in known_sides), max(high for _, high in known_sides)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Fold:
-    """A combination along `axis` of operands of one shape."""
+    """Combinations along `axis` of operands of one shape, in one loop."""
 
     kernel: Kernel
-    operation: Operation
+    operations: tuple[Operation, ...]  # several only where each has a neutral element
     axis: int
     shape: tuple[int, ...]
+
+    @property
+    def operands(self) -> list[Value]:
+        return [value for each in self.operations for value in each.operands]
+
+    @property
+    def results(self) -> list[Value]:
+        return [value for each in self.operations for value in each.results]
 
     def elements(
         self,
@@ -78,7 +125,7 @@ class _Fold:
         def body(index: Index) -> None:
             if filling is not None:
                 filling.enter(index)
-            found.extend(self.kernel.at(x, index) for x in self.operation.operands)
+            found.extend(self.kernel.at(x, index) for x in self.operands)
 
         index = (*rest[: self.axis], place, *rest[self.axis :])
         tiles.with_facts(self.kernel, cuts, index, body)
@@ -86,8 +133,10 @@ class _Fold:
 
     @property
     def is_asserted(self) -> bool:
-        """Whether the combination checks what it gives."""
-        return any(each.name == "tt.assert" for each in self.operation.body.operations)
+        """Whether a combination checks what it gives."""
+        return any(
+            inner.name == "tt.assert" for each in self.operations for inner in each.body.operations
+        )
 
     @property
     def is_checked(self) -> bool:
@@ -95,29 +144,55 @@ class _Fold:
         return self.is_asserted or self.kernel.guard is not None
 
     def combine(self, old: Sequence[Operand], new: Sequence[Lane]) -> list[Operand]:
-        return self.splat(self.kernel.apply(self.operation.body, [*self.lanes(old), *new]))
+        found: list[Operand] = []
+        for operation in self.operations:
+            own = slice(len(found), len(found) + len(operation.operands))
+            found += self._combined(operation, old[own], new[own])
+        return found
+
+    def _combined(
+        self, operation: Operation, old: Sequence[Operand], new: Sequence[Lane]
+    ) -> list[Operand]:
+        lanes, name = self.kernel.lanes, _name(operation)
+        if neutral(operation) is not None:
+            value = operation.operands[0]
+            fresh = lanes.splat(lanes.operand(new[0]))
+            if name in EXTREMES and value.type.element in WIDE:
+                # What was found so far is no NaN: what is not beyond it, as NaN, leaves it.
+                is_beyond = compare(lanes, f"fcmp {EXTREMES[name]}", fresh, old[0])
+                return [lanes.splat(select(lanes, is_beyond, fresh, old[0]))]
+            if name in FOUND and _range(value) == (0, 1):
+                comparison, number = FOUND[name]
+                zero, found = (_like(lanes, fresh, each) for each in (0, number))
+                is_found = compare(lanes, f"icmp {comparison}", fresh, zero)
+                return [lanes.splat(select(lanes, is_found, found, old[0]))]
+        arguments = [*self.lanes(old, operation.operands), *new]
+        return self.splat(self.kernel.apply(operation.body, arguments))
 
     def splat(self, lanes: Sequence[Lane]) -> list[Operand]:
         return [self.kernel.lanes.splat(self.kernel.lanes.operand(x)) for x in lanes]
 
-    def lanes(self, operands: Sequence[Operand]) -> list[Lane]:
-        pairs = zip(operands, self.operation.operands, strict=True)
+    def lanes(self, operands: Sequence[Operand], values: Sequence[Value] = ()) -> list[Lane]:
+        pairs = zip(operands, values or self.operands, strict=True)
         return [typed(self.kernel.lanes, x, value.type.element) for x, value in pairs]
 
     def start(self, first: Callable[[], Sequence[Lane]]) -> tuple[list[Operand], bool]:
         """What to begin with: neutral elements, else the first ones; whether these."""
-        operands = self.operation.operands
-        found = neutral(self.operation.body, operands[0].type.element)
-        if len(operands) == 1 and found is not None:
-            return self.splat([found]), False
-        return self.splat(first()), True
+        found: list[Lane] = []
+        for each in self.operations:
+            lane = neutral(each)
+            if lane is None:
+                return self.splat(first()), True
+            found.append(lane)
+        return self.splat(found), False
 
     def cuts(self) -> list[tiles.Conjunct]:
-        """Where the operand is the neutral element beyond a mask, so that loops may end there."""
-        if len(self.operation.operands) != 1:
-            return []
-        (value,) = self.operation.operands
-        made, found = value.owner, neutral(self.operation.body, value.type.element)
+        """Where the operands are neutral elements beyond a mask, so that loops may end there."""
+        return list({cut: None for each in self.operations for cut in self._cuts(each)})
+
+    def _cuts(self, operation: Operation) -> list[tiles.Conjunct]:
+        value, found = operation.operands[0], neutral(operation)
+        made = value.owner
         if made is None or found is None or value in self.kernel.buffers:
             return []
         if made.name == "arith.select" and made.operands[0].type.is_tensor:
@@ -137,22 +212,29 @@ class _Fold:
     def holding(self, lane: int) -> list[tiles.Conjunct]:
         """What masks of loads behind the operands ask for along the lanes alone."""
         found: list[tiles.Conjunct] = []
-        left, seen = list(self.operation.operands), set[Value]()
+        for load in self.loads():
+            if len(load.operands) > 1:
+                found += tiles.conjuncts(self.kernel, load.operands[1], self.shape)
+        return [cut.without(self.axis) for cut in found if cut.bound.dim == lane]
+
+    def loads(self) -> list[Operation]:
+        """The loads behind the operands, of their shape."""
+        found: list[Operation] = []
+        left, seen = self.operands, set[Value]()
         while left:
             value = left.pop()
             made = value.owner
             if made is None or value in seen or value in self.kernel.buffers:
                 continue
             seen.add(value)
-            if made.name == "tt.load" and len(made.operands) > 1:
-                if value.type.shape == self.shape:
-                    found += tiles.conjuncts(self.kernel, made.operands[1], self.shape)
+            if made.name == "tt.load":
+                found += [made] * (value.type.shape == self.shape)
             elif made.name in RULES:
                 left += made.operands
-        return [cut.without(self.axis) for cut in found if cut.bound.dim == lane]
+        return found
 
     def buffers(self) -> list[Buffer]:
-        return [root_ops.new_buffer(self.kernel, x) for x in self.operation.results]
+        return [root_ops.new_buffer(self.kernel, x) for x in self.results]
 
     def write(self, buffers: Sequence[Buffer], index: Index, lanes: Sequence[Lane]) -> None:
         for buffer, lane in zip(buffers, lanes, strict=True):
@@ -161,7 +243,7 @@ class _Fold:
     def finish(self, buffers: Sequence[Buffer]) -> None:
         """The results are in the buffers from here on."""
         depth = self.kernel.writer.depth
-        for result, buffer in zip(self.operation.results, buffers, strict=True):
+        for result, buffer in zip(self.results, buffers, strict=True):
             self.kernel.buffers[result] = buffer._replace(min_depth=depth)
 
     def each_row(self, row: Callable[[Index], None]) -> None:
@@ -175,20 +257,36 @@ class _Fold:
             tiles.run(self.kernel, outer, body, lane_dim=self.axis)
 
 
-def _fold(kernel: Kernel, operation: Operation) -> _Fold:
-    shape = operation.operands[0].type.shape or ()
-    return _Fold(kernel, operation, operation.integer("axis"), shape)
+def _like(lanes: Lanes, operand: Operand, number: int) -> Operand:
+    """A number of an operand's type."""
+    kind = scalar_type(operand.type)
+    if not is_vector(operand):
+        return constant(number, kind)
+    count = int(operand.type[1 : operand.type.index(" ")])
+    return Operand(f"<{', '.join([f'{kind} {number}'] * count)}>", operand.type)
 
 
-def reduce(kernel: Kernel, operation: Operation) -> None:
-    """`tt.reduce`: scalars or a tensor of one dimension less, one a operand."""
-    fold = _fold(kernel, operation)
-    lane = tiles.lane_dimension(kernel, operation.operands[0])
-    is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
-    if fold.axis == lane or is_one_row:
-        _reduce_lanes(fold)
-    else:
-        _reduce_across(fold, lane)
+def _fold(kernel: Kernel, *operations: Operation) -> _Fold:
+    first = operations[0]
+    shape = first.operands[0].type.shape or ()
+    return _Fold(kernel, operations, first.integer("axis"), shape)
+
+
+def reduce(kernel: Kernel, run: Sequence[Operation]) -> None:
+    """`tt.reduce`: scalars or a tensor of one dimension less, one a operand. Those of a run have
+    the loops in common that go along the same lanes to the same ends."""
+    groups: dict[object, list[Operation]] = {}
+    for operation in run:
+        fold, lane = _fold(kernel, operation), tiles.lane_dimension(kernel, operation.operands[0])
+        ends = frozenset(cut.bound for cut in fold.cuts())
+        groups.setdefault((lane, ends, operation if fold.is_checked else None), []).append(operation)
+    for (lane, *_), operations in groups.items():
+        fold = _fold(kernel, *operations)
+        is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
+        if fold.axis == lane or is_one_row:
+            _reduce_lanes(fold)
+        else:
+            _reduce_across(fold, lane)
 
 
 def _reduce_lanes(fold: _Fold) -> None:
@@ -204,7 +302,7 @@ def _reduce_lanes(fold: _Fold) -> None:
             total = _row_total(fold, rest, cuts, filling)
         lanes = fold.lanes(total)
         if is_scalar:
-            kernel.scalars.update(zip(fold.operation.results, lanes, strict=True))
+            kernel.scalars.update(zip(fold.results, lanes, strict=True))
         else:
             fold.write(results, rest, lanes)
 
@@ -235,7 +333,8 @@ def _row_total(
     is_long = not is_first and upper >= 2 * MOST_CHAINS * width
     is_whole = known or tiles.end_at_multiples(cuts, MOST_CHAINS * width)
     is_split = is_long and not is_whole  # into whole steps, and the rest vector by vector
-    chains = MOST_CHAINS if is_long else 1
+    chains = max(1, MOST_PARTIAL // len(start)) if is_long else 1
+    chains = min(chains, MOST_CHAINS)
     step = width * chains
     inside = cuts if known or is_split or tiles.end_at_multiples(cuts, step) else []
     begin = width if is_first else 0
@@ -276,8 +375,8 @@ def _row_total(
 def _across(fold: _Fold, total: Sequence[Operand]) -> list[Operand]:
     """Combines the lanes of each operand by halves until one is left."""
     kernel, current = fold.kernel, list(total)
-    kinds = [x.type.element for x in fold.operation.operands]
-    meets_constants = _meets_constants(fold.operation.body)
+    kinds = [x.type.element for x in fold.operands]
+    meets_constants = any(_meets_constants(each.body) for each in fold.operations)
     width = kernel.lanes.width
     while width > 1:
         half = width // 2
@@ -323,39 +422,135 @@ def _reduce_across(fold: _Fold, lane: int) -> None:
     """Reduces along a dimension that is not spread over lanes: each lane has its own result."""
     kernel, axis, size = fold.kernel, fold.axis, fold.shape[fold.axis]
     results, cuts = fold.buffers(), fold.cuts()
+    vectors = 1 if fold.is_checked else root_ops.vectors_across(kernel, fold.operands, lane)
+    holding = () if fold.is_checked else fold.holding(lane)
+    is_cut = bool(holding) and all(_is_neutral_beyond(fold, holding, each) for each in fold.operations)
+    kept, at = fold.shape[:axis] + fold.shape[axis + 1 :], lane - (lane > axis)
 
-    def body(rest: Index) -> None:
-        start, is_first = fold.start(lambda: fold.elements(rest, integer(0)))
-        upper, may_skip = tiles.limit(kernel, cuts, size)
-        low, is_empty = constant(int(is_first), "i32"), size <= is_first
-        may_skip = may_skip or is_empty
-        if not is_first and _is_long_sum(fold):
-            step = ADDED_IN_TURN
-            with kernel.writer.loop(upper, step, start, low, may_skip=may_skip) as loop:
-                end = kernel.writer.emit(f"add {loop.counter}, {step}", "i32", [loop.counter])
-                end = kernel.writer.call("llvm.smin.i32", "i32", [end, upper])
-                part = _added(fold, rest, start, loop.counter, end, cuts)
-                loop.next_values = fold.combine(loop.carried, fold.lanes(part))
-            total = loop.results
+    def run(body: Callable[[Index], None]) -> None:
+        if is_cut:
+            tiles.run(kernel, kept, body, lane_dim=at, cuts=holding, vectors=vectors, whole_rest=True)
         else:
-            total = _added(fold, rest, start, low, upper, cuts, may_skip=may_skip)
-        fold.write(results, rest, fold.lanes(total))
+            tiles.run(kernel, kept, body, lane_dim=at, holding=holding, vectors=vectors)
 
-    kept = fold.shape[:axis] + fold.shape[axis + 1 :]
-    vectors = (
-        1 if fold.is_checked else root_ops.vectors_across(kernel, fold.operation.operands, lane)
+    def begin(rest: Index) -> None:
+        fold.write(results, rest, fold.lanes(fold.start(lambda: fold.elements(rest, integer(0)))[0]))
+
+    width = min(vectors * kernel.isa.lanes, fold.shape[lane])
+    is_by_strips = size >= 2 * ADDED_IN_TURN and (
+        width < fold.shape[lane]
+        or (is_cut and tiles.count(kernel, width, holding) % width > kernel.isa.lanes)
     )
-    holding = fold.holding(lane) if vectors > 1 else ()
-    at = lane - (lane > axis)
-    tiles.run(kernel, kept, body, lane_dim=at, holding=holding, vectors=vectors)
+    is_by_strips = is_by_strips and not fold.is_checked
+    if is_by_strips or is_cut:  # what is not gone over is neutral
+        tiles.run(kernel, kept, begin, lane_dim=at, vectors=vectors)
+    if is_by_strips:
+        _reduce_by_strips(fold, results, cuts, run)
+    else:
+        run(lambda rest: _reduce_column(fold, results, cuts, rest))
     fold.finish(results)
+
+
+def _is_neutral_beyond(
+    fold: _Fold, holding: Sequence[tiles.Conjunct], operation: Operation
+) -> bool:
+    """Whether lanes where comparisons do not hold are anything, or the neutral element."""
+    kernel, found = fold.kernel, neutral(operation)
+    comparisons = {cut.comparison for cut in holding}
+
+    def asks(mask: Value) -> bool:
+        shape = mask.type.shape or ()
+        cuts = tiles.conjuncts(kernel, mask, shape) if shape == fold.shape else []
+        return comparisons.issubset(cut.comparison for cut in cuts)
+
+    def is_anything(value: Value) -> bool:
+        made = value.owner
+        if made is None or value.type.shape != fold.shape or value in kernel.buffers:
+            return False
+        if made.name == "tt.load":
+            return len(made.operands) == 2 and asks(made.operands[1])
+        if made.name == "arith.select":
+            return all(map(is_anything, made.operands[1:]))
+        return made.name in RULES and any(map(is_anything, made.operands))
+
+    def is_neutral(value: Value) -> bool:
+        made = value.owner
+        if made is None or value.type.shape != fold.shape or value in kernel.buffers:
+            return False
+        if made.name == "arith.constant":
+            return literal(made.attributes["value"], value) == found
+        if made.name == "arith.select":
+            if made.operands[0].type.is_tensor and asks(made.operands[0]):
+                return is_neutral(made.operands[2])
+            return all(map(is_neutral, made.operands[1:]))
+        return is_anything(value)
+
+    return found is not None and not kernel.pending and is_neutral(operation.operands[0])
+
+
+def _reduce_column(
+    fold: _Fold, results: Sequence[Buffer], cuts: Sequence[tiles.Conjunct], rest: Index
+) -> None:
+    """Vectors of results, which stay in registers along the whole axis."""
+    kernel, size = fold.kernel, fold.shape[fold.axis]
+    start, is_first = fold.start(lambda: fold.elements(rest, integer(0)))
+    upper, may_skip = tiles.limit(kernel, cuts, size)
+    low, is_empty = constant(int(is_first), "i32"), size <= is_first
+    may_skip = may_skip or is_empty
+    if not is_first and _is_long_sum(fold):
+        step = ADDED_IN_TURN
+        with kernel.writer.loop(upper, step, start, low, may_skip=may_skip) as loop:
+            end = kernel.writer.emit(f"add {loop.counter}, {step}", "i32", [loop.counter])
+            end = kernel.writer.call("llvm.smin.i32", "i32", [end, upper])
+            part = _added(fold, rest, start, loop.counter, end, cuts)
+            loop.next_values = fold.combine(loop.carried, fold.lanes(part))
+        total = loop.results
+    else:
+        total = _added(fold, rest, start, low, upper, cuts, may_skip=may_skip)
+    fold.write(results, rest, fold.lanes(total))
+
+
+def _reduce_by_strips(
+    fold: _Fold,
+    results: Sequence[Buffer],
+    cuts: Sequence[tiles.Conjunct],
+    run: Callable[[Callable[[Index], None]], None],
+) -> None:
+    """All results of a tile, which hold what to begin with, after each few places along the axis:
+    memory is read in its order, in which a processor reads ahead, and not again and again a part of
+    each row."""
+    kernel, size = fold.kernel, fold.shape[fold.axis]
+    is_sum = _is_long_sum(fold)
+    upper, may_skip = tiles.limit(kernel, cuts, size)
+    is_first = any(neutral(each) is None for each in fold.operations)
+    low, step = constant(int(is_first), "i32"), ADDED_IN_TURN
+    with kernel.writer.loop(upper, step, lower=low, may_skip=may_skip) as loop:
+        end = kernel.writer.emit(f"add {loop.counter}, {step}", "i32", [loop.counter])
+        end = kernel.writer.call("llvm.smin.i32", "i32", [end, upper])
+        depth = kernel.writer.depth
+
+        def strip(rest: Index) -> None:
+            known = [
+                memory.read_buffer(kernel, each._replace(min_depth=depth), rest) for each in results
+            ]
+            total = fold.splat(known)
+            start = fold.start(list)[0] if is_sum else total
+            part = _added(fold, rest, start, loop.counter, end, cuts)
+            found = fold.combine(total, fold.lanes(part)) if is_sum else part
+            fold.write(results, rest, fold.lanes(found))
+
+        run(strip)
+        loop.next_values = []
 
 
 def _is_long_sum(fold: _Fold) -> bool:
     """Whether floats are added that are so many that the sum of all rounds away what follows."""
-    operations, kind = fold.operation.body.operations, fold.operation.operands[0].type.element
-    is_sum = len(operations) == 2 and operations[0].name == "arith.addf"
-    return is_sum and kind[0] in "fb" and fold.shape[fold.axis] >= 4 * ADDED_IN_TURN
+    return fold.shape[fold.axis] >= 4 * ADDED_IN_TURN and any(
+        len(each.body.operations) == 2
+        and each.body.operations[0].name == "arith.addf"
+        and each.operands[0].type.element[0] in "fb"
+        for each in fold.operations
+    )
 
 
 def _added(
@@ -395,7 +590,7 @@ def _scan_elements(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
     kernel, size = fold.kernel, fold.shape[fold.axis]
 
     def place(step: Int) -> Int:
-        is_reversed = fold.operation.attributes.get("reverse", False)
+        is_reversed = fold.operations[0].attributes.get("reverse", False)
         return kernel.lanes.add(integer(size - 1), step, -1) if is_reversed else step
 
     def write(at: Int, lanes: Sequence[Lane]) -> None:
@@ -415,7 +610,7 @@ def _scan_vectors(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
     """One row: each vector by itself, then combined with the last of the vectors before."""
     kernel, size = fold.kernel, fold.shape[fold.axis]
     width = min(kernel.isa.lanes, size)
-    is_reversed = bool(fold.operation.attributes.get("reverse", False))
+    is_reversed = bool(fold.operations[0].attributes.get("reverse", False))
     last = 0 if is_reversed else width - 1
 
     def vector(start: Int) -> tuple[Int, list[Operand]]:
