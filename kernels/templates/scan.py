@@ -209,11 +209,13 @@ def scan_rows(
     LOOKS: tl.constexpr = False,
     best_ptr=None,  # [ROWS, N], where the extremes are wanted beside their places
 ):
-    """One row after the other, each by blocks."""
+    """One row after the other, each by blocks; a program has rows that follow each other."""
     lanes = tl.arange(0, BLOCK)
+    share = (ROWS + tl.num_programs(0) - 1) // tl.num_programs(0)
+    first = tl.program_id(0) * share
     OTHER: tl.constexpr = ACCUMULATOR if KIND == "log_sum" else tl.int32
     IS_EXTREME: tl.constexpr = KIND != "sum" and KIND != "prod" and KIND != "log_sum"
-    for row in range(tl.program_id(0), ROWS, tl.num_programs(0)):
+    for row in range(first, tl.minimum(first + share, ROWS)):
         row_ptr = data_ptr + row.to(tl.int64) * N
         to_ptr = out_ptr + row.to(tl.int64) * N
         value = tl.full((), IDENTITY, ACCUMULATOR)

@@ -218,9 +218,7 @@ class RowWriter:
         if form.loop.is_by_lane and any(map(self._varies, range(len(group.roots)))):
             self.row_policy = "evict_last"  # the last pass reads the row again
             self.emitter.policy = self._policy
-        self.has_tail = kernel_file.has_tail(
-            self.reduced, blocks_of(candidates, "RBLOCK")
-        )
+        self.has_tail = kernel_file.has_tail(self.reduced, blocks_of(candidates, "RBLOCK"))
         self._write_kept(candidates)
 
     def lines(self) -> list[str]:

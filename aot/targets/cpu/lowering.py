@@ -117,7 +117,7 @@ class Lowering:
         """Text of the functions beside this one."""
         if caller is not None:
             self._share(caller.kernel)
-        self.runs = reduction_runs.find(function, lambda each: reduce.neutral(each) is not None)
+        self.runs = reduction_runs.find(function)
         self.runs |= usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
         self.fused_stores = (

@@ -4,95 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.types import Scalar
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import Kernel, literal
-from aotc.aot.targets.cpu.lanes import Lanes, compare, select, shuffled, typed
+from aotc.aot.targets.cpu.evaluate import Kernel
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Lanes, compare, select, shuffled, typed
 from aotc.aot.targets.cpu.linear import (
-    LLVM_TYPES,
     Int,
     Lane,
     Linear,
-    float_constant,
     integer,
     is_vector,
     scalar_type,
-    wrap,
 )
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.ttir import Block, Dense, Operation, Value
+from aotc.aot.targets.cpu.neutral import (
+    WIDENING,
+    is_number,
+    name_of,
+    neutral,
+    neutral_number,
+    range_of,
+)
+from aotc.aot.targets.cpu.ttir import Block, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 ADDED_IN_TURN: Final = 32  # floats of one lane, before their sum is added to that of all
 MOST_CHAINS: Final = 4  # of partial values of a long row, so that no addition waits for the last
 MOST_PARTIAL: Final = 8  # vectors of partial values of reductions of a long row together
-
-_zero, _one, _lowest, _highest = (
-    REDUCTIONS[name].identity for name in ("sum", "prod", "max", "min")
-)
-NEUTRAL: Mapping[str, Callable[[str], Scalar]] = {
-    "addf": _zero, "addi": _zero, "mulf": _one, "muli": _one,
-    "maxnumf": _lowest, "maximumf": _lowest, "minnumf": _highest, "minimumf": _highest,
-    "maxsi": _lowest, "minsi": _highest, "maxui": _zero, "minui": lambda _: -1,
-    "ori": _zero, "xori": _zero, "andi": lambda _: -1,
-}  # fmt: skip
-"""By an operation of Triton's dialect `arith`: what changes nothing that it combines."""
 EXTREMES: Mapping[str, str] = {"maxnumf": "ogt", "minnumf": "olt"}
 """Which pass over NaN, with the comparison that says that an element is beyond others."""
 FOUND: Mapping[str, tuple[str, int]] = {"maxsi": ("ne", 1), "minsi": ("eq", 0)}
 """Of what is 0 or 1: how an element that decides the result compares with 0, and what it is."""
 WIDE = ("f32", "f64")
-
-
-def neutral(operation: Operation) -> Lane | None:
-    """The neutral element of a reduction of one operand by one operation, if it has one."""
-    block, value = operation.body, operation.operands[0]
-    name, kind = _name(operation), value.type.element
-    is_one = len(operation.operands) == 1 and len(block.operations) == 2
-    if not is_one or name not in NEUTRAL or (kind == "i1" and name[-2:] == "si"):
-        return None
-    number = NEUTRAL[name](kind)
-    if kind[0] in "fb":
-        return float_constant(float(number), kind)
-    if kind == "i1":
-        return constant("true" if number else "false", "i1")
-    if name in ("maxsi", "minsi"):
-        ends = _range(value)
-        number = number if ends is None else ends[name == "minsi"]
-    found = wrap(int(number), kind)
-    return integer(found, kind) if kind in ("i32", "i64") else constant(found, LLVM_TYPES[kind])
-
-
-def _name(operation: Operation) -> str:
-    """The first operation of a combination, of Triton's dialect `arith`."""
-    return operation.body.operations[0].name.removeprefix("arith.")
-
-
-def _range(value: Value) -> tuple[int, int] | None:
-    """The least and the largest number that elements may be, where that is seen at once: of what
-    was a bool, or a constant instead."""
-    made = value.owner
-    if made is None or value.type.element[0] != "i":
-        return None
-    if made.name == "arith.constant":
-        number = made.attributes["value"]
-        numbers = number.values if isinstance(number, Dense) else (number,)
-        known = [int(x) for x in numbers if isinstance(x, int)]
-        return (min(known), max(known)) if len(known) == len(numbers) else None
-    if made.name == "arith.extui" and made.operands[0].type.element == "i1":
-        return 0, 1
-    if made.name in ("tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
-        return _range(made.operands[0])
-    if made.name == "arith.select":
-        sides = [_range(side) for side in made.operands[1:]]
-        known_sides = [side for side in sides if side is not None]
-        if len(known_sides) == len(sides):
-            return min(low for low, _ in known_sides), max(high for _, high in known_sides)
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +98,7 @@ class _Fold:
     def _combined(
         self, operation: Operation, old: Sequence[Operand], new: Sequence[Lane]
     ) -> list[Operand]:
-        lanes, name = self.kernel.lanes, _name(operation)
+        lanes, name = self.kernel.lanes, name_of(operation)
         if neutral(operation) is not None:
             value = operation.operands[0]
             fresh = lanes.splat(lanes.operand(new[0]))
@@ -161,7 +106,7 @@ class _Fold:
                 # What was found so far is no NaN: what is not beyond it, as NaN, leaves it.
                 is_beyond = compare(lanes, f"fcmp {EXTREMES[name]}", fresh, old[0])
                 return [lanes.splat(select(lanes, is_beyond, fresh, old[0]))]
-            if name in FOUND and _range(value) == (0, 1):
+            if name in FOUND and range_of(value) == (0, 1):
                 comparison, number = FOUND[name]
                 zero, found = (_like(lanes, fresh, each) for each in (0, number))
                 is_found = compare(lanes, f"icmp {comparison}", fresh, zero)
@@ -191,7 +136,9 @@ class _Fold:
         return list({cut: None for each in self.operations for cut in self._cuts(each)})
 
     def _cuts(self, operation: Operation) -> list[tiles.Conjunct]:
-        value, found = operation.operands[0], neutral(operation)
+        value, found = operation.operands[0], neutral_number(operation)
+        while value.owner is not None and value.owner.name in WIDENING:
+            value = value.owner.operands[0]
         made = value.owner
         if made is None or found is None or value in self.kernel.buffers:
             return []
@@ -201,21 +148,20 @@ class _Fold:
             mask, other = made.operands[1], made.operands[2]
         else:
             return []
-        source = other.owner
-        if source is None or source.name != "arith.constant":
-            return []
-        if literal(source.attributes["value"], other) != found:
+        if not is_number(other, found):
             return []
         cuts = tiles.conjuncts(self.kernel, mask, self.shape)
         return [cut for cut in cuts if cut.bound.dim == self.axis]
 
     def holding(self, lane: int) -> list[tiles.Conjunct]:
-        """What masks of loads behind the operands ask for along the lanes alone."""
+        """What masks of loads behind the operands ask for along the lanes alone; across the axis,
+        for indices of results."""
         found: list[tiles.Conjunct] = []
         for load in self.loads():
             if len(load.operands) > 1:
                 found += tiles.conjuncts(self.kernel, load.operands[1], self.shape)
-        return [cut.without(self.axis) for cut in found if cut.bound.dim == lane]
+        along = [cut for cut in found if cut.bound.dim == lane]
+        return along if lane == self.axis else [cut.without(self.axis) for cut in along]
 
     def loads(self) -> list[Operation]:
         """The loads behind the operands, of their shape."""
@@ -275,11 +221,13 @@ def _fold(kernel: Kernel, *operations: Operation) -> _Fold:
 def reduce(kernel: Kernel, run: Sequence[Operation]) -> None:
     """`tt.reduce`: scalars or a tensor of one dimension less, one a operand. Those of a run have
     the loops in common that go along the same lanes to the same ends."""
-    groups: dict[object, list[Operation]] = {}
+    groups: dict[tuple[int, object, object], list[Operation]] = {}
     for operation in run:
         fold, lane = _fold(kernel, operation), tiles.lane_dimension(kernel, operation.operands[0])
         ends = frozenset(cut.bound for cut in fold.cuts())
-        groups.setdefault((lane, ends, operation if fold.is_checked else None), []).append(operation)
+        groups.setdefault((lane, ends, operation if fold.is_checked else None), []).append(
+            operation
+        )
     for (lane, *_), operations in groups.items():
         fold = _fold(kernel, *operations)
         is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
@@ -424,25 +372,24 @@ def _reduce_across(fold: _Fold, lane: int) -> None:
     results, cuts = fold.buffers(), fold.cuts()
     vectors = 1 if fold.is_checked else root_ops.vectors_across(kernel, fold.operands, lane)
     holding = () if fold.is_checked else fold.holding(lane)
-    is_cut = bool(holding) and all(_is_neutral_beyond(fold, holding, each) for each in fold.operations)
+    is_cut = bool(holding) and all(
+        _is_neutral_beyond(fold, holding, each) for each in fold.operations
+    )
     kept, at = fold.shape[:axis] + fold.shape[axis + 1 :], lane - (lane > axis)
+    along: dict[str, Any] = {"cuts": holding, "by_halves": True} if is_cut else {"holding": holding}
 
     def run(body: Callable[[Index], None]) -> None:
-        if is_cut:
-            tiles.run(kernel, kept, body, lane_dim=at, cuts=holding, vectors=vectors, whole_rest=True)
-        else:
-            tiles.run(kernel, kept, body, lane_dim=at, holding=holding, vectors=vectors)
+        tiles.run(kernel, kept, body, lane_dim=at, vectors=vectors, **along)
 
     def begin(rest: Index) -> None:
-        fold.write(results, rest, fold.lanes(fold.start(lambda: fold.elements(rest, integer(0)))[0]))
+        start, _ = fold.start(lambda: fold.elements(rest, integer(0)))
+        fold.write(results, rest, fold.lanes(start))
 
     width = min(vectors * kernel.isa.lanes, fold.shape[lane])
-    is_by_strips = size >= 2 * ADDED_IN_TURN and (
-        width < fold.shape[lane]
-        or (is_cut and tiles.count(kernel, width, holding) % width > kernel.isa.lanes)
-    )
-    is_by_strips = is_by_strips and not fold.is_checked
-    if is_by_strips or is_cut:  # what is not gone over is neutral
+    rest = tiles.count(kernel, width, holding) % width if is_cut else 0
+    is_by_strips = width < fold.shape[lane] or rest > kernel.isa.lanes
+    is_by_strips = is_by_strips and size >= 2 * ADDED_IN_TURN and not fold.is_checked
+    if is_by_strips or is_cut:  # what the loops leave out is neutral
         tiles.run(kernel, kept, begin, lane_dim=at, vectors=vectors)
     if is_by_strips:
         _reduce_by_strips(fold, results, cuts, run)
@@ -455,7 +402,7 @@ def _is_neutral_beyond(
     fold: _Fold, holding: Sequence[tiles.Conjunct], operation: Operation
 ) -> bool:
     """Whether lanes where comparisons do not hold are anything, or the neutral element."""
-    kernel, found = fold.kernel, neutral(operation)
+    kernel, number = fold.kernel, neutral_number(operation)
     comparisons = {cut.comparison for cut in holding}
 
     def asks(mask: Value) -> bool:
@@ -475,17 +422,24 @@ def _is_neutral_beyond(
 
     def is_neutral(value: Value) -> bool:
         made = value.owner
-        if made is None or value.type.shape != fold.shape or value in kernel.buffers:
+        if (
+            number is None
+            or made is None
+            or value.type.shape != fold.shape
+            or value in kernel.buffers
+        ):
             return False
         if made.name == "arith.constant":
-            return literal(made.attributes["value"], value) == found
+            return is_number(value, number)
+        if made.name in WIDENING:
+            return is_neutral(made.operands[0])
         if made.name == "arith.select":
             if made.operands[0].type.is_tensor and asks(made.operands[0]):
                 return is_neutral(made.operands[2])
             return all(map(is_neutral, made.operands[1:]))
         return is_anything(value)
 
-    return found is not None and not kernel.pending and is_neutral(operation.operands[0])
+    return not kernel.pending and is_neutral(operation.operands[0])
 
 
 def _reduce_column(
@@ -609,15 +563,31 @@ def _scan_elements(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
 def _scan_vectors(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
     """One row: each vector by itself, then combined with the last of the vectors before."""
     kernel, size = fold.kernel, fold.shape[fold.axis]
-    width = min(kernel.isa.lanes, size)
+    item_bytes = max(ITEMSIZE_BYTES[value.type.element] for value in fold.operands)
+    # Of one register: each step of a vector's own scan moves all of its lanes.
+    width = min(kernel.isa.lanes * 4 // max(4, item_bytes), size)
     is_reversed = bool(fold.operations[0].attributes.get("reverse", False))
     last = 0 if is_reversed else width - 1
 
-    def vector(start: Int) -> tuple[Int, list[Operand]]:
+    holding = [] if is_reversed else fold.holding(fold.axis)
+
+    def vector(start: Int, facts: Sequence[tiles.Conjunct]) -> tuple[Int, list[Operand]]:
         """The place of the vector that begins so far from where the scan does, and its own scan."""
         at = kernel.lanes.add(integer(size - width), start, -1) if is_reversed else start
         at = Int("i32", at.base, Linear((), 1))
-        return at, _scan_lanes(fold, fold.splat(fold.elements(rest, at)), is_reversed)
+        return at, _scan_lanes(fold, fold.splat(fold.elements(rest, at, facts)), is_reversed)
+
+    def vectors(
+        low: Operand, end: Operand, before: list[Operand], facts: Sequence[tiles.Conjunct]
+    ) -> list[Operand]:
+        """Those from one place to another, behind what is before them; what is behind them."""
+        with kernel.writer.loop(end, width, before, low) as loop:
+            start = kernel.lanes.atom(loop.counter, "i32", width, natural=True)
+            at, own = vector(start, facts)
+            write(at, fold.combine(loop.carried, fold.lanes(own)))
+            # What the next vector waits for is one combination, not that and a shuffle.
+            loop.next_values = fold.combine(loop.carried, fold.lanes(last_of(own)))
+        return loop.results
 
     def write(at: Int, found: Sequence[Operand]) -> None:
         fold.write(results, (*rest[: fold.axis], at, *rest[fold.axis :]), fold.lanes(found))
@@ -626,16 +596,18 @@ def _scan_vectors(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
         return [shuffled(kernel.writer, [x], [last] * width) for x in found]
 
     with kernel.width(width):
-        at, own = vector(integer(0))
+        at, own = vector(integer(0), [])
         write(at, own)
         if size == width:
             return
-        low = constant(width, "i32")
-        with kernel.writer.loop(constant(size, "i32"), width, last_of(own), low) as loop:
-            at, own = vector(kernel.lanes.atom(loop.counter, "i32", width, natural=True))
-            write(at, fold.combine(loop.carried, fold.lanes(own)))
-            # What the next vector waits for is one combination, not that and a shuffle.
-            loop.next_values = fold.combine(loop.carried, fold.lanes(last_of(own)))
+        low, end, before = constant(width, "i32"), constant(size, "i32"), last_of(own)
+        if holding:
+            upper, _ = tiles.limit(kernel, holding, size)
+            whole = kernel.writer.emit(f"and {upper}, {-width}", "i32", [upper])
+            whole = kernel.writer.call("llvm.smax.i32", "i32", [whole, low])
+            before = vectors(low, whole, before, holding)
+            low = whole
+        vectors(low, end, before, [])
 
 
 def _scan_lanes(fold: _Fold, found: list[Operand], is_reversed: bool) -> list[Operand]:

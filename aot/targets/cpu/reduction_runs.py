@@ -6,22 +6,21 @@ What stands between them and waits for one of them is moved behind the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from aotc.aot.targets.cpu.neutral import neutral
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value
 from aotc.aot.targets.cpu.usage import ROOT_OPS, Runs
 
 REDUCE = "tt.reduce"
 
 
-def find(function: Function, may_share: Callable[[Operation], bool]) -> Runs:
-    """Each reduction → those of its run, in order. may_share: whether one may have loops in common
-    with others."""
+def find(function: Function) -> Runs:
+    """Each reduction → those of its run, in order."""
     runs: Runs = {}
     regions = [function.blocks, *(r for operation in function.walk() for r in operation.regions)]
     for block in (each for region in regions for each in region):
-        _gather(block, may_share, runs)
+        _gather(block, runs)
     for position, operation in enumerate(function.walk()):
         operation.position = position
     return runs
@@ -37,31 +36,33 @@ class _Run:
 
     def takes(self, reduction: Operation) -> bool:
         """Whether a reduction goes over the same places and waits for none of it."""
-        shapes = [each.operands[0].type.shape for each in (self.members[0], reduction)]
-        same_axis = self.members[0].integer("axis") == reduction.integer("axis")
-        return shapes[0] == shapes[1] and same_axis and not self.is_read_by(reduction)
+        if not self.members or self.is_read_by(reduction):
+            return False
+        one, other = self.members[0], reduction
+        same_shape = one.operands[0].type.shape == other.operands[0].type.shape
+        return same_shape and one.integer("axis") == other.integer("axis")
 
     def is_read_by(self, operation: Operation) -> bool:
         return any(operand in self.results for operand in operation.operands)
 
 
-def _gather(block: Block, may_share: Callable[[Operation], bool], runs: Runs) -> None:
+def _gather(block: Block, runs: Runs) -> None:
     made: list[Operation] = []
     run = _Run()
     for operation in block.operations:
-        is_root = operation.name in ROOT_OPS or operation.regions or not operation.results
-        if operation.name == REDUCE and may_share(operation) and run.members:
-            is_root = not run.takes(operation)
-        if is_root:
-            made += run.behind
-            run = _Run()
         if operation.name == REDUCE:
-            run.members.append(operation)
-            runs[operation] = run.members
-            run.results.update(operation.results)
-            made.append(operation)
-            if not may_share(operation):
+            may_share = neutral(operation) is not None
+            if not (may_share and run.takes(operation)):
+                made += run.behind
                 run = _Run()
+            made.append(operation)
+            run.members.append(operation)
+            run.results.update(operation.results)
+            runs[operation] = run.members
+            run = run if may_share else _Run()
+        elif operation.name in ROOT_OPS or operation.regions or not operation.results:
+            made += [*run.behind, operation]  # it may write what others read, or leave the block
+            run = _Run()
         elif run.is_read_by(operation):
             run.behind.append(operation)
             run.results.update(operation.results)

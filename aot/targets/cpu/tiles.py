@@ -193,7 +193,7 @@ def run(
     whole: int = 0,
     splits: Sequence[Split] = (),
     rows: int = 1,
-    whole_rest: bool = False,
+    by_halves: bool = False,
 ) -> None:
     """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
     It goes over the last `whole` dimensions by itself: their indices are 0.
@@ -202,7 +202,7 @@ def run(
     those in `holding`, along the lanes, for the chunks where they hold; others follow these. What
     the comparisons in `splits` answer is a fact too, but for the chunks where an answer changes.
     The innermost loop over rows goes so many `rows` at a time, of which `body` has the first.
-    whole_rest: where the end along the lanes is known, the rest is cut into chunks of fewer vectors.
+    by_halves: where the end along the lanes is known, the rest has chunks of fewer vectors.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
     width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
@@ -214,7 +214,7 @@ def run(
     inner = [cut for cut in cuts if cut.bound.dim == lane_dim]
     steps = {order[-2]: rows} if rows > 1 else {}
     with kernel.width(width):
-        nested = _Nested(body, outer, inner, holding, splits, steps, whole_rest)
+        nested = _Nested(body, outer, inner, holding, splits, steps, by_halves)
         _nest(kernel, shape, order, [integer(0)] * len(shape), nested)
     kernel.active_bounds = kept
 
@@ -229,7 +229,7 @@ class _Nested(NamedTuple):
     splits: Sequence[Split]
     steps: Mapping[int, int]
     """Of loops that do not go one by one, by dimension."""
-    whole_rest: bool
+    by_halves: bool
 
 
 def _nest(
@@ -258,7 +258,7 @@ def _nest(
 
     if nested.splits:
         _stretches(kernel, shape[dim], nested.inner, nested.splits, stretch)
-    elif nested.whole_rest and count(kernel, shape[dim], nested.inner) < shape[dim]:
+    elif nested.by_halves and count(kernel, shape[dim], nested.inner) < shape[dim]:
         _chunks_by_halves(kernel, count(kernel, shape[dim], nested.inner), nested.inner, stretch)
     elif nested.holding:
         _chunks_where(kernel, shape[dim], nested.holding, stretch)
