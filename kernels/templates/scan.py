@@ -196,6 +196,26 @@ def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.const
 
 
 @triton.jit
+def _store_running(
+    out_ptr, row_ptr, at, N, value, KIND: tl.constexpr, IDENTITY: tl.constexpr,
+    IS_REVERSED: tl.constexpr, IS_WHOLE: tl.constexpr,
+):  # fmt: skip
+    """A block's running sums or products, stored; what is behind it. IS_WHOLE: all of it is there,
+    so that a processor's vectors stay in registers."""
+    if IS_WHOLE:
+        x = tl.load(row_ptr + at)
+    else:
+        x = tl.load(row_ptr + at, mask=at < N, other=IDENTITY)
+    found, value, _ = _scan_block(x.to(value.dtype), at, value, value, KIND, IS_REVERSED)
+    found = found.to(out_ptr.dtype.element_ty)
+    if IS_WHOLE:
+        tl.store(out_ptr + at, found)
+    else:
+        tl.store(out_ptr + at, found, mask=at < N)
+    return value
+
+
+@triton.jit
 def scan_rows(
     out_ptr,  # [ROWS, N], places i32 or i64
     data_ptr,  # [ROWS, N]
@@ -207,6 +227,7 @@ def scan_rows(
     ACCUMULATOR: tl.constexpr,
     BLOCK: tl.constexpr,
     LOOKS: tl.constexpr = False,
+    IS_PARTED: tl.constexpr = False,  # sums and products: blocks that are whole by themselves
     best_ptr=None,  # [ROWS, N], where the extremes are wanted beside their places
 ):
     """One row after the other, each by blocks; a program has rows that follow each other."""
@@ -222,7 +243,29 @@ def scan_rows(
         other = tl.full((), N - 1 if IS_REVERSED and KIND != "log_sum" else 0, OTHER)
         if IS_EXTREME:
             value = _key_of(value, KIND)
-        for step in range(0, N, BLOCK):
+        whole = N // BLOCK * BLOCK if IS_PARTED else 0
+        if IS_PARTED and IS_REVERSED:
+            if whole < N:
+                value = _store_running(
+                    to_ptr, row_ptr, whole + lanes, N, value, KIND, IDENTITY, True, False
+                )
+        # Addresses are carried: LLVM would keep a counter beside an integer's sum in one vector,
+        # and no load would begin before the sum is known.
+        begin = whole - BLOCK if IS_REVERSED else 0
+        from_block = row_ptr + begin
+        to_block = to_ptr + begin
+        for _ in range(0, whole, BLOCK):
+            value = _store_running(
+                to_block, from_block, lanes, N, value, KIND, IDENTITY, IS_REVERSED, True
+            )
+            from_block += -BLOCK if IS_REVERSED else BLOCK
+            to_block += -BLOCK if IS_REVERSED else BLOCK
+        if IS_PARTED and not IS_REVERSED:
+            if whole < N:
+                value = _store_running(
+                    to_ptr, row_ptr, whole + lanes, N, value, KIND, IDENTITY, False, False
+                )
+        for step in range(0 if not IS_PARTED else N, N, BLOCK):
             at = (N - 1) // BLOCK * BLOCK - step + lanes if IS_REVERSED else step + lanes
             if IS_EXTREME:
                 best_row = None

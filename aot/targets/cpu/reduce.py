@@ -14,6 +14,7 @@ from aotc.aot.targets.cpu.linear import (
     Int,
     Lane,
     Linear,
+    float_constant,
     integer,
     is_vector,
     scalar_type,
@@ -612,12 +613,19 @@ def _scan_vectors(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
 
 def _scan_lanes(fold: _Fold, found: list[Operand], is_reversed: bool) -> list[Operand]:
     """The scan of the lanes of one vector, in steps of 1, 2, 4 … (Hillis and Steele, 1986)."""
-    kernel = fold.kernel
+    kernel, neutral_lanes = fold.kernel, _exactly_neutral(fold)
     width, step = kernel.lanes.width, 1
     while step < width:
         away = step if is_reversed else -step
         sources = [at + away for at in range(width)]
         is_there = [0 <= source < width for source in sources]
+        if neutral_lanes is not None:  # moved in from beyond the end
+            places = [source % width + width * (not there)
+                      for source, there in zip(sources, is_there, strict=True)]  # fmt: skip
+            moved = [shuffled(kernel.writer, [found[0], neutral_lanes], places)]
+            found = fold.combine(moved, fold.lanes(found))
+            step *= 2
+            continue
         places = [
             source if there else at
             for at, (source, there) in enumerate(zip(sources, is_there, strict=True))
@@ -629,3 +637,14 @@ def _scan_lanes(fold: _Fold, found: list[Operand], is_reversed: bool) -> list[Op
         found = [select(kernel.lanes, mask, new, old) for new, old in zip(both, found, strict=True)]
         step *= 2
     return found
+
+
+def _exactly_neutral(fold: _Fold) -> Operand | None:
+    """A vector of elements that give each other element itself, bit by bit, if there is one."""
+    (operation, *others), value = fold.operations, fold.operands[0]
+    lane, name, kind = neutral(operation), name_of(operation), value.type.element
+    if others or lane is None or (kind[0] in "fb" and name not in ("addf", "mulf")):
+        return None
+    if name == "addf":
+        lane = float_constant(-0.0, kind)
+    return fold.splat([lane])[0]
