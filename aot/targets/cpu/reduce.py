@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aotc.aot.targets.cpu import memory, root_ops, tiles
@@ -49,6 +49,7 @@ class _Fold:
     operations: tuple[Operation, ...]  # several only where each has a neutral element
     axis: int
     shape: tuple[int, ...]
+    is_scan: bool = False
 
     @property
     def operands(self) -> list[Value]:
@@ -103,7 +104,7 @@ class _Fold:
         if neutral(operation) is not None:
             value = operation.operands[0]
             fresh = lanes.splat(lanes.operand(new[0]))
-            if name in EXTREMES and value.type.element in WIDE:
+            if name in EXTREMES and value.type.element in WIDE and not self.is_scan:
                 # What was found so far is no NaN: what is not beyond it, as NaN, leaves it.
                 is_beyond = compare(lanes, f"fcmp {EXTREMES[name]}", fresh, old[0])
                 return [lanes.splat(select(lanes, is_beyond, fresh, old[0]))]
@@ -529,7 +530,7 @@ def _added(
 def scan(kernel: Kernel, operation: Operation) -> None:
     """`tt.scan`: a running combination along one axis, a vector at a time where lanes lie along it,
     else element by element."""
-    fold = _fold(kernel, operation)
+    fold = replace(_fold(kernel, operation), is_scan=True)
     results = fold.buffers()
     lane = tiles.lane_dimension(kernel, operation.operands[0])
     is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
