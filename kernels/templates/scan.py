@@ -245,9 +245,9 @@ def scan_rows(
             value = _key_of(value, KIND)
         whole = N // BLOCK * BLOCK if IS_PARTED else 0
         if IS_PARTED and IS_REVERSED:
-            if whole < N:
+            for start in range(whole, N, BLOCK):
                 value = _store_running(
-                    to_ptr, row_ptr, whole + lanes, N, value, KIND, IDENTITY, True, False
+                    to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, True, False
                 )
         # Addresses are carried: LLVM would keep a counter beside an integer's sum in one vector,
         # and no load would begin before the sum is known.
@@ -261,9 +261,9 @@ def scan_rows(
             from_block += -BLOCK if IS_REVERSED else BLOCK
             to_block += -BLOCK if IS_REVERSED else BLOCK
         if IS_PARTED and not IS_REVERSED:
-            if whole < N:
+            for start in range(whole, N, BLOCK):
                 value = _store_running(
-                    to_ptr, row_ptr, whole + lanes, N, value, KIND, IDENTITY, False, False
+                    to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, False, False
                 )
         for step in range(0 if not IS_PARTED else N, N, BLOCK):
             at = (N - 1) // BLOCK * BLOCK - step + lanes if IS_REVERSED else step + lanes
