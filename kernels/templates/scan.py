@@ -216,6 +216,37 @@ def _store_running(
 
 
 @triton.jit
+def _store_row(
+    to_ptr, row_ptr, N, value, KIND: tl.constexpr, IDENTITY: tl.constexpr,
+    IS_REVERSED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A row's running sums or products: by whole blocks, and what is left of the last one."""
+    whole = N // BLOCK * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    if IS_REVERSED:
+        for start in range(whole, N, BLOCK):
+            value = _store_running(
+                to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, True, False
+            )
+    # Addresses are carried: LLVM would keep a counter beside an integer's sum in one vector, and no
+    # load would begin before the sum is known.
+    begin = whole - BLOCK if IS_REVERSED else 0
+    from_block = row_ptr + begin
+    to_block = to_ptr + begin
+    for _ in range(0, whole, BLOCK):
+        value = _store_running(
+            to_block, from_block, lanes, N, value, KIND, IDENTITY, IS_REVERSED, True
+        )
+        from_block += -BLOCK if IS_REVERSED else BLOCK
+        to_block += -BLOCK if IS_REVERSED else BLOCK
+    if not IS_REVERSED:
+        for start in range(whole, N, BLOCK):
+            value = _store_running(
+                to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, False, False
+            )
+
+
+@triton.jit
 def scan_rows(
     out_ptr,  # [ROWS, N], places i32 or i64
     data_ptr,  # [ROWS, N]
@@ -243,28 +274,8 @@ def scan_rows(
         other = tl.full((), N - 1 if IS_REVERSED and KIND != "log_sum" else 0, OTHER)
         if IS_EXTREME:
             value = _key_of(value, KIND)
-        whole = N // BLOCK * BLOCK if IS_PARTED else 0
-        if IS_PARTED and IS_REVERSED:
-            for start in range(whole, N, BLOCK):
-                value = _store_running(
-                    to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, True, False
-                )
-        # Addresses are carried: LLVM would keep a counter beside an integer's sum in one vector,
-        # and no load would begin before the sum is known.
-        begin = whole - BLOCK if IS_REVERSED else 0
-        from_block = row_ptr + begin
-        to_block = to_ptr + begin
-        for _ in range(0, whole, BLOCK):
-            value = _store_running(
-                to_block, from_block, lanes, N, value, KIND, IDENTITY, IS_REVERSED, True
-            )
-            from_block += -BLOCK if IS_REVERSED else BLOCK
-            to_block += -BLOCK if IS_REVERSED else BLOCK
-        if IS_PARTED and not IS_REVERSED:
-            for start in range(whole, N, BLOCK):
-                value = _store_running(
-                    to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, False, False
-                )
+        if IS_PARTED:
+            _store_row(to_ptr, row_ptr, N, value, KIND, IDENTITY, IS_REVERSED, BLOCK)
         for step in range(0 if not IS_PARTED else N, N, BLOCK):
             at = (N - 1) // BLOCK * BLOCK - step + lanes if IS_REVERSED else step + lanes
             if IS_EXTREME:
