@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from aotc.aot.ir.memory_order import NO_ORDERS, with_orders
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.apply_user_rewrites import apply_user_rewrites
+from aotc.aot.rewrites.fixed_masks import with_fixed_masks
 from aotc.aot.rewrites.quantise import quantise_weights
 from aotc.aot.rewrites.rewrite import INEXACT, rewrite_entries
 from aotc.aot.sharding.split import LEAST_BYTES, split
@@ -109,7 +111,7 @@ def _capture(
                 captured = replace(captured, graph=graph, quantized=quantised.facts())
             found.append(captured)
             known += was_known
-        agreeing = agreed(found)
+        agreeing = _with_fixed_masks(agreed(found))
         texts = [print_graph(each.graph, with_sources=True) for each in agreeing]
         clock.dump("capture", _by_entry([each.entry for each in agreeing], texts))
         origin = ", from the cache" if known == len(found) else ""
@@ -120,6 +122,23 @@ def _capture(
         nodes = sum(len(each.graph.nodes()) for each in agreeing)
         clock.detail = f"{nodes} nodes{entries}{mode}{origin}"
     return agreeing
+
+
+def _with_fixed_masks(captured: Sequence[Captured]) -> tuple[Captured, ...]:
+    """The captures, in which the masks that the model holds in buffers are no weights."""
+    graphs, masks = with_fixed_masks([each.graph for each in captured])
+    if not masks:
+        return tuple(captured)
+    digests = {
+        name: hashlib.sha256(each.array.tobytes()).hexdigest() for name, each in masks.items()
+    }
+    held = [
+        tuple((name, digests.get(name, digest)) for name, digest in each.held) for each in captured
+    ]
+    return tuple(
+        replace(each, graph=graph, held=names)
+        for each, graph, names in zip(captured, graphs, held, strict=True)
+    )
 
 
 def _by_entry(names: Sequence[str], texts: Sequence[str]) -> str:

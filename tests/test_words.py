@@ -55,7 +55,12 @@ WORDS = (
     Word(r"(model's|our) picks?", "the cost model's choice", CODE),
     Word(r"demands?(?<!on demand)", "access", CODE),
     Word(r"turned(?! (out|away|into))", "transposed, rotated", CODE),
-    Word(r"sinks?", "consumer, root store", ("aot/schedule/", "aot/lower/", "aot/plan/")),
+    Word(  # but for attention sinks
+        r"sinks?",
+        "consumer, root store",
+        ("aot/schedule/", "aot/lower/", "aot/plan/"),
+        ("aot/schedule/attention.py", "aot/lower/attention/", "aot/lower/placed/attention.py"),
+    ),
     Word(
         r"(?<!embedding_)bags?",
         "embedding_bag",

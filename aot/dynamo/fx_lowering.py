@@ -171,6 +171,8 @@ def _attention(node: Node) -> FxCall | None:
     query, key, value, *mask = node.inputs
     if any(each.type.kind == "int" for each in mask):
         return None
+    if node.attr("softcap") or node.attr("has_sinks"):
+        return None
     if node.attr("causal") and (mask or node.attr("offset") or node.attr("window")):
         return None
     if mask and mask[0].type.kind == "float" and mask[0].dtype != query.dtype:

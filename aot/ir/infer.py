@@ -350,30 +350,36 @@ def convolution_weights(types: Types, attrs: AttrMap) -> TensorType:
 
 
 def attention(types: Types, attrs: AttrMap) -> TensorType:
-    """q `[B, Hq, T, D]`, k `[B, H, S, D]`, v `[B, H, S, E]`, perhaps a mask and perhaps ends
+    """q `[B, Hq, T, D]`, k `[B, H, S, D]`, v `[B, H, S, E]`, perhaps a mask, ends and sinks
     → `[B, Hq, T, E]`.
 
     H divides Hq: query heads share key heads in order. The mask is bool (what is seen) or float
     (what is added to the scores), of rank 4, its dims those of the scores or 1. Ends are integers,
-    `[B, Hq, T, 1]` or 1 in place of a dim: how many keys a row sees, counted from the first.
+    `[B, Hq, T, 1]` or 1 in place of a dim: how many keys a row sees, counted from the first. Sinks
+    are floats of such a shape, the last operand.
     """
+    has_sinks = bool(attrs.get("has_sinks"))
+    types, sinks = (types[:-1], types[-1:]) if has_sinks else (types, ())
     require(3 <= len(types) <= 5, f"{len(types)} operands, expected q, k, v, a mask and ends")
     query, key, value = types[:3]
     dtype = _same_dtype(types[:3])
     require(query.kind == "float", f"`{dtype}` is not float")
-    require(all(item.rank == 4 for item in types), "ranks are not 4")
+    require(all(item.rank == 4 for item in (*types, *sinks)), "ranks are not 4")
     batch, heads, rows, size = query.shape
     require(key.shape[0] == value.shape[0] == batch, "batches differ")
     require(key.shape[1:3] == value.shape[1:3], f"keys {key.shape} and values {value.shape} differ")
     require(key.shape[3] == size, f"head sizes are {size} and {key.shape[3]}")
     require(heads % max(1, key.shape[1]) == 0, f"{key.shape[1]} key heads for {heads}")
     require(0 < attrs["scale"] < math.inf, f"scale is {attrs['scale']}, expected one above zero")
+    softcap = attrs.get("softcap", 0.0)
+    require(0 <= softcap < math.inf, f"softcap is {softcap}, expected 0 or one above")
     ends = [each for each in types[3:] if each.kind == "int"]
     require(len(types[3:]) - len(ends) <= 1 >= len(ends), "more than one mask, or ends")
     require(not (ends and attrs["causal"]), "both ends and causal rows")
     require(bool(ends) or attrs["causal"] or attrs["window"] == 0, "a window without an end")
-    for each in types[3:]:
-        scores = (batch, heads, rows, 1 if each in ends else key.shape[2])
+    require(all(each.kind == "float" for each in sinks), f"sinks are {sinks}, expected floats")
+    for each in (*types[3:], *sinks):
+        scores = (batch, heads, rows, 1 if each in (*ends, *sinks) else key.shape[2])
         fits = all(dim in (1, full) for dim, full in zip(each.shape, scores, strict=True))
         require(fits, f"mask {each.shape} does not fit {scores}")
         require(each.kind in ("bool", "float", "int"), f"mask is `{each.dtype}`")

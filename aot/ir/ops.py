@@ -295,7 +295,7 @@ _MOVEMENT: tuple[OpDef, ...] = (
 )
 
 _SCORES = ("scale", "causal", "offset", "window")
-_ATTENTION = (*_SCORES, "is_safe")
+_ATTENTION = (*_SCORES, "softcap", "has_sinks", "is_safe")
 _CONTRACTIONS: tuple[OpDef, ...] = (
     OpDef("matmul", "matmul", 2, infer.matmul),
     # One accumulator takes the products in their order, each with one rounding.
@@ -319,9 +319,11 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
         infer.convolution_weights,
         ("stride", "padding", "dilation", "groups", "kernel"),
     ),
-    # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset, with ends those
-    # before its end, of which only the last `window` where that is not 0; a row that sees none is
-    # zeros if `is_safe`, else not a number.
+    # softmax(cap(q·kᵀ·scale) + mask)·v, where cap(s) = softcap · tanh(s / softcap), or s where that
+    # is 0; with `causal`, row t sees keys up to t + offset, with ends those before its end, of
+    # which only the last `window` where that is not 0; a row that sees none is zeros if `is_safe`,
+    # else not a number. Where it `has_sinks` the last operand is one more score of each row, whose
+    # power is in the sum and weighs no value.
     OpDef("attention", "attention", None, infer.attention, _ATTENTION),
 )
 
@@ -387,6 +389,9 @@ _ON_MEMORY: tuple[OpDef, ...] = (
     # is sum, prod, max, min, log_sum (log Σ e^x), or max_place and min_place (of the last of
     # equals, and of every NaN).
     OpDef("scan", "memory", 1, infer.scan, ("kind", "axis", "is_reversed")),
+    # The same within each block of so many elements along the axis, of which the last may have
+    # fewer.
+    OpDef("scan_blocks", "memory", 1, infer.scan, ("kind", "axis", "block")),
 )
 
 # What is wrong with each element of an index or divisor, as `checks.py` says; 0: nothing. Only an

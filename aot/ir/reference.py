@@ -292,17 +292,19 @@ def convolution_weights(
     return numpy.concatenate(parts)
 
 
-def attention(*operands: Array, is_safe: bool, **how: Any) -> Array:
-    """softmax(q·kᵀ·scale + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
+def attention(*operands: Array, is_safe: bool, has_sinks: bool, **how: Any) -> Array:
+    """softmax(cap(q·kᵀ·scale) + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
+    operands, sinks = (operands[:-1], operands[-1:]) if has_sinks else (operands, ())
     query, key, value, *mask = operands
-    _, powers, total = _softmax(_scores(query, key, *mask, **how), is_safe)
+    _, powers, total = _softmax(_scores(query, key, *mask, **how), is_safe, *sinks)
     return matmul(powers / total, _repeated(value, query))
 
 
-def attention_log_sum_exp(*operands: Array, is_safe: bool, **how: Any) -> Array:
+def attention_log_sum_exp(*operands: Array, is_safe: bool, has_sinks: bool, **how: Any) -> Array:
     """ln Σ e^score of each row; of one that sees nothing the least f32 if `is_safe`, else -inf."""
+    operands, sinks = (operands[:-1], operands[-1:]) if has_sinks else (operands, ())
     query, key, _, *mask = operands
-    peak, _, total = _softmax(_scores(query, key, *mask, **how), is_safe)
+    peak, _, total = _softmax(_scores(query, key, *mask, **how), is_safe, *sinks)
     return numpy.asarray((peak + numpy.log(total))[..., 0])
 
 
@@ -326,10 +328,19 @@ def _repeated(heads: Array, query: Array) -> Array:
 
 
 def _scores(
-    query: Array, key: Array, *masks: Array, scale: float, causal: bool, offset: int, window: int
+    query: Array,
+    key: Array,
+    *masks: Array,
+    scale: float,
+    causal: bool,
+    offset: int,
+    window: int,
+    softcap: float = 0.0,
 ) -> Array:
-    """q·kᵀ·scale + mask, -inf where a key is hidden."""
+    """q·kᵀ·scale, capped, + mask, -inf where a key is hidden."""
     scores = (matmul(query, _repeated(key, query).swapaxes(-1, -2)) * scale).astype(query.dtype)
+    if softcap:
+        scores = (softcap * numpy.tanh(scores / softcap)).astype(query.dtype)
     row, column = (iota(scores.shape, axis) for axis in (2, 3))
     last = row + offset if causal else None
     for mask in masks:
@@ -345,11 +356,13 @@ def _scores(
     return scores
 
 
-def _softmax(scores: Array, is_safe: bool) -> tuple[Array, Array, Array]:
-    """The largest score of each row, all powers above it, and their sum."""
+def _softmax(scores: Array, is_safe: bool, *sinks: Array) -> tuple[Array, Array, Array]:
+    """The largest score of each row, all powers above it, and their sum, with that of its sink."""
     peak = numpy.max(_wide(scores), -1, keepdims=True, initial=numpy.finfo(numpy.float32).min)
+    for sink in sinks:
+        peak = numpy.maximum(peak, _wide(sink))
     powers = numpy.exp(_wide(scores) - peak)
-    total = powers.sum(-1, keepdims=True)
+    total = powers.sum(-1, keepdims=True) + sum(numpy.exp(_wide(sink) - peak) for sink in sinks)
     return peak, powers, numpy.where(total == 0, 1, total) if is_safe else total
 
 
@@ -399,6 +412,13 @@ def scan(data: Array, kind: str, axis: int, is_reversed: bool) -> Array:
         found = numpy.flip(found, axis)
         return data.shape[axis] - 1 - found if kind.endswith("_place") else found
     return found
+
+
+def scan_blocks(data: Array, kind: str, axis: int, block: int) -> Array:
+    """The same of each block of so many elements along the axis."""
+    starts = range(block, data.shape[axis], block)
+    parts = numpy.split(data, list(starts), axis)
+    return numpy.concatenate([scan(part, kind, axis, False) for part in parts], axis)
 
 
 def _running(kind: str, data: Array, axis: int) -> Array:
@@ -518,8 +538,8 @@ _OWN: Mapping[str, Reference] = {
         attention, attention_backward, attention_log_sum_exp, convolution, convolution_weights,
         count_digits, count_places, erf, erfc, extent, fma, fourier, gather, gelu, gelu_tanh,
         grouped_matmul, iota, matmul, matmul_i8, matmul_packed, merge_runs, nth_places,
-        order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan, scatter_rows,
-        select_rows, sigmoid, sign, sort_runs, sum_digits, sum_runs, take, window,
+        order_by_digit, order_rows, pad, philox, round_tf32, scalar, scan, scan_blocks,
+        scatter_rows, select_rows, sigmoid, sign, sort_runs, sum_digits, sum_runs, take, window,
     )},
     "matmul_in_order": matmul,
     "matmul_tf32": matmul,

@@ -22,6 +22,11 @@ from aotc.aot.schedule.trace import Access
 from aotc.kernels.templates.registry import Template, called_functions
 
 WAIT = "wait_for_kernels()"
+GLUON_IMPORTS = (
+    "from triton.experimental import gluon",
+    "from triton.experimental.gluon import language as gl",
+    "from triton.experimental.gluon.language.nvidia.ampere import mma_v2",
+)
 PROGRAM_SYMBOLS = frozenset({"z", "image", "panel", "kernel_offset"})  # numbers, not blocks
 _WORD, _ASSIGNED = re.compile(r"\w+"), re.compile(r" *(\w+) = ")
 
@@ -34,6 +39,7 @@ class Draft:
     lines: Sequence[str]
     functions: str = ""  # what stands before the kernel, which calls them
     waits: bool = False  # by itself, for the kernels before it
+    is_gluon: bool = False  # it says which thread has which elements
 
 
 def buffer_names(group: Group) -> dict[Node, str]:
@@ -113,9 +119,13 @@ def sizes_of(group: Group, text: str) -> tuple[Dim, ...]:
 def assemble(group: Group, draft: Draft, candidate: Candidate, sizes: Sequence[Dim]) -> str:
     """The complete file of a form, of which `candidate` is one; it takes `sizes` as numbers."""
     text, functions = "\n".join(draft.lines), draft.functions
+    decorator = "@triton.jit"
     functions = "\n\n\n".join(filter(None, (functions, *_called(text))))
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
     imports = ["import triton", "import triton.language as tl"]
+    if draft.is_gluon:
+        text, decorator = text.replace("tl.arange(", "gl.arange("), "@gluon.jit"
+        imports += GLUON_IMPORTS
     if "libdevice." in text + functions:
         imports.append("from triton.language.extra import libdevice")
     arguments = [param.name for param in parameters(group)]
@@ -132,7 +142,7 @@ def assemble(group: Group, draft: Draft, candidate: Candidate, sizes: Sequence[D
     extra = "".join(map(_combination, sorted(set(re.findall(r"combine_fn=(\w+)", text)))))
     if functions:
         extra = f"{extra}\n\n{functions}\n\n"
-    head = "\n".join([title, "", *imports, extra, "", "@triton.jit", signature])
+    head = "\n".join([title, "", *imports, extra, "", decorator, signature])
     return f"{head}\n{textwrap.indent(text, INDENT)}\n"
 
 

@@ -1,14 +1,15 @@
-"""Attention: softmax(q·kᵀ·scale + mask)·v in any form, for targets with a kernel.
+"""Attention: softmax(cap(q·kᵀ·scale) + mask)·v in any form, for targets with a kernel.
 
-Scores may be scaled before or after the product, masked by adding or choosing, and computed wide;
-key heads may be repeated in memory. What a mask is made of is looked at by `attention_masks.py`.
+Scores may be scaled before or after the product, capped by a tanh (cap(s) = c · tanh(s / c)),
+masked by adding or choosing, and computed wide; key heads may be repeated in memory. What a mask is
+made of is looked at by `attention_masks.py`.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
@@ -39,7 +40,8 @@ class _Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """Scores behind a softmax: q·k times `scale`, then the masks; `shapes` are all met, inside out.
+    """Scores behind a softmax: q·k times `scale`, capped where `softcap` is not 0, then the masks;
+    `shapes` are all met, inside out.
 
     `k` is transposed: [.., D, S].
     """
@@ -47,6 +49,7 @@ class _Scores:
     query: Node
     key: Node
     scale: float = 1.0
+    softcap: float = 0.0
     masks: tuple[_Mask, ...] = ()
     shapes: tuple[Shape, ...] = ()
 
@@ -127,16 +130,72 @@ def _derived(node: Node) -> _Scores | None:
         return _scores(node.inputs[0])
     if node.op == "reshape" and node.shape[-2:] == node.inputs[0].shape[-2:]:
         return _scores(node.inputs[0])
+    if node.op == "reshape":
+        return _in_groups(node)
     factor = _literal_factor(node)
+    if factor is None and node.op == "mul":
+        return _scaled_by_row(node)
     if factor is not None:
         inner = _scores(node.inputs[0])
         # What is added before the scaling would be scaled too.
         if inner is None or any(not mask.is_seen for mask in inner.masks):
             return None
-        return replace(inner, scale=inner.scale * factor)
+        return replace(inner, scale=inner.scale * factor, softcap=inner.softcap * factor)
+    if node.op == "tanh":
+        return _capped(node)
     if node.op == "add":
         return _biased(node)
     return _chosen(node) if node.op == "where" else None
+
+
+def _in_groups(node: Node) -> _Scores | None:
+    """(q·kᵀ) [.., G · T, S] as [.., G, T, S]: q in groups of rows that share their keys, as einsum
+    multiplies them."""
+    inner = _scores(node.inputs[0])
+    if inner is None or inner.masks or len({*inner.shapes}) != 1:
+        return None
+    outer = _shared(node.shape, inner.shapes[0])
+    if outer is None:
+        return None
+    element, ones = inner.query.shape[-1], [1] * (node.type.rank - 2 - len(outer))
+    query = build.expand(inner.query, (*inner.shapes[0][:-1], element))
+    key = build.expand(inner.key, (*inner.shapes[0][:-2], *inner.key.shape[-2:]))
+    query = build.reshape(query, (*node.shape[:-1], element))
+    key = build.reshape(key, (*outer, *ones, *inner.key.shape[-2:]))
+    return replace(inner, query=query, key=key, shapes=())
+
+
+def _shared(shape: Shape, merged: Shape) -> Shape | None:
+    """The first dims of `shape`, [.., G, T, S], that are all of `merged`, [.., G · T, S], before
+    its rows."""
+    if shape[-1] != merged[-1]:
+        return None
+    count = prod(merged[:-2])
+    return next((shape[:at] for at in range(len(shape) - 1) if prod(shape[:at]) == count), None)
+
+
+def _scaled_by_row(node: Node) -> _Scores | None:
+    """(q·kᵀ) · t of a t that is the same for all keys: (q · t)·kᵀ."""
+    for product, factor in (node.inputs, node.inputs[::-1]):
+        if product.shape != node.shape or factor.type.rank == 0 or factor.shape[-1] != 1:
+            continue
+        inner = _scores(product)
+        if inner is None or inner.masks or inner.softcap or inner.query.type.rank < 2:
+            continue
+        # Of scores that were seen in other dims meanwhile, rows have other dims.
+        if inner.shapes[-1] != inner.shapes[0] or factor.type.rank > len(inner.shapes[0]):
+            continue
+        wide = build.cast(inner.query, factor.dtype) * factor
+        return replace(inner, query=build.cast(wide, inner.query.dtype))
+    return None
+
+
+def _capped(node: Node) -> _Scores | None:
+    """tanh(s) = cap(s) of softcap 1; times c, as of any scores, cap(c · s) of softcap c."""
+    inner = _scores(node.inputs[0])
+    if inner is None or inner.masks or inner.softcap:  # -inf is no more hidden behind a tanh
+        return None
+    return replace(inner, softcap=1.0)
 
 
 def _biased(node: Node) -> _Scores | None:
@@ -202,6 +261,14 @@ def _heads(shapes: tuple[Shape, ...]) -> _Heads:
     return _Heads(prod(lead[:-count]), fixed(prod(lead[-count:])))
 
 
+def _of_groups(value: Node, scores: Shape, outer: Shape) -> Node:
+    """[.., S, E] as [outer.., G, S, E], all of a group alike: of scores [outer.., G, T, S] whose
+    rows were joined to [.., G · T, S]."""
+    tail = value.shape[-2:]
+    ones = [1] * (len(scores) - 2 - len(outer))
+    return build.expand(build.reshape(value, (*outer, *ones, *tail)), (*scores[:-2], *tail))
+
+
 def _in_heads(operand: Node, batch: Shape, heads: _Heads) -> Node:
     """[batch.., R, C], batch dims broadcast, as [B, H, R, C]."""
     tail = operand.shape[-2:]
@@ -221,8 +288,9 @@ def _mask_in_heads(mask: _Mask, heads: _Heads) -> Node:
     return build.reshape(build.expand(node, (*lead, *tail)), (heads.batch, heads.heads, *tail))
 
 
-def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
-    """All masks in one: bools by and, numbers by sum; where there are both, hidden is -inf."""
+def joined_masks(masks: Sequence[tuple[Node, bool]]) -> Node | None:
+    """All masks, and whether each says what is seen, in one: bools by and, numbers by sum; where
+    there are both, hidden is -inf."""
     seen = [node for node, is_seen in masks if is_seen]
     added = [node for node, is_seen in masks if not is_seen]
     both = reduce(lambda left, right: make("logical_and", (left, right)), seen) if seen else None
@@ -248,13 +316,15 @@ def _recognise(root: Node, context: Context) -> Node | None:
     return None
 
 
-def of_scores(root: Node, node: Node, context: Context, is_safe: bool) -> Node | None:
-    """The attention with the scores `node` and the values of the product `root`; None where these
-    are no such scores, or others read what is rounded on the way."""
+def of_scores(
+    root: Node, node: Node, context: Context, is_safe: bool, sinks: Node | None = None
+) -> Node | None:
+    """The attention with the scores `node`, the values of the product `root` and the sinks [.., T,
+    1]; None where these are no such scores, or others read what is rounded on the way."""
     scores = _scores(node)
     if scores is None or _is_wanted(root, scores, context):
         return None
-    return _attention(root, scores, root.inputs[1], is_safe)
+    return _attention(root, scores, root.inputs[1], is_safe, sinks)
 
 
 def _is_wanted(root: Node, scores: _Scores, context: Context) -> bool:
@@ -276,11 +346,15 @@ def _with_views(node: Node) -> set[Node]:
 
 
 def views_of_rows(weights: Node) -> Iterator[Node]:
-    """The weights without casts and reshapes that leave rows whole, one by one."""
+    """The weights without casts and reshapes that leave rows whole, or join those of a group, one
+    by one."""
     while True:
         yield weights
         is_cast = weights.op == "cast" and weights.type.kind == "float"
-        is_view = weights.op == "reshape" and weights.inputs[0].shape[-2:] == weights.shape[-2:]
+        is_view = weights.op == "reshape" and (
+            weights.inputs[0].shape[-2:] == weights.shape[-2:]
+            or _shared(weights.inputs[0].shape, weights.shape) is not None
+        )
         if not (is_cast or is_view):
             return
         weights = weights.inputs[0]
@@ -297,28 +371,51 @@ def _narrowed(operand: Node, dtype: str) -> Node:
     return operand.inputs[0] if is_widened and operand.inputs[0].dtype == dtype else operand
 
 
-def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node | None:
+def _unwidened(node: Node) -> Node:
+    """x for cast(x) of 16 bits, also behind views: kernels read either."""
+    if node.op in ("reshape", "expand", "permute"):
+        return node.on((_unwidened(node.inputs[0]),))
+    is_widened = node.op == "cast" and node.dtype == "f32"
+    return node.inputs[0] if is_widened and node.inputs[0].type.kind == "float" else node
+
+
+def _attention(
+    root: Node, scores: _Scores, value: Node, is_safe: bool, sinks: Node | None
+) -> Node | None:
     query = _narrowed(scores.query, root.dtype)
     key = build.transpose(_narrowed(scores.key, root.dtype))
     size = max(query.shape[-1], value.shape[-1])
     if not 0 < scores.scale < math.inf:
         return None  # kernels hide a key by -inf before they scale
+    if not math.isfinite(scores.softcap):
+        return None
     if not 0 < size <= LARGEST_ELEMENT or 0 in (root.type.numel, key.type.numel):
         return None
     if any(item.dtype != root.dtype for item in (query, key, value)):
         return None
-    heads = _heads((*scores.shapes, root.inputs[0].shape))
-    batch = scores.shapes[0][:-2]
+    weights, batch = root.inputs[0].shape, scores.shapes[0][:-2]
+    value = build.expand(value, (*root.shape[:-2], *value.shape[-2:]))
+    if weights[-2] == scores.shapes[-1][-2]:
+        heads = _heads((*scores.shapes, weights))
+    else:
+        outer = _shared(scores.shapes[-1], weights)
+        if outer is None:
+            return None
+        heads = _heads(scores.shapes)
+        value = _of_groups(value, scores.shapes[-1], outer)
     operands = [
         _in_heads(query, batch, heads),
         _in_heads(key, batch, heads),
-        _in_heads(value, root.shape[:-2], heads),
+        _in_heads(value, value.shape[:-2], heads),
     ]
     masks = [(_mask_in_heads(mask, heads), mask.is_seen) for mask in scores.masks]
-    mask = _joined_masks(masks) if masks else None
+    mask = joined_masks(masks)
     if mask is not None:
         operands.append(mask)
-    attrs = {"scale": scores.scale, **SEEN_WHOLE, "is_safe": is_safe}
+    if sinks is not None:
+        operands.append(_mask_in_heads(_Mask(_unwidened(sinks), sinks.shape), heads))
+    ends = {"softcap": scores.softcap, "has_sinks": sinks is not None, "is_safe": is_safe}
+    attrs = {"scale": scores.scale, **SEEN_WHOLE, **ends}
     return build.reshape(make("attention", tuple(operands), attrs), root.shape)
 
 
@@ -383,7 +480,7 @@ def _scale_query(root: Node, context: Context) -> Node | None:
 
 
 RULES: tuple[Rule, ...] = (
-    # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
+    # matmul(softmax(cap(q·kᵀ·scale) + mask), v) → attention(q, k, v, mask); cap(s): s, c·tanh(s/c)
     rule_for(("matmul",), "attention", _recognise, is_exact=False),
     # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
     rule_for(OF_ROWS, "attention-heads", _share_heads),

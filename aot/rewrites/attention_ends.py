@@ -19,8 +19,9 @@ from aotc.aot.rewrites.attention_masks import (
     COMPARISONS,
     joined,
     keeps_rows_and_keys,
-    parts,
+    masks_of,
 )
+from aotc.aot.schedule.attention import ends_of, mask_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def bounded_masks(graph: Graph) -> tuple[Graph, int]:
 
     def with_ends(_: Node, node: Node) -> Node:
         nonlocal found
-        if node.op not in OF_ROWS or len(node.inputs) != 4 or node.attr("causal"):
+        if node.op not in OF_ROWS or node.attr("causal") or not _has_mask_alone(node):
             return node
         made = known.setdefault(node.inputs, node)
         if made is node:
@@ -51,15 +52,23 @@ def bounded_masks(graph: Graph) -> tuple[Graph, int]:
     return graph.rebuilt(with_ends), found
 
 
+def _has_mask_alone(attention: Node) -> bool:
+    return mask_of(attention) is not None and ends_of(attention) is None
+
+
 def has_ends(attention: Node) -> bool:
     """Whether the mask of an attention gives, as integers, how many keys each row sees."""
-    bounds = [_bounds(part, Counts()) for mask in attention.inputs[3:] for part in parts(mask)]
+    mask = mask_of(attention)
+    seen = [] if mask is None else masks_of(mask)[0]
+    bounds = [_bounds(part, Counts()) for part in seen]
     return any(bound.is_last for each in bounds for bound in each or ())
 
 
 def _with_ends(node: Node, counts: Counts) -> Node:
     lasts, firsts, kept = list[_Bound](), dict[Node, list[_Bound]](), list[Node]()
-    for part in parts(node.inputs[3]):
+    (*operands, mask), sinks = node.inputs[:4], node.inputs[4:]
+    seen, added = masks_of(mask)
+    for part in seen:
         bounds = _bounds(part, counts)
         lasts += [bound for bound in bounds or () if bound.is_last]
         others = [bound for bound in bounds or () if not bound.is_last]
@@ -73,8 +82,8 @@ def _with_ends(node: Node, counts: Counts) -> Node:
     if not said:
         kept += firsts
     ends = reduce(build.minimum, [bound.place + (bound.shift + 1) for bound in lasts])
-    operands = (*node.inputs[:3], *joined(kept), ends)
-    return make(node.op, operands, {**dict(node.attrs), "window": window}, node.source)
+    read = (*operands, *joined(kept, added), ends, *sinks)
+    return make(node.op, read, {**dict(node.attrs), "window": window}, node.source)
 
 
 def _window(lasts: list[_Bound], firsts: list[_Bound]) -> tuple[int, bool]:

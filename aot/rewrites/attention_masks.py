@@ -9,9 +9,8 @@ itself. If the number of rows or keys is dynamic, the mask must be comparisons o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy
 
@@ -22,11 +21,11 @@ from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, fixed, is_static, proves_at_most
 from aotc.aot.ir.storage import Array, widen
-from aotc.aot.rewrites.attention import HIDDEN
-from aotc.aot.schedule.attention import ends_of
+from aotc.aot.rewrites.attention import HIDDEN, OF_ROWS, joined_masks
+from aotc.aot.schedule.attention import ends_of, mask_of
 
 LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build time
-MASK_PLACES = {"attention": 3, "attention_log_sum_exp": 3, "attention_backward": 6}
+GRADIENTS_MASK = 6  # the operand of `attention_backward`
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,11 @@ class _Band:
 
     first: int | None = None
     last: int | None = None
+
+    @property
+    def sees_itself(self) -> bool:
+        """Whether query t sees key t."""
+        return (self.first or 0) <= 0 <= (self.last or 0)
 
     def within(self, other: _Band) -> _Band:
         """What both see."""
@@ -51,12 +55,20 @@ def known_masks(graph: Graph) -> tuple[Graph, int]:
     reader = _Reader(fixed_constants(graph.constants))
 
     def without_known(_: Node, node: Node) -> Node:
-        place = MASK_PLACES.get(node.op, len(node.inputs))
-        if place >= len(node.inputs) or ends_of(node) is not None:  # those are no causal rows
-            return node
-        return reader.without_known(node, place)
+        place = _mask_place(node)
+        return node if place is None else reader.without_known(node, place)
 
     return graph.rebuilt(without_known), reader.count
+
+
+def _mask_place(node: Node) -> int | None:
+    """Which operand is the mask of an attention; None where there is none, or ends beside it: those
+    are no causal rows."""
+    if node.op == "attention_backward":
+        return GRADIENTS_MASK if len(node.inputs) > GRADIENTS_MASK else None
+    if node.op not in OF_ROWS or mask_of(node) is None or ends_of(node) is not None:
+        return None
+    return node.inputs.index(mask_of(node), 3)
 
 
 class _Reader:
@@ -72,21 +84,29 @@ class _Reader:
     def without_known(self, node: Node, place: int) -> Node:
         """The attention without the parts of its mask, operand `place`, that attributes say, or
         that hide none."""
-        found = {part: self._band(part, node) for part in parts(node.inputs[place])}
+        seen, added = masks_of(node.inputs[place])
+        found = {part: self._band(part, node) for part in (*seen, *added)}
         attrs, band = dict(node.attrs), _band_of(dict(node.attrs))
         kept = []
         # A window is said by where it ends: masks that say this come first.
-        for part, seen in sorted(found.items(), key=lambda item: _is_open(item[1])):
-            both = None if seen is None else band.within(seen)
+        for part, shown in sorted(found.items(), key=lambda item: _is_open(item[1])):
+            both = None if shown is None else band.within(shown)
             said = None if both is None else _attributes(both, node)
             if both is None or said is None:
                 kept.append(part)
             else:
                 band, attrs = both, attrs | said
-        if len(kept) == len(found):
+        for part in kept:  # what else a mask adds is read of the keys that it lets be seen
+            shown = self._band_of_hidden(part, node)
+            both = None if shown is None else band.within(shown)
+            said = None if both is None else _attributes(both, node)
+            if both is not None and said is not None:
+                band, attrs = both, attrs | said
+        if len(kept) == len(found) and attrs == dict(node.attrs):
             return node
         self.count += len(found) - len(kept)
-        operands = (*node.inputs[:place], *joined(kept))
+        left = ([part for part in each if part in kept] for each in (seen, added))
+        operands = (*node.inputs[:place], *joined(*left), *node.inputs[place + 1 :])
         return make(node.op, operands, attrs, node.source)
 
     def _band(self, part: Node, node: Node) -> _Band | None:
@@ -95,8 +115,18 @@ class _Reader:
         if counted is not None:
             return counted
         if part.sizes():
-            return self._band_of_corner(part)
-        seen = self._seen(part)
+            return self._band_of_choice(part, node) or self._band_of_corner(part)
+        return self._band_of_table(self._seen(part), node)
+
+    def _band_of_hidden(self, part: Node, node: Node) -> _Band | None:
+        """The band of the keys that a known mask of other numbers does not hide by -inf."""
+        if part.dtype == "bool" or part.sizes() or node.op == "attention_backward":
+            return None
+        values = self._values_of(part)
+        return None if values is None else self._band_of_table(values != -math.inf, node)
+
+    def _band_of_table(self, seen: Array | None, node: Node) -> _Band | None:
+        """The band of known booleans, alike for all batches and heads."""
         if seen is None:
             return None
         if seen.all():
@@ -105,7 +135,24 @@ class _Reader:
         rows, keys = fixed(node.inputs[0].shape[2]), fixed(node.inputs[1].shape[2])
         if (table != table[:1]).any() or table.shape[1] != rows:
             return None
-        return _band_of_values(numpy.broadcast_to(table[0], (rows, keys)))
+        return band_of_values(numpy.broadcast_to(table[0], (rows, keys)))
+
+    def _band_of_choice(self, part: Node, node: Node) -> _Band | None:
+        """The band of numbers that are 0 where a key is seen and else as good as -inf, chosen by
+        comparisons, where each row sees itself: then such a number hides a key."""
+        chosen = _unaligned(part)
+        if chosen.op != "where" or any(each.op != "scalar" for each in chosen.inputs[1:]):
+            return None
+        condition, (first, second) = (
+            chosen.inputs[0],
+            (each.attr("value") for each in chosen.inputs[1:]),
+        )
+        hidden = second if first == 0 else first
+        if 0 not in (first, second) or not hidden <= HIDDEN:
+            return None
+        band = _band_of_counts(condition, self.counts, is_negated=first != 0)
+        is_square = proves_at_most(node.inputs[0].shape[2], node.inputs[1].shape[2])
+        return band if band is not None and is_square and band.sees_itself else None
 
     def _band_of_corner(self, part: Node) -> _Band | None:
         """The band of a mask of dynamic sizes that is the first rows and keys of a known one."""
@@ -113,12 +160,11 @@ class _Reader:
         if whole is None or whole.sizes() or set(whole.shape[:-2]) - {1}:
             return None
         seen = self._seen(whole)
-        band = None if seen is None else _band_of_values(seen.reshape(seen.shape[-2:]))
+        band = None if seen is None else band_of_values(seen.reshape(seen.shape[-2:]))
         if band is None or part.dtype == "bool":
             return band
         # Where a row of the corner sees no key, numbers that hide all of them weigh them alike.
-        sees_itself = (band.first or 0) <= 0 <= (band.last or 0)
-        return band if sees_itself else None
+        return band if band.sees_itself else None
 
     def _seen(self, part: Node) -> Array | None:
         """Values of a known mask as booleans; None where it is unknown or adds other numbers."""
@@ -126,15 +172,19 @@ class _Reader:
             self.known[part] = self._values(part)
         return self.known[part]
 
-    def _values(self, part: Node) -> Array | None:
+    def _values_of(self, part: Node) -> Array | None:
+        """The numbers of a known mask; None where it is unknown."""
         if not self.context.is_constant(part) or part.type.numel > LARGEST_MASK:
             return None
         read = (node.attr("name") for node in walk((part,)) if node.op == "constant")
         if not self.constants.keys() >= set(read):  # the weights of a call decide
             return None
         (stored,) = evaluate_all((part,), {}, self.constants)
-        values = widen(stored, part.dtype)
-        if part.dtype == "bool":
+        return widen(stored, part.dtype)
+
+    def _values(self, part: Node) -> Array | None:
+        values = self._values_of(part)
+        if values is None or part.dtype == "bool":
             return values
         seen = values == 0
         hidden = values == -math.inf
@@ -179,7 +229,7 @@ def _all_see_some(band: _Band, rows: Extent, keys: Extent) -> bool:
     return ends_inside and (band.first is None or proves_at_most(rows + band.first, keys))
 
 
-def _band_of_values(seen: Array) -> _Band | None:
+def band_of_values(seen: Array) -> _Band | None:
     """The band of a mask [rows, keys], None where it is none."""
     rows, keys = seen.shape
     row, column = numpy.arange(rows), numpy.arange(keys)
@@ -291,11 +341,38 @@ def _only_aligns(node: Node) -> bool:
     return before[-2:] == after[-2:] and {*before[:-2], *after[:-2]} <= {1}
 
 
-def joined(masks: Sequence[Node]) -> tuple[Node, ...]:
-    """Masks joined by `and`, if there are any."""
-    if not masks:
-        return ()
-    return (reduce(lambda left, right: make("logical_and", (left, right)), masks),)
+def joined(seen: Iterable[Node], added: Iterable[Node]) -> tuple[Node, ...]:
+    """What is seen and what is added in one mask, if there is any."""
+    rows = [*((part, True) for part in seen), *((part, False) for part in added)]
+    mask = joined_masks(rows)
+    return () if mask is None else (mask,)
+
+
+def masks_of(mask: Node) -> tuple[list[Node], list[Node]]:
+    """The bools that say what a mask lets be seen, and the numbers that it adds, of its rank:
+
+    where(b, x, -inf) is b and x, and x + y both.
+    """
+    if mask.dtype == "bool":
+        return parts(mask), []
+    whole = mask
+    while _only_aligns(whole):
+        (whole,) = whole.inputs
+    if whole.op == "cast" and whole.inputs[0].type.kind == "float":
+        seen, added = masks_of(build.align(whole.inputs[0], mask.type.rank))
+        return (seen, added) if seen or len(added) > 1 else ([], [mask])
+    if whole.op == "where" and whole.inputs[1].type.rank and _is_hidden(whole.inputs[2]):
+        condition, rest = (build.align(each, mask.type.rank) for each in whole.inputs[:2])
+        seen, added = masks_of(rest)
+        return parts(condition) + seen, added
+    if whole.op == "add" and all(each.type.rank for each in whole.inputs):
+        sides = [masks_of(build.align(each, mask.type.rank)) for each in whole.inputs]
+        return sides[0][0] + sides[1][0], sides[0][1] + sides[1][1]
+    return [], [mask]
+
+
+def _is_hidden(node: Node) -> bool:
+    return node.op == "scalar" and node.attr("value") == -math.inf
 
 
 def parts(mask: Node) -> list[Node]:

@@ -1,86 +1,54 @@
 """Attention sinks: softmax over the scores and one more column, which has a weight but no value.
 
-With p the weights of the keys alone and l the log-sum-exp of their scores, softmax([scores, c])
-without its last column = p · e^l / (e^l + e^c).
+matmul(softmax([scores, c])[.., :-1], v) → attention(q, k, v, c) that has sinks
+
+The column may be the first one as well.
 """
 
 from __future__ import annotations
 
-import math
-
-import numpy
-
-from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node
 from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.types import FLOATS_TO_F32
 from aotc.aot.rewrites import attention
-from aotc.aot.schedule.attention import has_few_rows
-
-LEAST = float(numpy.finfo(numpy.float32).min)  # the log of the sum of a row that sees no key
 
 
 def rules(serves: attention.Serves) -> tuple[Rule, ...]:
     """The table for a target that serves some attentions; others stay arithmetic."""
 
     def recognise(root: Node, context: Context) -> Node | None:
-        weights = _weights_of(root, context)
-        if weights is None:
+        if root.dtype not in FLOATS_TO_F32:
             return None
-        found = attention.of_scores(root, weights[0], context, is_safe=True)
-        if found is None or not serves(attention.unviewed(found), context):
-            return None
-        return _scaled(found, weights[1])
+        for weights in attention.views_of_rows(root.inputs[0]):
+            if weights.op == "slice" and context.is_used_once(weights):
+                found = _attention(root, weights, context)
+                is_served = found is not None and serves(attention.unviewed(found), context)
+                return found if is_served else None
+        return None
 
-    # matmul(softmax([scores, c])[.., :-1], v) → attention(q, k, v) · e^l / (e^l + e^c)
+    # matmul(softmax([scores, c])[.., :-1], v) → attention(q, k, v, c) that has sinks
     return (rule_for(("matmul",), "attention-sinks", recognise, is_exact=False),)
 
 
 RULES = rules(lambda _, __: True)
 
 
-def has_many_rows(attention: Node, _: Context) -> bool:
-    """Whether a GPU's kernel with sums takes an attention in less time than its arithmetic: it has
-    one program for the keys of a block of rows."""
-    return not has_few_rows(attention)
-
-
-def _scaled(found: Node, sink: Node) -> Node:
-    """The attention times the share of the weights that its sinks leave to the keys."""
-    kernel = attention.unviewed(found)
-    sums = make("attention_log_sum_exp", kernel.inputs, kernel.attrs)
-    rows = build.reshape(sums, sink.shape)
-    sees_nothing = rows <= LEAST
-    rows = make("where", (sees_nothing, build.scalar(-math.inf, "f32"), rows))
-    sink = build.cast(sink, "f32")
-    peak = build.maximum(rows, sink)  # of infinite ones come NaN, as of the softmax of both
-    of_keys, of_sink = (make("exp", (each - peak,)) for each in (rows, sink))
-    left = build.reshape(make("div", (of_keys, of_keys + of_sink)), (*found.shape[:-1], 1))
-    return build.cast(build.cast(found, "f32") * left, found.dtype)
-
-
-def _weights_of(root: Node, context: Context) -> tuple[Node, Node] | None:
-    """(scores of the keys, the column of sinks) of a product with such weights."""
-    if root.dtype not in FLOATS_TO_F32:
-        return None
-    for outer in attention.views_of_rows(root.inputs[0]):
-        if outer.op == "slice" and context.is_used_once(outer):
-            return _joined(outer)
-    return None
-
-
-def _joined(weights: Node) -> tuple[Node, Node] | None:
+def _attention(root: Node, weights: Node, context: Context) -> Node | None:
+    """The attention of a product whose left operand is all weights but an outer column's."""
     last = weights.type.rank - 1
-    if (weights.attr("axis"), weights.attr("start"), weights.attr("step")) != (last, 0, 1):
+    if (weights.attr("axis"), weights.attr("step")) != (last, 1):
         return None
     found = attention.softmax(attention.plain(weights.inputs[0]))
     joined = None if found is None else _not_lowered(attention.plain(found[0]))
-    if joined is None or joined.op != "concat" or joined.attr("axis") != last:
+    if found is None or joined is None or joined.op != "concat" or joined.attr("axis") != last:
         return None
-    if len(joined.inputs) != 2 or joined.inputs[0].shape != weights.shape:
+    if len(joined.inputs) != 2:
         return None
-    scores, sink = joined.inputs
-    return (scores, sink) if sink.shape[-1] == 1 else None
+    is_first = weights.attr("start") == 1
+    sinks, scores = joined.inputs if is_first else joined.inputs[::-1]
+    if scores.shape != weights.shape or sinks.shape[-1] != 1 or weights.attr("start") not in (0, 1):
+        return None
+    return attention.of_scores(root, scores, context, found[1], sinks)
 
 
 def _not_lowered(scores: Node) -> Node:

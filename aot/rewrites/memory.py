@@ -29,11 +29,11 @@ from aotc.aot.ir.viewed import (
 )
 from aotc.aot.rewrites.attention_ends import has_ends
 from aotc.aot.rewrites.fourier import only_clears_ends, rows_of, vectors_of, whole_or_half
-from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory, mask_of
+from aotc.aot.schedule.attention import ends_of, is_cheaper_on_memory, mask_of, sinks_of
 from aotc.aot.schedule.written_rows import is_in_any_order
 
 _ORDERS = ("order_rows", "select_rows", "nth_places")
-_OF_TARGETS = (*_ORDERS, "scan")  # that GPUs take apart first, where long
+_OF_TARGETS = (*_ORDERS, "scan", "scan_blocks")  # that GPUs take apart first, where long
 _MOVED = ("reshape", "permute", "slice")
 # Elements within an index, and of all indices, of what a program of a processor writes to.
 WIDEST_COPIED, LONGEST_COPIED = 64, 1 << 16
@@ -156,6 +156,7 @@ def _attention(node: Node) -> Node:
     places = [placed(each, may_vary=True) for each in node.inputs[:3]]
     places += _of_scores(node, mask_of(node), node.inputs[1].shape[2])
     places += _of_scores(node, ends_of(node), 1)
+    places += _of_scores(node, sinks_of(node), 1)
     return on_memory(both, places, HEADS_INSIDE)[both.index(node)]
 
 
@@ -173,8 +174,8 @@ def _attention_backward(node: Node) -> Node:
 
 
 def _of_scores(node: Node, operand: Node | None, columns: Extent) -> list[Placed]:
-    """A mask as booleans or numbers that scores [B, H, T, S] take, or ends; nothing if it is not
-    there."""
+    """A mask as booleans or numbers that scores [B, H, T, S] take, or ends, or sinks; nothing if it
+    is not there."""
     if operand is None:
         return []
     if operand.type.kind == "float" and operand.dtype not in FLOATS_TO_F32:
@@ -475,7 +476,7 @@ def _scanned(nodes: Sequence[Node], dtypes: Sequence[str]) -> list[Node]:
     (data,), axis = nodes[0].inputs, nodes[0].attr("axis")
     shape = math.prod(data.shape[:axis]), data.shape[axis], math.prod(data.shape[axis + 1 :])
     flat = build.reshape(data, shape)
-    rows = [make("scan", (flat,), {**dict(node.attrs), "axis": 1}) for node in nodes]
+    rows = [make(node.op, (flat,), {**dict(node.attrs), "axis": 1}) for node in nodes]
     found = on_memory(rows, [dense(flat)], dtypes=dtypes)
     return [build.reshape(each, data.shape) for each in found]
 
@@ -498,6 +499,7 @@ _PLACED: dict[str, Callable[[Node], Node]] = {
     "select_rows": _order_rows,
     "nth_places": _all_dense,
     "scan": _scan,
+    "scan_blocks": _scan,
     "exchange": _exchange,
 }
 

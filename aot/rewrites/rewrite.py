@@ -124,7 +124,7 @@ class RewriteLog:
 
 _CLEANING = (*algebra.RULES, *views.RULES)
 _SERVED = (*attention.rules(memory.serves), *attention_sinks.rules(memory.serves))
-_OF_GPUS = (*attention.RULES, *attention_sinks.rules(attention_sinks.has_many_rows))
+_OF_GPUS = (*attention.RULES, *attention_sinks.RULES)
 
 STAGES: tuple[Stage, ...] = (
     Stage("branches", function=branches.choose_both),

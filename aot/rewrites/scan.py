@@ -1,9 +1,11 @@
-"""Parallel scans: blocks of a row are scanned, then the ends of the blocks, level by level.
+"""Parallel scans: blocks of a long row are scanned, then the ends of the blocks, level by level.
 
 An element's result is the scan of its block up to it, combined with the scan of the blocks before.
 The order of sums is fixed, so every call gives the same bits. A block of few elements is a masked
 reduction, which fuses with the ops around it; a larger one is scanned by a kernel. Targets with a
-kernel that scans whole rows use this for short rows only.
+kernel that scans whole rows use this for short rows only. Rows of dynamic length up to WALKED have
+one program each, which goes along them, and longer ones blocks where they lie: a row that may have
+one element is not filled up.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from aotc.aot.ir.types import Scalar
 SHORT = 4  # elements whose reductions cost less than a kernel of its own
 FEW = 32  # elements whose reductions read each other
 BLOCK = 1024  # elements that a program scans together
+WALKED = 8 * BLOCK  # elements that one program scans in less time than three kernels take
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +159,36 @@ def _in_levels(kind: Scan, data: Node, most: int) -> Node:
     lead, extent = data.shape[:-1], data.shape[-1]
     if extent == 0 or most <= FEW:
         return _square(kind, data)
-    # A dynamic row may have one element: blocks of many would be written out for it.
-    block, scanned = (BLOCK, _block) if isinstance(extent, int) else (FEW, _square)
-    if most <= block:
-        return scanned(kind, data)
-    count = (extent + (block - 1)) // block
-    padded = _pad_last(data, 0, count * block - extent, kind.identity(data.dtype))
-    inner = scanned(kind, build.reshape(padded, (*lead, count, block)))
-    totals = build.slice_axis(inner, inner.type.rank - 1, block - 1, block)
-    through = _in_levels(kind, build.reshape(totals, (*lead, count)), -(-most // block))
+    if most <= BLOCK:
+        return _block(kind, data)
+    if not isinstance(extent, int):
+        return _block(kind, data) if most <= WALKED else _blocks_of_dynamic(kind, data, most)
+    count = -(-extent // BLOCK)
+    padded = _pad_last(data, 0, count * BLOCK - extent, kind.identity(data.dtype))
+    inner = _block(kind, build.reshape(padded, (*lead, count, BLOCK)))
+    totals = build.slice_axis(inner, inner.type.rank - 1, BLOCK - 1, BLOCK)
+    through = _in_levels(kind, build.reshape(totals, (*lead, count)), -(-most // BLOCK))
     later = _pad_last(through, 1, 0, kind.identity(data.dtype))
     before = build.slice_axis(later, len(lead), 0, count)
     whole = kind.combine(build.reshape(before, (*lead, count, 1)), inner)
-    return build.slice_axis(build.reshape(whole, (*lead, count * block)), len(lead), 0, extent)
+    return build.slice_axis(build.reshape(whole, (*lead, count * BLOCK)), len(lead), 0, extent)
+
+
+def _blocks_of_dynamic(kind: Scan, data: Node, most: int) -> Node:
+    """The same of a row whose blocks are read where they lie."""
+    axis, extent = data.type.rank - 1, data.shape[-1]
+    how = {"kind": kind.name, "axis": axis, "block": BLOCK}
+    inner = make("scan_blocks", (data,), how)
+    count = (extent + (BLOCK - 1)) // BLOCK
+    ends = build.iota((count,), 0) * BLOCK + (BLOCK - 1)
+    last = build.minimum(ends, extent - 1)
+    totals = make("take", (inner, last), {"axis": axis})
+    through = _in_levels(kind, totals, -(-most // BLOCK))
+    later = _pad_last(through, 1, 0, kind.identity(data.dtype))
+    place = build.cast(build.iota((extent,), 0), "i32")
+    block = build.pointwise("shift_right", place, BLOCK.bit_length() - 1)
+    before = make("take", (later, block), {"axis": axis})
+    return kind.combine(before, inner)
 
 
 def _pad_last(data: Node, low: Extent, high: Extent, value: Scalar) -> Node:

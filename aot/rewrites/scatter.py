@@ -32,6 +32,7 @@ TURN_NS = 3000.0  # a row's read, sum and write, on an H200
 COMPARED_NS = 0.001  # a comparison, a choice and a sum there
 PROGRAMS = 2048  # that a GPU runs at once
 MOST_COMPARED = 1 << 30  # comparisons of one kernel, whose numbers have 32 bits
+MOST_OF_DYNAMIC = 1 << 24  # of one of dynamic sizes, whatever a call's are
 INNER_BLOCK = 64  # elements within an index that a program has
 MANY_ROWS = 1 << 12  # from which on their order can pay for its launches
 FEWEST_COUNTED = 1 << 12  # numbers that are counted
@@ -163,8 +164,13 @@ def _first_not_below(ordered: Node, count: int) -> Node:
     return build.reshape(low, (count,))
 
 
-def _has_fixed_sizes(node: Node) -> bool:
-    return is_static((*node.shape, *node.inputs[2].shape))
+def _may_be_compared(node: Node) -> bool:
+    """Whether sizes are known, or so few comparisons are the most that one kernel does them in the
+    time that the launches of other forms take."""
+    source, places = node.inputs[2], node.shape[node.attr("axis")]
+    if is_static((*node.shape, *source.shape)):
+        return True
+    return proves_at_most(source.type.numel * places, MOST_OF_DYNAMIC)
 
 
 def _in_turn_ns(node: Node) -> float:
@@ -186,8 +192,11 @@ def _reductions(node: Node) -> Node:
     """data + Σ over rows of source where the row's place is the element's; so with max, min, ∏"""
     data, index, source = node.inputs
     how = REDUCTIONS[node.attr("merge")]
-    axis, rows = node.attr("axis"), typical(source.shape[node.attr("axis")])
-    most = max(1, MOST_COMPARED * rows // typical(source.type.numel * data.shape[axis]))
+    axis = node.attr("axis")
+    if not is_static((*node.shape, *source.shape)):
+        return build.pointwise(how.combine, data, _reduced(node, how, index, source))
+    rows = fixed(source.shape[axis])
+    most = max(1, MOST_COMPARED * rows // fixed(source.type.numel * data.shape[axis]))
     for start in range(0, rows, most):
         end = min(start + most, rows)
         part = build.slice_axis(source, axis, start, end)
@@ -227,5 +236,5 @@ def _at_once_ns(node: Node) -> float:
 _WAYS = (
     (_is_in_any_order, _at_once_ns, merged),
     (_is_ordered, _ordered_ns, _ordered),
-    (_has_fixed_sizes, _compared_ns, _reductions),
+    (_may_be_compared, _compared_ns, _reductions),
 )

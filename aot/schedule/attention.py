@@ -109,12 +109,22 @@ def rows_of_block(rows: Extent, widest: int) -> int:
 
 def mask_of(root_op: Node) -> Node | None:
     """What hides keys, or is added to the scores."""
-    return next((each for each in root_op.inputs[3:] if each.type.kind != "int"), None)
+    return next((each for each in _of_scores(root_op) if each.type.kind != "int"), None)
 
 
 def ends_of(root_op: Node) -> Node | None:
     """How many keys each row sees."""
-    return next((each for each in root_op.inputs[3:] if each.type.kind == "int"), None)
+    return next((each for each in _of_scores(root_op) if each.type.kind == "int"), None)
+
+
+def sinks_of(root_op: Node) -> Node | None:
+    """The score of each row that weighs no value."""
+    return root_op.inputs[-1] if root_op.attr("has_sinks") else None
+
+
+def _of_scores(root_op: Node) -> tuple[Node, ...]:
+    """Mask and ends, where they are there."""
+    return root_op.inputs[3 : len(root_op.inputs) - root_op.attr("has_sinks")]
 
 
 def groups(root_op: Node) -> int:
@@ -169,7 +179,7 @@ def attention_index(root_op: Node) -> Position:
 
 
 def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
-    """Index of q, k, v and, where there are, of the mask and the ends."""
+    """Index of q, k, v and, where there are, of the mask, the ends and the sinks."""
     assert domain.reduced is not None
     batch, head, query, key_head = query_position(root_op, domain)
     key, element = ix.of(domain.reduced), ix.of(head_element(root_op))

@@ -163,7 +163,11 @@ def spec_of(shape: Shape) -> KernelSpec:
     if shape.seen:
         ends = make("input", (), {"name": "ends", "dtype": "i64", "shape": (shape.batch, 1, 1, 1)})
         inputs = (*inputs, ends)
-    result = make("attention", inputs, {"scale": shape.size**-0.5, "is_safe": False, **seen})
+    result = make(
+        "attention",
+        inputs,
+        {"scale": shape.size**-0.5, "softcap": 0.0, "has_sinks": False, "is_safe": False, **seen},
+    )
     names = tuple(str(each.attr("name")) for each in inputs)
     graph = Graph(inputs, (result,), names, ("output",), {})
     traits = replace(GPUS[CAPABILITY], has_tensor_maps=True)

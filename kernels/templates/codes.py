@@ -37,15 +37,6 @@ def number_at(word, MASK: tl.constexpr, ZERO: tl.constexpr):
 
 
 @triton.jit
-def numbers_of_each(
-    codes, SHIFT: tl.constexpr, FLIP: tl.constexpr, MASK: tl.constexpr, ZERO: tl.constexpr
-):
-    """One code of each byte, SHIFT bits up, less ZERO, in f32."""
-    bits = codes.to(tl.uint8, bitcast=True).to(tl.int32) ^ FLIP
-    return number_at(bits >> SHIFT, MASK, ZERO)
-
-
-@triton.jit
 def numbers_of_bytes(words, FLIP: tl.constexpr, ZERO: tl.constexpr):
     """The bytes of words [rows, chunks, words] less ZERO, in f32 [rows, chunks, bytes]."""
     words = words ^ FLIP
@@ -78,6 +69,25 @@ def numbers_of_e4m3(codes):
 def numbers_of_e5m2(codes):
     """The numbers in f32 of bytes that are e5m2 floats."""
     return codes.to(tl.float8e5, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def raised_nibbles(codes, ONES: tl.constexpr, dtype: tl.constexpr):
+    """The low and the high halves of bytes as the last bits of numbers of 16 bits, two of which are
+    ONES in hexadecimal, four bytes a time."""
+    low, high = tl.inline_asm_elementwise(
+        "{ .reg .b32 a, b, c, d, ones, mask; mov.b32 mask, 0x000F000F; mov.b32 ones, "
+        + ONES
+        + "; prmt.b32 a, $4, 0, 0x4140; prmt.b32 b, $4, 0, 0x4342; shr.u32 c, a, 4;"
+        " shr.u32 d, b, 4; lop3.b32 $0, a, mask, ones, 0x6A; lop3.b32 $1, b, mask, ones, 0x6A;"
+        " lop3.b32 $2, c, mask, ones, 0x6A; lop3.b32 $3, d, mask, ones, 0x6A; }",
+        "=r,=r,=r,=r,r",
+        [codes],
+        dtype=(tl.int16, tl.int16),
+        is_pure=True,
+        pack=4,
+    )
+    return low.to(dtype, bitcast=True), high.to(dtype, bitcast=True)
 
 
 @triton.jit

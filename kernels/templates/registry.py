@@ -98,6 +98,13 @@ TEMPLATES: dict[str, Template] = {
             ("multiply", *_AHEAD_HOLES),
             ("BATCH", "tl.cdiv(M, BM)"),
         ),
+        (
+            "fragments",
+            "fragments.py",
+            "fragments",
+            ("ahead", "multiply", *_HOLES),
+            ("1", "tl.cdiv(N, BN)"),
+        ),
         ("convolution", "convolution.py", "convolution", _HOLES, ("tl.cdiv(N, BN)", "BATCH")),
         (
             "convolution_packed",

@@ -36,6 +36,9 @@ example_inputs = (torch.randn(2, max(ROWS, KEYS), 3 * HEADS * SIZE).to({dtype}),
 """
 NO_MASK, SEEN = "torch.zeros(1)", "torch.rand(2, 1, ROWS, KEYS) > 0.4"
 ADDED = "torch.randn(HEADS, ROWS, KEYS)"
+CAPPED = "((q @ k.mT / 30).tanh() * 7.5 + mask).softmax(-1) @ v"
+SINKS = "torch.linspace(-2, 3, HEADS).view(1, HEADS, 1, 1).expand(2, HEADS, q.shape[2], 1)"
+WITH_SINKS = f"torch.cat([q @ k.mT + mask, {SINKS}.to(q)], -1).softmax(-1)[..., :-1] @ v"
 BY_HAND = "(q @ k.mT * SIZE**-0.5 + mask).softmax(-1) @ v"
 
 
@@ -96,10 +99,12 @@ def test_forms_of_attention_are_our_kernel(built, small_blocks):
         "attend(q, k, v[..., :8])",
         "attend(q, k, v, mask)",
         BY_HAND,
+        CAPPED,
+        WITH_SINKS,
         sizes=(4, 37, 48, 16),
         mask=ADDED,
     )
-    assert launches(program).count(KERNEL) == 5
+    assert launches(program).count(KERNEL) == 7
     assert not [name for name in launches(program) if "matmul" in name]
     assert_as_in_f64(program, model, fresh(*example))
 
@@ -112,9 +117,11 @@ def test_heads_of_a_linear_are_read_where_they_lie(built, small_blocks):
 @pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float16"])
 def test_other_types(built, small_blocks, dtype):
     program, model, example = built(
-        "attend(q, k, v, mask)", sizes=(4, 40, 70, 24), mask=SEEN, dtype=dtype
-    )
-    assert launches(program).count(KERNEL) == 1
+        "attend(q, k, v, mask)",
+        "(((q * 2) @ k.mT / 30).tanh() * 7.5).masked_fill(~mask, -math.inf).softmax(-1) @ v",
+        sizes=(4, 40, 70, 24), mask=SEEN, dtype=dtype,
+    )  # fmt: skip
+    assert launches(program).count(KERNEL) == 2
     assert_as_in_f64(program, model, fresh(*example))
 
 
@@ -144,6 +151,29 @@ def test_what_stays_arithmetic(built):
     )
     assert KERNEL not in launches(program)
     assert_as_in_f64(program, model, fresh(*example))
+
+
+def test_sinks_of_rows_that_see_nothing(built, small_blocks):
+    """All their weight is the sink's, but for one that is -inf: torch gives no numbers then."""
+    program, model, (mixed, mask) = built(
+        WITH_SINKS,
+        f"torch.cat([q @ k.mT + mask, {SINKS}.to(q) - math.inf], -1).softmax(-1)[..., :-1] @ v",
+        mask="torch.zeros(ROWS, KEYS)",
+    )
+    mask[3], mask[20:40] = -math.inf, -math.inf
+    finite, infinite = assert_as_in_f64(program, model, fresh(mixed, mask))
+    assert not finite[:, :, 3].any()
+    assert infinite[:, :, 3].isnan().all()
+    assert not infinite[:, :, 2].isnan().any()
+
+
+@pytest.mark.parametrize("result", ["attend(q, k, v)", CAPPED, WITH_SINKS])
+def test_lengths_of_the_call_have_the_kernel(built, result):
+    varying = "\ndynamic_shapes = ({1: torch.export.Dim('length', max=512)}, None)\n"
+    program, model, _ = built(result, sizes=(4, 512, 512, 16), mask="torch.zeros(1)", extra=varying)
+    assert KERNEL in [kernel.name for kernel in program.plan.kernels]
+    for length in (1, 70, 512):
+        assert_as_in_f64(program, model, (torch.randn(2, length, 192), torch.zeros(1)))
 
 
 def test_sizes_of_the_call_have_the_kernel(built):

@@ -53,12 +53,28 @@ def test_every_byte_arrives(seed, is_direct, is_separate, fake_cuda, monkeypatch
     device = Device()
     upload = Upload(device, table, is_separate)
     upload.finish()
-    assert set(device.owned) == {"cuMemFree_v2"}
+    pinned = set() if is_direct else {"cuMemFreeHost"}  # the pool keeps it for the next one
+    assert set(device.owned) == {"cuMemFree_v2"} | pinned
     for name, (address, size) in table.items():
         found = ctypes.string_at(upload.addresses[name], size)
         assert found == ctypes.string_at(address, size), name
     rings = fake_cuda.calls["cuMemHostAlloc"]
     assert rings == 0 if is_direct else 1 <= rings <= cuda_upload.THREADS + 1
+    device.close()
+    assert fake_cuda.live() == {}
+    assert len(host) > 0
+
+
+def test_the_next_upload_takes_the_pinned_memory_of_the_last(fake_cuda, monkeypatch):
+    monkeypatch.setattr(cuda_upload, "DIRECT_LIMIT_BYTES", 0)
+    monkeypatch.setattr(cuda_upload, "THREADS", 0)
+    host, table = tensors_of(3)
+    device = Device()
+    for _ in range(3):
+        Upload(device, table).finish()
+    assert fake_cuda.calls["cuMemHostAlloc"] == 1
+    device.make_room()
+    assert "cuMemFreeHost" not in set(device.owned)
     device.close()
     assert fake_cuda.live() == {}
     assert len(host) > 0

@@ -19,7 +19,15 @@ def _input(name: str, dtype: str = "f32") -> Node:
 
 
 def _attention(query: Node) -> Node:
-    attrs = {"scale": 0.25, "causal": False, "offset": 0, "window": 0, "is_safe": False}
+    attrs = {
+        "scale": 0.25,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    }
     return make("attention", (query, _input("k"), _input("v")), attrs)
 
 

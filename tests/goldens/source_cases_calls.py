@@ -7,6 +7,7 @@ from source_table import case
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
+from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.rewrites.memory import pair_rows, place_all
 from aotc.aot.schedule.states import state_copy
 
@@ -231,7 +232,15 @@ def _heads():
 @case("cpu")
 def attention_with_sums():
     """A call with two results, one of which is read where it is, in part of a larger tensor."""
-    how = {"scale": 0.25, "causal": True, "offset": 0, "window": 0, "is_safe": True}
+    how = {
+        "scale": 0.25,
+        "causal": True,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": True,
+    }
     return _placed(op("attention", *_heads(), operand("mask", 2, 1, 70, 70), **how))
 
 
@@ -244,7 +253,15 @@ def attention_of_views():
     for place in range(3):
         part = b.slice_axis(x, 1, place * 64, (place + 1) * 64)
         parts.append(b.permute(b.reshape(part, (2, 65, 2, 32)), (0, 2, 1, 3)))
-    how = {"scale": 0.125, "causal": False, "offset": 0, "window": 0, "is_safe": False}
+    how = {
+        "scale": 0.125,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    }
     return _placed(*(op(name, *parts, **how) for name in ("attention", "attention_log_sum_exp")))
 
 
@@ -288,6 +305,13 @@ def running_exponentials_of_rows():
 @case("cpu")
 def running_extremes_of_columns():
     return _placed(b.scan("max_place", operand("x", 40, 300), 0))
+
+
+@case("sm_90")
+def running_sums_of_blocks():
+    n = size_of(Dim("n", 1, 1 << 20, 5000))
+    how = {"kind": "sum", "axis": 1, "block": 1024}
+    return _placed(op("scan_blocks", operand("x", 3, n), **how))
 
 
 @case("sm_90")

@@ -333,7 +333,15 @@ def attention(shape: tuple[int, ...], keys, dtype: str = "f16", mask: Node | Non
     batch, heads, rows, size = shape
     shapes = (shape, *[(batch, 2, keys, size)] * 2)
     given = [operand(name, *each, dtype=dtype) for name, each in zip("qkv", shapes, strict=True)]
-    row = {"scale": 0.25, "causal": False, "offset": 0, "window": 0, "is_safe": False} | attrs
+    row = {
+        "scale": 0.25,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    } | attrs
     result = make("attention", tuple(given + ([mask] if mask else [])), row)
     transposed = b.permute(result, (0, 2, 1, 3))
     return [b.reshape(transposed, (batch * rows, heads * size))]
@@ -400,7 +408,15 @@ def attention_of_single_elements():
     """Heads of one element: equal columns, of which one counts."""
     shapes = ((2, 2, 37, 1), (2, 1, 21, 1), (2, 1, 21, 1))
     given = [operand(name, *each) for name, each in zip("qkv", shapes, strict=True)]
-    attrs = {"scale": 1.0, "causal": False, "offset": 0, "window": 0, "is_safe": False}
+    attrs = {
+        "scale": 1.0,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    }
     return [make("attention", tuple(given), attrs)]
 
 
@@ -410,7 +426,15 @@ def attention_of_padded_and_repeated_operands():
     query = b.pad(operand("q", 1, 2, 60, 24), [0, 0, 2, 0], [0, 0, 8, 0], 1.5)
     key = b.expand(operand("k", 1, 1, 40, 1), (1, 2, 40, 24))
     value = b.concat([operand("v", 1, 2, 40, 8), operand("w", 1, 2, 40, 16)], 3)
-    attrs = {"scale": 1.0, "causal": False, "offset": 0, "window": 0, "is_safe": False}
+    attrs = {
+        "scale": 1.0,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    }
     return [make("attention", (query, key, value), attrs)]
 
 
@@ -441,15 +465,34 @@ def matmul_of_nibbles():
 
 @case("sm_90", "swapped_codes_n", "plain_m")
 def matmul_of_rows_and_nibbles():
-    return [
-        op("matmul", operand("x", 6, 256, dtype="bf16"), dequantised(halves(64, 256), 64, 256, 64))
-    ]
+    x = operand("x", 24, 256, dtype="bf16")
+    return [op("matmul", x, dequantised(halves(64, 256), 64, 256, 64))]
 
 
 @case("sm_90", "swapped_codes_split_mnk")
 def matmul_of_rows_and_bytes():
     codes = b.cast(weight("q", 90, 576, dtype="i8"), "f32")
-    return [op("matmul", operand("x", 5, 576, dtype="bf16"), dequantised(codes, 90, 576, 576))]
+    return [op("matmul", operand("x", 20, 576, dtype="bf16"), dequantised(codes, 90, 576, 576))]
+
+
+@case("sm_90", "fragments_whole_n", "fragments_whole_nk")
+def matmul_of_few_rows_and_nibbles():
+    x = operand("x", 6, 256, dtype="bf16")
+    return [op("matmul", x, dequantised(halves(64, 256), 64, 256, 64))]
+
+
+@case("sm_90", "fragments")
+def matmul_of_few_rows_and_bytes():
+    codes = b.cast(weight("q", 64, 4096, dtype="i8"), "f32")
+    return [op("matmul", operand("x", 8, 4096, dtype="bf16"), dequantised(codes, 64, 4096, 64))]
+
+
+@case("sm_90", "fragments_whole_mnk")
+def gated_product_of_few_rows_and_floats():
+    codes = widened(weight("q", 60, 320, dtype="u8"), E4M3)
+    both = op("matmul", operand("x", 5, 320, dtype="bf16"), dequantised(codes, 60, 320, 64))
+    gate, up = (b.slice_axis(both, 1, at, at + 30) for at in (0, 30))
+    return [op("silu", gate) * up]
 
 
 @case("sm_90", "decoding_mnk", "swapped_split_mnk")

@@ -45,6 +45,17 @@ LARGE = {
         1, 2, 2, 1500, 1024, 64, 64, "f16", causal=True, offset=100, window=400, is_safe=True
     ),
     "large-packed": Case(2, 4, 2, 1100, 1100, 64, 64, "bf16", causal=True, is_packed=True),
+    "large-cap": Case(1, 4, 2, 1111, 1500, 128, 128, "bf16", softcap=0.5, times=3.0),
+    "large-cap-window": Case(
+        1, 2, 1, 1400, 1400, 64, 64, "f16", causal=True, window=500, softcap=0.5, times=3.0
+    ),
+    "large-sinks": Case(
+        1, 8, 2, 1200, 1200, 64, 64, "bf16", causal=True, window=128, sinks=("bf16", (1, 8, 1, 1))
+    ),
+    "decode-sinks": Case(
+        2, 16, 2, 1, 5000, 64, 64, "bf16", ends=(2, 1, 1, 1), sinks=("bf16", (1, 16, 1, 1))
+    ),
+    "decode-cap": Case(2, 8, 4, 1, 3000, 256, 256, "bf16", ends=(2, 1, 1, 1), softcap=0.5),
     "many-tiles": Case(4, 40, 8, 1088, 1024, 64, 64, "bf16", causal=True),
     "decode": Case(2, 8, 2, 1, 5000, 128, 128, "bf16"),
     "decode-long": Case(1, 8, 8, 1, 20011, 64, 64, "f16"),
@@ -55,8 +66,9 @@ SIZES = {
     for size in (32, 48, 64, 80, 96, 128, 160, 192, 256)
     for dtype in ("bf16", "f16", "f32")
 }
-# Of f32, whose picks may spill a little: they are faster than those that do not.
+# Of f32 and of wide heads, whose picks may spill a little: they are faster than those that do not.
 LONG = {
+    "wide-cap": Case(1, 4, 2, 600, 600, 256, 256, "bf16", causal=True, softcap=0.5),
     "long": Case(2, 2, 2, 515, 530, 40, 40),
     "long-pieces": Case(1, 2, 1, 1030, 1025, 80, 80),
     "long-pieces-causal": Case(1, 2, 2, 700, 700, 160, 160, causal=True),

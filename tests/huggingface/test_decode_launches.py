@@ -46,7 +46,9 @@ LAUNCHES = {
     "gpt_neox": (16, True),  # the same; query, key and value of a head lie together
     "glm": (14, True),  # every second column with the next one
     "qwen3": (22, False),
+    "gemma2": (17, True),  # scores are capped in the kernel
     "gemma3": (25, False),
+    "gpt_oss": (33, False),  # rows begin with their sinks
 }
 BY_DAY = ("llama", "phi", "gpt_neox", "qwen3")
 NAMES = [

@@ -29,6 +29,8 @@ class Case:
     is_safe: bool = False
     mask: tuple[str, tuple[int, ...]] | None = None
     ends: tuple[int, ...] | None = None  # the shape of how many keys each row sees
+    softcap: float = 0.0
+    sinks: tuple[str, tuple[int, ...]] | None = None
     times: float = 1.0  # the scale, of what it mostly is
     is_packed: bool = False  # q, k and v are slices of one [batch, queries, heads, size] product
 
@@ -59,6 +61,41 @@ CASES = {
     "huge": Case(1, 2, 2, 66, 90, 32, 32, "f16", times=2.0**40),
     "huge-few": Case(1, 4, 2, 2, 90, 32, 32, "f16", times=2.0**40),
     "huge-f32": Case(1, 2, 2, 66, 90, 32, 32, times=2.0**40),
+    "cap": Case(2, 3, 3, 37, 53, 40, 24, softcap=0.7),
+    "cap-few": Case(2, 6, 2, 3, 77, 40, 40, "f16", softcap=0.5, times=4.0),
+    "cap-bias": Case(1, 2, 2, 66, 33, 32, 32, mask=("f32", (1, 2, 66, 33)), softcap=0.4),
+    "cap-window": Case(2, 2, 1, 140, 140, 32, 32, "bf16", True, window=37, softcap=0.5, times=3.0),
+    "cap-ends": Case(
+        2, 2, 1, 66, 260, 16, 16, window=40, is_safe=True, ends=(2, 1, 66, 1), softcap=0.3
+    ),
+    "cap-huge": Case(1, 2, 2, 66, 90, 32, 32, "f16", times=2.0**40, softcap=30.0),
+    "cap-pieces": Case(1, 2, 1, 70, 70, 80, 80, causal=True, softcap=0.6),
+    "cap-packed": Case(2, 4, 4, 65, 65, 32, 32, "bf16", softcap=0.5, is_packed=True),
+    "sinks": Case(2, 3, 3, 37, 53, 40, 24, sinks=("f32", (1, 3, 1, 1))),
+    "sinks-few": Case(2, 6, 2, 3, 177, 40, 40, "f16", sinks=("f16", (1, 6, 1, 1))),
+    "sinks-one": Case(1, 2, 2, 1, 50, 32, 32, "bf16", sinks=("bf16", (1, 2, 1, 1))),
+    "sinks-window": Case(
+        1, 2, 1, 140, 140, 32, 32, "bf16", True, window=37, sinks=("f32", (1, 2, 140, 1))
+    ),
+    "sinks-ends": Case(
+        3, 6, 2, 1, 500, 32, 32, window=90, ends=(3, 1, 1, 1), sinks=("f32", (1, 6, 1, 1))
+    ),
+    "sinks-bias": Case(
+        1,
+        2,
+        2,
+        66,
+        33,
+        32,
+        32,
+        mask=("f32", (1, 2, 66, 33)),
+        softcap=0.4,
+        sinks=("f32", (1, 2, 1, 1)),
+    ),
+    "sinks-packed": Case(
+        2, 4, 4, 65, 65, 32, 32, "bf16", sinks=("bf16", (1, 4, 1, 1)), is_packed=True
+    ),
+    "sinks-pieces": Case(1, 2, 1, 70, 70, 80, 80, causal=True, sinks=("f32", (1, 2, 1, 1))),
     "pieces": Case(1, 2, 1, 70, 70, 80, 80, causal=True),
     "pieces-of-two-sizes": Case(2, 2, 2, 66, 53, 72, 130),
     "pieces-bias": Case(1, 2, 2, 66, 45, 96, 20, mask=("f32", (1, 2, 66, 45))),
@@ -117,11 +154,16 @@ def graph_of(case: Case) -> Graph:
     if case.ends:
         inputs.append(operand("ends", case.ends, "i64"))
         operands.append(inputs[-1])
+    if case.sinks:
+        inputs.append(operand("sinks", case.sinks[1], case.sinks[0]))
+        operands.append(inputs[-1])
     attrs = {
         "scale": case.size**-0.5 * case.times,
         "causal": case.causal,
         "offset": case.offset,
         "window": case.window,
+        "softcap": case.softcap,
+        "has_sinks": case.sinks is not None,
         "is_safe": case.is_safe,
     }
     result = make("attention", tuple(operands), attrs)

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy
 import torch
 import triton.language as tl
+from gluon_as_triton import as_triton
 from triton.language import core
 from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
@@ -137,7 +138,7 @@ def launch_all(folder: Path, **options: str | bool) -> None:
     errors = {}
     for number, launch in enumerate(job["launches"]):
         path = folder / f"kernel{number}.py"
-        path.write_text(_without_waiting(launch["source"]))
+        path.write_text(as_triton(_without_waiting(launch["source"])))
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

@@ -36,6 +36,8 @@ SMALL = {
     "padded": Case(1, 2, 2, 130, 150, 48, 40, "f16"),
     "one-block": Case(1, 3, 3, 129, 40, 64, 64, "f16"),
     "huge": Case(1, 2, 2, 130, 150, 64, 64, "f16", times=2.0**40),
+    "cap": Case(1, 3, 1, 300, 300, 64, 64, "f16", causal=True, softcap=0.5, times=3.0),
+    "cap-huge": Case(1, 2, 2, 130, 150, 64, 64, "f16", softcap=20.0, times=2.0**40),
     "wide": Case(1, 2, 2, 140, 150, 128, 128, "f16"),
 }
 
@@ -168,6 +170,7 @@ def test_what_it_cannot_do_is_not_offered(case, for_any_size):
         Case(1, 2, 1, 1024, 1024, 128, 128, "bf16", causal=True),
         varying(Case(BATCH, 2, 1, ROWS, ROWS, 128, 128, "bf16", causal=True)),
         varying(Case(BATCH, 2, 1, ROWS, KEYS, 64, 64, "bf16")),
+        Case(1, 2, 1, 1024, 1024, 128, 128, "bf16", causal=True, softcap=50.0),
     ],
 )
 def test_it_compiles_without_spills(case):

@@ -72,6 +72,21 @@ def scores(n, m):
     return [op("matmul", left, b.permute(right, (0, 2, 1)))]
 
 
+def coded(n, bits, columns=40, depth=256, group=64):
+    """x · (q · scale)ᵀ, of weights in codes of 8 or of 4 bits."""
+    if bits == 8:
+        numbers = b.cast(weight("q", columns, depth, dtype="i8"), "f32")
+    else:
+        q = b.reshape(weight("q", columns, depth // 2, dtype="u8"), (columns, depth // 2, 1))
+        shifts = b.cast(b.counter(3, 2, 2) * 4, "u8")
+        halves = b.pointwise("bitwise_and", make("shift_right", (q, shifts)), 15)
+        numbers = b.cast(b.reshape(halves, (columns, depth)), "f32") - 8.0
+    numbers = b.reshape(numbers, (columns, depth // group, group))
+    scaled = numbers * weight("scale", columns, depth // group, 1)
+    right = b.permute(b.cast(b.reshape(scaled, (columns, depth)), "bf16"), (1, 0))
+    return [op("relu", op("matmul", operand("x", n, depth, dtype="bf16"), right))]
+
+
 def batches(n):
     left, right = operand("x", n, 20, 32, dtype="bf16"), operand("y", n, 32, 24, dtype="bf16")
     return [op("matmul", left, right)]
@@ -91,7 +106,15 @@ def gated(n):
 def attention(n, m, heads=2, queries=None, **attrs):
     shapes = ((1, heads, n if queries is None else queries, 32), (1, 2, m, 32), (1, 2, m, 32))
     given = [operand(name, *shape, dtype="f16") for name, shape in zip("qkv", shapes, strict=True)]
-    row = {"scale": 0.2, "causal": False, "offset": 0, "window": 0, "is_safe": False} | attrs
+    row = {
+        "scale": 0.2,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    } | attrs
     return [make("attention", tuple(given), row)]
 
 
@@ -118,6 +141,27 @@ CASES = {
     "batches": Case(batches, rows(1, 9, 4), ((1,), (9,)), frozenset({"plain", "tensor"})),
     "depth": Case(depth, rows(1, 300, 100), ((1,), (77,), (300,)), frozenset({"plain"})),
     "gated": Case(gated, rows(1, 300, 100), ((1,), (101,)), frozenset({"plain"})),
+    "bytes": Case(
+        lambda n: coded(n, 8),
+        rows(1, 300, 8),
+        ((1,), (5,), (8,), (40,)),
+        frozenset({"fragments_whole"}),
+        "native",
+    ),
+    "nibbles": Case(
+        lambda n: coded(n, 4, 50, 4096),
+        rows(1, 64, 12),
+        ((1,), (16,), (17,), (64,)),
+        frozenset({"fragments"}),
+        "native",
+    ),
+    "tiles of bytes": Case(
+        lambda n: coded(n, 8),
+        rows(1, 64, 40),
+        ((1,), (33,), (64,)),
+        frozenset({"swapped_codes"}),
+        "native",
+    ),
     "attention": Case(
         lambda m, n: attention(n, m),
         (Dim("m", 1, 200, 80), Dim("n", 1, 200, 90)),

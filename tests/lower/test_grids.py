@@ -58,7 +58,15 @@ def attention(heads: int) -> Node:
         "k": (BATCH, heads, 300, 16),
         "v": (BATCH, heads, 300, 16),
     }
-    attrs = {"scale": 0.25, "causal": False, "offset": 0, "window": 0, "is_safe": False}
+    attrs = {
+        "scale": 0.25,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": False,
+    }
     return op("attention", *(operand(name, *shape) for name, shape in shapes.items()), **attrs)
 
 
@@ -134,7 +142,8 @@ LARGE: dict[str, Callable[[], Node]] = {
     "product": lambda: product(70_000, 3, 20, 40),
     "row": lambda: product(100_000, 1, 90, 10),
     "heads": lambda: op("attention", *(operand(n, 70_000, 2, 1, 16) for n in "qkv"), scale=0.25,
-                        causal=False, offset=0, window=0, is_safe=False),
+                        causal=False, offset=0, window=0, softcap=0.0, has_sinks=False,
+                        is_safe=False),
     "dynamic": lambda: product(size_of(Dim("n", 1, 1 << 20, 70_000)), 3, 20, 40),
 }  # fmt: skip
 

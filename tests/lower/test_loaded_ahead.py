@@ -239,7 +239,15 @@ def attention(writes):
         found.append(b.reshape(data, (1, 2, 576, 64)))
     query = operand("query", 1, 14, 1, 64, dtype="bf16")
     mask = operand("mask", 1, 1, 1, 576, dtype="bool")
-    attrs = {"causal": False, "is_safe": True, "offset": 0, "window": 0, "scale": 0.125}
+    attrs = {
+        "causal": False,
+        "is_safe": True,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "scale": 0.125,
+    }
     return graph_of([make("attention", (query, *found, mask), attrs)])
 
 

@@ -289,6 +289,8 @@ def test_the_cases_use_every_form():
         "decoding",
         "swapped_codes",
         "swapped_codes_split",
+        "fragments",
+        "fragments_whole",
     }  # see tests/quantised/test_products.py
     others = made_by_kernels | of_varying_rows | of_many_columns | of_codes
     assert set(STYLES) - others <= styles

@@ -103,6 +103,14 @@ def normed(kind: str, columns: int, depth: int) -> list[Node]:
     return [op("matmul", row, b.permute(found, (1, 0)))]
 
 
+def gated(rows: int, kind: str, columns: int, depth: int) -> list[Node]:
+    """SiLU(x · gᵀ) · (x · uᵀ), of weights one behind the other."""
+    found = grouped(kind, 2 * columns, depth, 64, "bf16", False)
+    both = op("matmul", operand("x", rows, depth, dtype="bf16"), b.permute(found, (1, 0)))
+    gate, up = (b.slice_axis(both, 1, at * columns, (at + 1) * columns) for at in range(2))
+    return [op("mul", op("silu", gate), up)]
+
+
 CASES = {
     "i8": lambda: product(1, "i8", 40, 512, 64),
     "i8_of_columns": lambda: product(1, "i8", 24, 96, 96, "f16"),
@@ -119,6 +127,12 @@ CASES = {
     "some_rows": lambda: product(20, "u4", 40, 192, 64, has_zeros=True),
     "five_rows": lambda: product(5, "i8", 33, 320, 64, "f16"),
     "many_rows": lambda: product(40, "e4m3", 40, 128, 64, has_zeros=True),
+    "i4_rows": lambda: product(3, "i4", 48, 256, 32),
+    "u4_zero_rows": lambda: product(9, "u4", 17, 1024, 32, "f16", has_zeros=True),
+    "u8_long_rows": lambda: product(13, "u8", 40, 4160, 64),
+    "e5m2_rows": lambda: product(7, "e5m2", 50, 384, 128),
+    "gated": lambda: gated(5, "u4", 48, 512),
+    "gated_bytes": lambda: gated(12, "i8", 40, 192),
 }
 
 
@@ -131,7 +145,7 @@ def _graph(name: str) -> Graph:
     low, high = (-128, 128) if q.type.dtype == "i8" else (0, 256)
     codes = random.integers(low, high, q.type.shape).astype(q.array.dtype)
     if name.startswith(("e4m3", "e5m2", "many")):
-        codes[codes & 127 >= (0x7C if name == "e5m2" else 0x7F)] = 1
+        codes[codes & 127 >= (0x7C if name.startswith("e5m2") else 0x7F)] = 1
     constants["q"] = type(q)(q.name, q.type, codes, q.names)
     return Graph(
         graph.inputs, graph.outputs, graph.input_names, graph.output_names, constants, graph.states
@@ -168,16 +182,23 @@ def _forms(graph: Graph) -> list[str]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """For each case and form the output of its kernel, all run in one process."""
-    job, names, launches = Job(), {}, {}
+    """For each case and form the output of its kernel, all run in one process; those whose
+    numbers are bf16, which the interpreter does not add, as native code."""
+    jobs = {"interpreter": Job(), "native": Job()}
+    names, launches = {}, {}
     for name in CASES:
         graph = _graph(name)
         inputs = [values(node.type, 100 + number) for number, node in enumerate(graph.inputs)]
         for form in _forms(graph):
-            launches[name, form] = len(job.launches)
-            ((names[name, form], _),) = job.add(graph, inputs, form, TRAITS)
-    buffers = job.run(tmp_path_factory.mktemp("products"))
-    return {key: job.errors.get(launches[key]) or buffers[buffer] for key, buffer in names.items()}
+            is_bf16 = form.startswith(("fragments", "swapped_codes"))
+            mode = "native" if is_bf16 else "interpreter"
+            launches[name, form] = mode, len(jobs[mode].launches)
+            ((names[name, form], _),) = jobs[mode].add(graph, inputs, form, TRAITS)
+    buffers = {mode: job.run(tmp_path_factory.mktemp(mode), mode) for mode, job in jobs.items()}
+    found = {}
+    for key, (mode, number) in launches.items():
+        found[key] = jobs[mode].errors.get(number) or buffers[mode][names[key]]
+    return found
 
 
 TOLERANCES = {"f32": 3e-5, "bf16": 2e-2, "f16": 3e-3}
@@ -192,7 +213,8 @@ def test_every_form_agrees_with_exact_arithmetic(name, results):
     wanted = _exact(graph, inputs)
     forms = _forms(graph)
     rows = wanted.shape[0]
-    assert any(form.startswith("decoding") for form in forms) == (rows <= 8)  # a few rows
+    has_codes = any(form.startswith(("decoding", "fragments")) for form in forms)
+    assert has_codes == (rows <= 16)  # a few rows
     for form in forms:
         found = results[name, form]
         assert not isinstance(found, str), f"{form}: {found}"
@@ -237,3 +259,29 @@ def test_chunks_of_codes_are_loaded_at_once(name):
     assert "ld.global.v4.b32" in texts["ptx"]
     assert "cvt.rn.f32" not in texts["ptx"]
     assert "ld.global.b8" not in texts["ptx"]
+
+
+# Of many rows, of f32, and of groups of 80, which no piece of 32 or more divides.
+WITHOUT_FRAGMENTS = {"some_rows", "many_rows", "i8_rows", "e4m3_rows"}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.endswith("rows") or "gated" in name]
+)
+def test_codes_go_from_memory_to_the_tensor_cores(name):
+    """No element of an operand goes through shared memory, and codes come before the kernel waits
+    for others."""
+    (spec,) = lower(schedule(_graph(name), TRAITS), TRAITS)
+    rows = [row for row in spec.candidates if row.form.startswith("fragments")]
+    assert bool(rows) == (name not in WITHOUT_FRAGMENTS)
+    for architecture in ("sm_90", "sm_100") if rows else ():
+        form = spec.form(rows[0])
+        params = [(param.name, param.type) for param in spec.params_of(rows[0])]
+        config = rows[0].config
+        text = compile_kernel(form.source, form.function, params, config, architecture).texts["ptx"]
+        loop, _, end = text.rpartition("mma.sync")
+        assert loop
+        assert "ld.shared" not in loop
+        assert "ld.shared" in end  # the sums of all warps
+        if form.waits:
+            assert loop.index("ld.global") < loop.index("griddepcontrol.wait")

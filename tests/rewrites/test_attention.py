@@ -17,9 +17,11 @@ from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites.attention_masks import known_masks
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.rewrites.rotary import join_rotaries
+from aotc.aot.schedule.attention import mask_of
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
 
 from aotc.aot.capture.capture import capture  # noqa: E402
@@ -93,6 +95,63 @@ def window_of_the_library(q, k, v):
     return attention(q, k, v, True, 3)
 
 
+def capped(q, k, v):
+    """Gemma 2's."""
+    weights = torch.tanh(q @ k.mT * SIZE**-0.5 / 20.0) * 20.0
+    weights = weights + torch.full((ROWS, ROWS), -math.inf).triu(1)
+    return torch.softmax(weights, dim=-1, dtype=torch.float32).to(q.dtype) @ v
+
+
+def capped_and_scaled(q, k, v):
+    """The cap's factor in two, and the scale's."""
+    weights = torch.tanh((q * SIZE**-0.25) @ (k.mT * (SIZE**-0.25 / 20.0)))
+    return (5.0 * weights * 4.0).softmax(-1) @ v
+
+
+def capped_by_a_score_function(q, k, v):
+    def cap(score, batch, head, row, key):
+        return 20.0 * torch.tanh(score / 20.0)
+
+    return flex_attention(q, k[:, :2], v[:, :2], score_mod=cap, enable_gqa=True)
+
+
+def groups_by_einsum(q, k, v):
+    grouped = q.view(2, 2, 2, ROWS, SIZE)
+    weights = torch.einsum("bkgtd,bksd->bkgts", grouped, k[:, :2]) * SIZE**-0.5
+    weights = weights.masked_fill(torch.ones(ROWS, ROWS, dtype=torch.bool).triu(1), -1e9)
+    return torch.einsum("bkgts,bksd->bkgtd", weights.softmax(-1), v[:, :2]).reshape(q.shape)
+
+
+def scaled_by_head(q, k, v):
+    """Swin V2's."""
+    factors = torch.linspace(0.5, 2, 4).view(4, 1, 1)
+    return (q @ k.mT * SIZE**-0.5 * factors).softmax(-1) @ v
+
+
+def slopes(q, k, v):
+    """ALiBi, causal."""
+    place = torch.arange(ROWS)
+    away = place[None, :] - place[:, None]
+    weights = q @ k.mT * SIZE**-0.5 + away * torch.tensor([0.5, 0.25, 0.125, 0.1]).view(4, 1, 1)
+    return weights.masked_fill(away > 0, -math.inf).softmax(-1) @ v
+
+
+def with_one_more(q, k, v):
+    """A sink before the keys: 1 + the sum of powers."""
+    weights = q @ k.mT * SIZE**-0.5
+    zeros = torch.zeros(*weights.shape[:-1], 1)
+    return torch.cat([zeros, weights], dim=-1).softmax(-1)[..., 1:] @ v
+
+
+def with_sinks(q, k, v):
+    """gpt-oss's."""
+    weights = q @ k.mT * SIZE**-0.5 + torch.full((ROWS, ROWS), -math.inf).triu(1)
+    sinks = torch.linspace(-1, 2, 4).reshape(1, -1, 1, 1).expand(2, -1, ROWS, -1)
+    joined = torch.cat([weights, sinks], dim=-1)
+    joined = joined - joined.max(dim=-1, keepdim=True).values
+    return torch.softmax(joined, dim=-1)[..., :-1] @ v
+
+
 # Variant → what must be known of the attention afterwards: causal, whether a mask is left, heads.
 VARIANTS = {
     causal: (True, False, 4),
@@ -107,8 +166,17 @@ VARIANTS = {
     three_dims: (False, True, 4),
     of_the_library: (True, False, 2),
     window_of_the_library: (True, False, 4),
+    groups_by_einsum: (True, False, 2),
+    scaled_by_head: (False, False, 4),
+    slopes: (True, True, 4),
+    with_one_more: (False, False, 4),
+    with_sinks: (True, False, 4),
+    capped: (True, False, 4),
+    capped_and_scaled: (False, False, 4),
+    capped_by_a_score_function: (False, False, 2),
 }
 WINDOWS = {window_of_the_library: 3}
+CAPS = dict.fromkeys((capped, capped_and_scaled, capped_by_a_score_function), 20.0)
 
 
 def attentions(graph: Graph) -> list[Node]:
@@ -123,11 +191,13 @@ def test_variant_is_recognised(function):
     result, _ = rewrite(graph, traits=GPUS[90])
     (node,) = attentions(result)
     is_causal, has_mask, heads = VARIANTS[function]
-    assert (node.attr("causal"), len(node.inputs) == 4) == (is_causal, has_mask)
+    assert (node.attr("causal"), mask_of(node) is not None) == (is_causal, has_mask)
+    assert node.attr("has_sinks") == (function in (with_sinks, with_one_more))
     assert node.inputs[1].shape[1] == heads
     assert node.attr("window") == WINDOWS.get(function, 0)
     assert node.attr("scale") == pytest.approx(SIZE**-0.5)
-    assert not [other for other in result.nodes() if other.op in ("exp", "matmul")]
+    assert node.attr("softcap") == pytest.approx(CAPS.get(function, 0.0))
+    assert not [other for other in result.nodes() if other.op in ("exp", "matmul", "tanh")]
     (found,) = interpret(result, [item.numpy() for item in inputs])
     wanted = function(*inputs).numpy()
     numpy.testing.assert_allclose(found, wanted, atol=1e-5)
@@ -151,9 +221,46 @@ def test_operands_of_16_bits_stay_narrow(function, dtype):
     assert not [each for each in result.nodes() if each.op in ("cast", "exp", "matmul")]
 
 
+@pytest.mark.parametrize("hidden", [-1e9, torch.finfo(torch.float32).min, -math.inf])
+@pytest.mark.parametrize("window", [0, 5])
+def test_finite_numbers_hide_keys_of_dynamic_lengths(hidden, window):
+    def function(q, k, v):
+        place = torch.arange(q.shape[2])
+        away = place[:, None] - place[None, :]
+        seen = (away >= 0) & (away < window) if window else away >= 0
+        return (q @ k.mT).masked_fill(~seen, hidden).softmax(-1) @ v
+
+    inputs = tuple(torch.randn(2, 4, 12, SIZE) for _ in range(3))
+    dims = ({2: torch.export.Dim("rows", min=2, max=64)},) * 3
+    graph = capture(spec_of(function, inputs, dynamic_shapes=dims)).graph
+    (node,) = attentions(rewrite(graph, traits=GPUS[90])[0])
+    assert (len(node.inputs), node.attr("causal"), node.attr("window")) == (3, True, window)
+    found, _ = rewrite(graph, traits=GPUS[90])
+    given = [item.numpy() for item in inputs]
+    (numbers,) = interpret(at_sizes(found, {"rows": 12}), given)
+    numpy.testing.assert_allclose(numbers, function(*inputs).numpy(), atol=1e-5)
+
+
 def test_the_cpu_keeps_its_own_path():
     inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
     result, _ = rewrite(capture(spec_of(causal, inputs)).graph, traits=CPU)
+    assert not attentions(result)
+
+
+def hidden_before_the_cap(q, k, v):
+    """Keys that a mask hides weigh e^-cap."""
+    hidden = torch.ones(ROWS, ROWS, dtype=torch.bool).triu(1)
+    return torch.tanh((q @ k.mT).masked_fill(hidden, -math.inf)).softmax(-1) @ v
+
+
+def capped_twice(q, k, v):
+    return torch.tanh(torch.tanh(q @ k.mT) * 2.0).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("function", [hidden_before_the_cap, capped_twice])
+def test_what_is_no_cap_of_products_stays_arithmetic(function):
+    inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
+    result, _ = rewrite(capture(spec_of(function, inputs)).graph, traits=GPUS[90])
     assert not attentions(result)
 
 
@@ -192,8 +299,8 @@ MASKED = """
 %shift = scalar(value={shift}, dtype='i64') : i64[]
 %last = add(%row, %shift) : i64[1, 1, 4, 6]
 %seen = {compare}(%column, %last) : bool[1, 1, 4, 6]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5, window=0) \
-: f32[1, 1, 4, 8]
+%out = attention(%q, %k, %k, %seen, causal=False, has_sinks=False, is_safe=False, offset=0, \
+scale=0.5, softcap=0.0, window=0) : f32[1, 1, 4, 8]
 return out=%out
 """
 
@@ -230,8 +337,8 @@ BANDS = """
 %q = input(name='q') : f32[1, 2, {rows}, 8]
 %k = input(name='k') : f32[1, 2, {keys}, 8]
 %seen = constant(name='seen') : bool[1, 1, {rows}, {keys}]
-%out = attention(%q, %k, %k, %seen, causal=False, is_safe=True, offset=0, scale=0.5, window=0) \
-: f32[1, 2, {rows}, 8]
+%out = attention(%q, %k, %k, %seen, causal=False, has_sinks=False, is_safe=True, offset=0, \
+scale=0.5, softcap=0.0, window=0) : f32[1, 2, {rows}, 8]
 return out=%out
 """
 
@@ -284,7 +391,15 @@ def test_corners_of_known_masks_are_bands_of_any_length(seed, form, random_input
         part = make("ne", (part, build.scalar(0.0, "f32")))
     given = {"dtype": "f32", "shape": (1, 2, length, 8)}
     q, k = (make("input", (), {"name": name, **given}) for name in "qk")
-    how = {"scale": 0.5, "causal": False, "offset": 0, "window": 0, "is_safe": True}
+    how = {
+        "scale": 0.5,
+        "causal": False,
+        "offset": 0,
+        "window": 0,
+        "softcap": 0.0,
+        "has_sinks": False,
+        "is_safe": True,
+    }
     out = make("attention", (q, k, k, part), how)
     graph = Graph((q, k), (out,), ("q", "k"), ("out",), {"mask": whole})
     result, count = known_masks(graph)

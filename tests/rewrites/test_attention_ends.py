@@ -102,8 +102,8 @@ COUNTED_BY_BATCH = """
 %key = iota(axis=3, shape=(2, 3, 1, 7)) : i64[2, 3, 1, 7]
 %seen = le(%key, %last) : bool[2, 3, 4, 7]
 %mask = reshape(%seen, shape=(6, 1, 4, 7)) : bool[6, 1, 4, 7]
-%out = attention(%q, %k, %k, %mask, causal=False, is_safe=True, offset=0, scale=0.5, window=0) \
-: f32[6, 1, 4, 8]
+%out = attention(%q, %k, %k, %mask, causal=False, has_sinks=False, is_safe=True, offset=0, \
+scale=0.5, softcap=0.0, window=0) : f32[6, 1, 4, 8]
 return out=%out
 """
 

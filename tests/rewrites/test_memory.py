@@ -97,7 +97,7 @@ def attentions(is_safe, causal, mask=None):
     qkv = [heads(name) for name in "qkv"]
     masks = [] if mask is None else [leaf("mask", BATCH, 1, ROWS, KEYS, dtype=mask)]
     both = [
-        make(op, (*qkv, *masks), {**how, "is_safe": is_safe})
+        make(op, (*qkv, *masks), {**how, "softcap": 0.0, "has_sinks": False, "is_safe": is_safe})
         for op in ("attention", "attention_log_sum_exp")
     ]
     ends = (heads("g"), *both)

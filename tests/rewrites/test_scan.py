@@ -7,10 +7,11 @@ import pytest
 
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.infer import SCANS
+from aotc.aot.ir.narrow import at_sizes
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite
-from aotc.aot.rewrites.scan import BLOCK, FEW, SHORT, expand_scans, expand_short_scans
+from aotc.aot.rewrites.scan import BLOCK, FEW, SHORT, WALKED, expand_scans, expand_short_scans
 from aotc.aot.traits import TargetTraits
 
 EXTENTS = (1, SHORT, FEW + 1, BLOCK + 1, BLOCK * FEW + 5)
@@ -53,14 +54,27 @@ def test_scans_of_blocks_give_the_same(extent, kind, is_reversed):
         numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
-def test_rows_of_open_length_fuse_with_what_is_around_them():
-    """A row of one element would be written out as 1,024."""
-    size = Dim("n", 1, 1 << 20, 64)
-    x = make("input", (), {"name": "x", "dtype": "f32", "shape": (3, size_of(size))})
-    attrs = {"kind": "sum", "axis": 1, "is_reversed": False}
-    graph = Graph((x,), (make("scan", (x,), attrs),), ("x",), ("found",), {})
-    expanded, _ = expand_scans(graph)
-    assert not any(node.op == "scan" for node in expanded.nodes())
+@pytest.mark.parametrize(
+    ("longest", "scans"),
+    [(FEW, []), (BLOCK, ["scan"]), (WALKED, ["scan"]), (1 << 20, ["scan_blocks", "scan"])],
+)
+def test_rows_of_dynamic_length_are_scanned_where_they_lie(longest, scans):
+    """A row of one element is not filled up to 1,024."""
+    size = Dim("n", 1, longest, 20)
+    for kind, is_reversed in (("sum", False), ("max_place", True)):
+        graph = scan_of(kind, size_of(size), 1, is_reversed)
+        expanded, _ = expand_scans(graph)
+        found = [node.op for node in expanded.nodes() if node.op.startswith("scan")]
+        assert found == scans * (2 if kind.endswith("_place") else 1)
+        assert not any(
+            node.op == "reshape" and node.inputs[0].op == "pad" for node in expanded.nodes()
+        )
+        for extent in {1, min(longest, 5), min(longest, BLOCK + 1), min(longest, 3 * BLOCK)}:
+            one = scan_of(kind, extent, 1, is_reversed)
+            x = drawn(kind, one.inputs[0].shape)
+            (found,) = interpret(at_sizes(expanded, {"n": extent}), [x])
+            (expected,) = interpret(one, [x])
+            numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_short_ones_alone_are_expanded_everywhere():

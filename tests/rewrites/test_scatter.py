@@ -6,7 +6,9 @@ import numpy
 import pytest
 
 from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.narrow import at_sizes
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.rewrites.scatter import reduce_few_places
 
 # Data, axis, rows, whether each element has a place of its own, whether sums replace the rows.
@@ -50,3 +52,26 @@ def test_they_are_those_of_rows_merged_in_turn(shape, axis, rows, has_own_places
 
 def test_written_rows_stay():
     assert reduce_few_places(_graph((10,), 0, 5000, False, merge="replace"))[1] == 0
+
+
+@pytest.mark.parametrize("merge", ["sum", "max"])
+def test_a_dynamic_number_of_rows_is_compared_where_it_is_bounded(merge):
+    rows = size_of(Dim("n", 1, 5000, 1000))
+    graph = _graph((100, 16), 0, rows, False, merge=merge)
+    found, count = reduce_few_places(graph)
+    assert count == 1
+    assert not any(node.op == "scatter_rows" for node in found.nodes())
+    for extent in (1, 7, 3000):
+        one = _graph((100, 16), 0, extent, False, merge=merge)
+        generator = numpy.random.default_rng(extent)
+        arrays = [
+            generator.standard_normal((100, 16)),
+            generator.integers(-2, 102, one.inputs[1].shape, "int32"),
+            generator.standard_normal((extent, 16)),
+        ]
+        (expected,), (sums,) = (
+            interpret(each, arrays) for each in (one, at_sizes(found, {"n": extent}))
+        )
+        numpy.testing.assert_allclose(sums, expected, rtol=1e-12, atol=1e-10)
+    many = _graph((100, 16), 0, size_of(Dim("n", 1, 1 << 20, 1000)), False, merge=merge)
+    assert reduce_few_places(many)[1] == 0

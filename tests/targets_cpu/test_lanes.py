@@ -42,7 +42,7 @@ class Evaluation:
             self.known[name] = self.instruction(text)
 
     def instruction(self, text: str) -> list[int]:
-        name, rest = text.split(" ", 1)
+        name, rest = text.replace("sdiv exact", "sdiv").split(" ", 1)
         if name in ("sext", "zext", "trunc"):
             value, _, kind = rest.partition(" to ")
             return [wrap(x, kind.split()[-1].rstrip(">")) for x in self.operand(value)]
@@ -167,6 +167,17 @@ def test_division_of_terms_that_the_divisor_divides(lanes: Lanes) -> None:
     assert values(lanes, lanes.divide(flat, integer(12), remainder=False), row=4) == [6] * WIDTH
     assert lanes.divide(flat, integer(12), remainder=True).constant == 7
     assert not any("div" in line for line in lanes.writer.scopes[0].lines)
+
+
+def test_numbers_of_lanes_are_divided_by_what_divides_them(lanes: Lanes) -> None:
+    """Every lane has a number of its own, of which only a common divisor is known."""
+    items = [12 * (lane * lane % 5) for lane in range(WIDTH)]
+    own = Operand(lanes.literal(items, "i32"), f"<{WIDTH} x i32>")
+    form = lanes.atom(own, "i32", 4, natural=True)
+    found = lanes.divide(form, integer(4), remainder=False)
+    for line in lanes.writer.scopes[0].lines:  # both operands of an instruction have its type
+        assert line.count(f"<{WIDTH} x i32>") == 0 or line.count("<i32") >= line.count("x i32>")
+    assert values(lanes, found) == [item // 4 for item in items]
 
 
 def test_a_remainder_keeps_the_common_divisor(lanes: Lanes) -> None:

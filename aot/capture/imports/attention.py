@@ -77,7 +77,7 @@ def _masked(scores: Node, mask: Node) -> Node:
 
 def _forward(call: Call, *given: Any) -> tuple[Node, Node]:
     operands, attrs = _read(given[:3], *given[3:])
-    attrs |= {"is_safe": True}
+    attrs |= {"softcap": 0.0, "has_sinks": False, "is_safe": True}
     return make("attention", operands, attrs), make("attention_log_sum_exp", operands, attrs)
 
 

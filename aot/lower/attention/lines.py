@@ -58,7 +58,7 @@ class Lines:
         width = padded(writer.element.length)
         self._operand("q", writer.needs[0], "BM", width, writer.element)
         before, self.body.lines = self.body.lines, []
-        holes = self._last_seen()
+        holes = self._begun() | self._last_seen()
         self.emitter.forget_all()
         if not self.is_split:
             holes |= self._block("load", is_last=False)
@@ -113,8 +113,13 @@ class Lines:
         self._mask(self.domain.rows, self.has_row_mask)
         self._mask(self.domain.lanes, has_tail(self.domain.lanes))
         masks, self.body.lines = self.body.lines, []
+        begun = self._begun()
+        if begun:
+            begun["peak"], masks = [*masks, *begun["peak"]], []
+        self.emitter.forget_all()
         hide = [line.replace("= s[", "= (start + tl.arange(0, BN))[", 1) for line in self._hide()]
-        return {**holes, "hide": hide, "store": [*masks, *self._store()]}
+        holes |= dict.fromkeys(("load_mask", "last_mask"), self._cap())
+        return {**holes, **begun, "hide": hide, "store": [*masks, *self._store()]}
 
     def _mask(self, symbol: Symbol, has_tail: bool) -> None:
         if has_tail:
@@ -154,8 +159,18 @@ class Lines:
 
     def _write_scores(self, is_last: bool) -> None:
         """What scores are beside the first product."""
+        for line in self._cap():
+            self.body.write(line, self.inside)
         if self.writer.mask is not None:
             self._write_mask(self.writer.mask, is_last)
+
+    def _cap(self) -> list[str]:
+        """The cap of a block of products, if there is one."""
+        if not self.writer.root_op.attr("softcap"):
+            return []
+        known = self.writer.constants()
+        is_exact = self.writer.root_op.dtype == "f32"
+        return [f"scores = capped(scores, {known['RATE']}, {known['CAP']}, {is_exact})"]
 
     def _write_values(self, is_last: bool) -> None:
         lanes = self.domain.lanes
@@ -201,8 +216,25 @@ class Lines:
         # so does what is no number.
         bias = f"tl.maximum({value.text} * {LOG2_E!r}, -2.5e38, {KEEPS_NAN})"
         bias = f'tl.where({value.text} == float("-inf"), {value.text}, {bias})'
-        scale = writer.root_op.attr("scale") * LOG2_E
-        self.body.write(f"scores = scores * {scale!r} + {bias}", inside)
+        is_capped = writer.root_op.attr("softcap") > 0
+        scaled = "" if is_capped else f" * {writer.root_op.attr('scale') * LOG2_E!r}"
+        self.body.write(f"scores = scores{scaled} + {bias}", inside)
+
+    def _begun(self) -> dict[str, list[str]]:
+        """Peak and sum of rows before any key, where they have sinks; of keys in splits the first
+        one counts the sinks."""
+        if self.writer.sinks is None:
+            return {}
+        need = self.writer.sinks
+        text = as_tensor(self.emitter.value_of_type(need.node, need.index).text, need.node.dtype)
+        sink = f"{text}.to(tl.float32) * {LOG2_E!r}"
+        self.body.write(f"sink = tl.sum(tl.broadcast_to({sink}, BM, 1), 1)")
+        self.body.write("peak = tl.maximum(sink, -3.0e38)")
+        lines, self.body.lines = self.body.lines, []
+        power = "tl.exp2(sink - peak)"
+        if self.is_split:
+            power = f"tl.where(split == 0, {power}, 0.0)"
+        return {"peak": lines, "total": [f"total = {power}"]}
 
     def _last_seen(self) -> dict[str, list[str]]:
         """The last keys that rows see, where not all are causal rows of a tile."""
@@ -317,7 +349,7 @@ class PieceLines(Lines):
             body.write(f"{part.symbol.name} = tl.multiple_of({part.columns}, [1, 1])")
             self._mask(part.symbol, part.has_tail)
         before, body.lines = body.lines, []
-        seen = self._last_seen()
+        seen = self._begun() | self._last_seen()
         self.emitter.forget_all()
         holes = self._block("load", is_last=False) | self._block("last", is_last=self.has_last)
         return {

@@ -88,6 +88,7 @@ class Attention:
         self.needs = attention_accesses(group.root_op, group.domain)
         self.ends = self._need(ends_of(group.root_op))
         self.mask = self._need(mask_of(group.root_op))
+        self.sinks = self.needs[-1] if group.root_op.attr("has_sinks") else None
         self.row = Symbol("sk", self.keys.extent)  # keys along the rows of a tile
         self.column = Symbol("sl", self.keys.extent)  # keys along its lanes
         self.element = head_element(group.root_op)
@@ -122,7 +123,8 @@ class Attention:
         """The literals of the templates: sizes, scale and what is compiled in."""
         sizes = self.problem()
         heads, rows, keys = sizes.extents
-        scale = 1.0 if self.has_bias else self.root_op.attr("scale") * LOG2_E
+        scale, softcap = self.root_op.attr("scale"), self.root_op.attr("softcap")
+        is_scaled = self.has_bias or softcap > 0  # before `attend`
         return {
             "HEADS": kernel_text(heads),
             "RATIO": str(groups(self.root_op)),
@@ -132,7 +134,9 @@ class Attention:
             "S": kernel_text(keys),
             "BD": str(sizes.key_block),
             "BV": str(sizes.value_block),
-            "SCALE": repr(scale),
+            "SCALE": repr(1.0 if is_scaled else scale * LOG2_E),
+            "RATE": repr(scale / softcap if softcap else 0.0),
+            "CAP": repr(softcap * LOG2_E),
             "CAUSAL": str(self.root_op.attr("causal") or self.ends is not None),
             "OFFSET": kernel_text(self.root_op.attr("offset")),
             "WINDOW": str(self.root_op.attr("window")),
@@ -148,8 +152,8 @@ class Attention:
         return self.mask is not None and self.mask.node.dtype != "bool"
 
     def _may_overlap(self) -> bool:
-        """Whether operands and result are tensors of heads, rows and elements."""
-        if not self._has_descriptors():
+        """Whether operands and result are tensors of heads, rows and elements, without sinks."""
+        if self.sinks is not None or not self._has_descriptors():
             return False
         matrices = (*(self.matrix(place) for place in range(3)), self.result())
         found = [None if matrix is None else matrix.heads() for matrix in matrices]
@@ -160,8 +164,9 @@ class Attention:
         )
 
     def _has_descriptors(self) -> bool:
-        """Whether q, k and v are rows in memory, of 16 bits, and the only operands."""
-        if len(self.needs) > 3 or DTYPES[self.root_op.dtype].itemsize_bytes != 2:
+        """Whether q, k and v are rows in memory, of 16 bits, and there are no others but sinks."""
+        others = self.mask is not None or self.ends is not None
+        if others or DTYPES[self.root_op.dtype].itemsize_bytes != 2:
             return False
         return all(self.matrix(place) is not None for place in range(3))
 

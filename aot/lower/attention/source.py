@@ -44,8 +44,8 @@ def _form_row(
 
 OVERLAPPED = "overlapped"
 KEY_RANGE = "key_range"
-_TILED = ("place", "last_seen", KEY_RANGE, "edge_block", "weigh", "attend", "finish")
-_IN_PIECES = ("place", "last_seen", KEY_RANGE, "edge_block", "weigh", "join_keys", "finish")
+_TILED = ("place", "last_seen", KEY_RANGE, "edge_block", "capped", "weigh", "attend", "finish")
+_IN_PIECES = (*_TILED[:-2], "join_keys", "finish")
 TF32X3 = "tf32x3"
 _PIECES = (*_LOADS, "last_seen", "y", "acc", "attend", "result")
 FORMS: dict[str, _Form] = {
@@ -53,13 +53,18 @@ FORMS: dict[str, _Form] = {
     for row in (
         _form_row("plain", "attention", (*_LOADS, "last_seen"), _TILED),
         _form_row(TF32X3, "attention", _PIECES, _IN_PIECES),
-        _form_row("descriptor", "attention_descriptor", DESCRIPTORS[:3], _TILED),
+        _form_row(
+            "descriptor",
+            "attention_descriptor",
+            (*DESCRIPTORS[:3], "load_mask", "last_mask"),
+            _TILED,
+        ),
         _form_row("overlapped", "attention_overlapped", (*DESCRIPTORS, *HEADS), ()),
         _form_row(
             "split",
             "attention_split",
             ("ahead", *_LOADS, "last_seen"),
-            ("share_of", "weigh", "attend", "finish", "join"),
+            ("share_of", "capped", "weigh", "attend", "finish", "join"),
             ("HEADS", "1"),
         ),
     )

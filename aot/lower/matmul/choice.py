@@ -39,6 +39,16 @@ class Style:
         """Whether the right operand is loaded as codes, a chunk of them a thread."""
         return self.template == "decoding"
 
+    @property
+    def is_fragments(self) -> bool:
+        """Whether codes are loaded into the registers of tensor cores, in pieces of the depth."""
+        return self.template == "fragments"
+
+    @property
+    def has_more_axes(self) -> bool:
+        """Whether tiles of the operands have more axes than that of the result."""
+        return self.is_flat or self.is_fragments
+
 
 STYLES: dict[str, Style] = {
     row.name: row
@@ -60,6 +70,8 @@ STYLES: dict[str, Style] = {
         Style("gemv_walk", "gemv_walk"),
         Style("gemv_rows", "gemv_rows"),
         Style("decoding", "decoding"),
+        Style("fragments", "fragments", is_swapped=True, multiplies_codes=True),
+        Style("fragments_whole", "fragments", is_swapped=True, multiplies_codes=True),
     )
 }
 
@@ -220,6 +232,10 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
     (8, 512, 8, 1),
 )
 
+# Weights and warps of a program that has codes in the registers of tensor cores.
+FRAGMENTS: tuple[tuple[int, int], ...] = ((16, 4), (16, 8), (16, 16), (32, 4), (32, 8))
+
+LEAST_COLUMNS = 8  # that a tensor core multiplies at once
 LANES = 32  # threads of a warp
 MAP_NAMES = ("a_rows", "b_rows")
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
@@ -253,6 +269,7 @@ class Problem:
     has_float_codes: bool = False
     chunk: int = 0  # codes that a thread loads at once
     step: int = 0  # codes along k that are multiplied by one factor
+    piece: int = 0  # the same of fragments; 0 where they are not loaded so
     precision: str = "ieee"
     bytes: int = 0  # that the kernel moves, of a table the rows that it reads
     function_work: float = 0.0  # operations of functions for each element of the result
@@ -322,6 +339,11 @@ class Choice:
         return bool(chunk) and not is_flat and self.tile.depth % chunk == 0
 
     @property
+    def has_whole_depth(self) -> bool:
+        """Whether a program has one step."""
+        return self.style.name == "fragments_whole"
+
+    @property
     def tiles(self) -> int:
         """Tiles of the result of one batch element."""
         rows, columns = self.sizes
@@ -360,6 +382,7 @@ class Choice:
             "gemv_walk": ("PROGRAMS",),
             "gemv_rows": ("STAGES",),
             "decoding": ("STAGES",),
+            "fragments": ("WARPS",),
         }
         return ("BM", "BN", "BK", *extra[self.style.template])
 
@@ -375,11 +398,12 @@ class Choice:
             "PROGRAMS": self.programs,
             "FLATTEN": self.flatten,
             "STAGES": tile.stages,
+            "WARPS": tile.warps,
         }
         config = [(name, values[name]) for name in self.constexpr_names]
         config += [
             ("num_warps", tile.warps),
-            ("num_stages", 1 if self.style.is_flat else tile.stages),
+            ("num_stages", 1 if self.style.has_more_axes else tile.stages),
         ]
         return Candidate(tuple(config), self.grid, self.source_name, self._scratch())
 
@@ -391,6 +415,9 @@ class Choice:
             return (self.tile_count, self.split, batch)
         if self.style.template in ("persistent", "gemv_walk"):
             return (smallest(self.programs, self.tile_count), 1, 1)  # idle ones take their time too
+        if self.style.is_fragments:
+            rows, columns = self.extents
+            return (blocks(rows, self.tile.rows), batch, blocks(columns, self.tile.columns))
         if self.style.template in ("gemv_rows", "decoding"):
             rows, columns = self.extents
             return (blocks(columns, self.tile.columns), batch, blocks(rows, self.tile.rows))
@@ -425,6 +452,8 @@ class Choice:
         loads: Triton stages each of them by itself, and none where there is one stage."""
         tile, size = self.tile, self.problem.itemsize_bytes
         of_rows, of_columns = loads if tile.stages > 1 else (1, 1)
+        if self.style.is_fragments:  # the sums of all warps
+            return tile.rows * tile.columns * tile.warps * 4
         if self.style.is_flat:
             if self.style.is_decoding:
                 size = 1

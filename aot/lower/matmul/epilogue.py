@@ -47,12 +47,12 @@ class Lines:
 
 def epilogue(product: Product, choice: Choice, is_ahead: bool) -> tuple[list[str], list[str]]:
     """Lines before the loop and behind it that turn `acc` into the roots and store them."""
-    if choice.style.is_flat:  # whose loads have x and y along other axes
+    if choice.style.has_more_axes:  # whose loads have x and y along other axes
         product = product.renamed("x2", "y2")
     elif not is_ahead and _has_many_values(product):
         return [], _in_parts(product, choice)
     # Beside names of the loads; and within a branch, one from before it would keep its type.
-    is_apart = is_ahead or not choice.style.is_flat
+    is_apart = is_ahead or not choice.style.has_more_axes
     return _Epilogue(product, choice, is_ahead, "acc", "e" if is_apart else "").parts()
 
 
@@ -118,7 +118,7 @@ class _Epilogue(Lines):
     def _around_loop(self, lines: list[Line]) -> tuple[list[str], list[str]]:
         """Lines before the loop, which load what is the same for all rows or all columns of a tile
         and, where the tile is small, all else; and the lines behind it."""
-        if self.choice.style.is_flat or self.tile != "acc":
+        if self.choice.style.has_more_axes or self.tile != "acc":
             return [], [line.text for line in lines]
         axes = {symbol for _, symbol in self._tile_symbols() if symbol.extent != 1}
         known = [line for line in lines if line.moment <= Moment.MEMORY]
@@ -195,7 +195,10 @@ class _Epilogue(Lines):
             pairs, turn = f"({rows}, {columns} // 2, 2)", "{}"
         apart, joined = turn.format(f"tl.reshape({self.tile}, {pairs})"), "tl.join(odd, even)"
         self.body.write(f"even, odd = tl.split({apart})")
-        self.body.write(f"others = tl.reshape({turn.format(joined)}, ({rows}, {columns}))")
+        others = f"tl.reshape({turn.format(joined)}, ({rows}, {columns}))"
+        if self.choice.style.is_fragments:
+            others = f"gl.convert_layout({others}, STORED)"
+        self.body.write(f"others = {others}")
 
     def _tile_symbols(self) -> tuple[tuple[str, Symbol], tuple[str, Symbol]]:
         """Tail letter and symbol of both axes of the stored tile."""

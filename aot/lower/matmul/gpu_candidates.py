@@ -10,10 +10,12 @@ from aotc.aot.ir.size import bounds, highest
 from aotc.aot.lower.matmul.choice import (
     CODE_TILES,
     DECODING,
+    FRAGMENTS,
     GEMV_ALONG_COLUMNS,
     GEMV_ALONG_DEPTH,
     GEMV_WALKS,
     LANES,
+    LEAST_COLUMNS,
     SPLITS,
     STYLES,
     SWAPPED_TILES,
@@ -29,8 +31,10 @@ from aotc.aot.traits import TargetTraits
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
 MOST_HELD = 128  # elements of a chunk of all rows, which a thread multiplies piece by piece
+MOST_DECODED = 16  # elements of the result of a program that decodes for several rows
 PIECE = 8  # of them that a thread has in registers beside codes, of each row
 ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
+MOST_FRAGMENT_ROWS = 16  # rows that are multiplied with codes in the registers of tensor cores
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
@@ -88,7 +92,7 @@ def surest(problem: Problem) -> Choice:
 
 
 def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:
-    for make in (_decoding, _gemv, _swapped, _tiled):
+    for make in (_decoding, _fragments, _gemv, _swapped, _tiled):
         for choice in make(problem, machine):
             if _is_legal(choice, machine):
                 yield choice
@@ -104,7 +108,7 @@ def _is_legal(choice: Choice, machine: Machine) -> bool:
 
 
 def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
-    if problem.run:
+    if problem.run or _takes_fragments(problem):
         return
     most, few = highest(problem.extents[1]), power_above(problem.rows)
     if most <= FEW_ROWS:  # one tile holds all rows
@@ -140,6 +144,8 @@ def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
         return
     for columns, chunks, warps, stages in DECODING:
         columns = max(columns, problem.column_group)
+        if rows > 1 and rows * columns > MOST_DECODED:
+            continue
         chunks = min(chunks, max(LANES, power_above(ceil(problem.depth / problem.chunk))))
         if chunks < LANES * warps:  # threads would exchange what they have of A
             continue
@@ -150,6 +156,27 @@ def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
             continue
         tile = Tile(rows, columns, chunks * problem.chunk, warps, stages)
         yield Choice(STYLES["decoding"], problem, tile)
+
+
+def _takes_fragments(problem: Problem) -> bool:
+    return bool(problem.piece) and 1 < problem.rows <= MOST_FRAGMENT_ROWS
+
+
+def _fragments(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    """Codes of few rows straight to the tensor cores: of the whole depth, and of equal steps."""
+    if not _takes_fragments(problem):
+        return
+    columns = max(LEAST_COLUMNS, power_above(problem.rows))
+    for rows, warps in FRAGMENTS:
+        each = warps * problem.piece
+        whole = power_above(ceil(problem.depth / each))  # pieces of a warp
+        for pieces in dict.fromkeys(min(whole, count) for count in (whole, 8, 4, 2)):
+            tile = Tile(rows, columns, pieces * each, warps, 1)
+            codes = rows * pieces * problem.piece * problem.code_bits // 8
+            held = codes // (4 * LANES) + rows * columns * pieces // LANES
+            if held <= ACCUMULATOR_REGISTERS and rows >= problem.column_group:
+                name = "fragments_whole" if pieces == whole else "fragments"
+                yield Choice(STYLES[name], problem, tile)
 
 
 def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
@@ -171,7 +198,7 @@ def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
 def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
     if problem.rows > SMALL_ROWS or problem.run or not machine.has_tensor_copies:
         return
-    if problem.rows == 1 and not problem.chunk:
+    if _takes_fragments(problem) or (problem.rows == 1 and not problem.chunk):
         return
     columns = max(16, power_above(problem.rows))
     for row in (*SWAPPED_TILES, *(CODE_TILES if problem.chunk else ())):

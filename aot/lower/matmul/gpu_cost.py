@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from aotc.aot.lower.matmul.choice import Choice
+from aotc.aot.lower.matmul.choice import LANES, LEAST_COLUMNS, Choice
 from aotc.aot.traits import TargetTraits
 
 SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
@@ -60,7 +60,16 @@ class Machine:
     widening_ns: float = 0.1  # to widen one code where each element is computed by itself
     code_ns: float = 0.02  # the same of chunks of codes
     code_row_ns: float = 0.008  # to multiply it, for each row
+    decoded_sum_ns: float = 40.0  # to join the threads' sums of one element, of several rows
     carried_ns: float = 0.014  # to take apart a byte that one step loads for the next
+    fragment_code_ns: float = 0.008  # to make a code in a tensor core's register a number
+    fragment_number_ns: float = 0.0003  # to load what it is multiplied by, for each column
+    fragment_bytes: float = 3454.0  # in flight to a multiprocessor, for half the memory's rate
+    fragment_ns: float = 2478.0  # until the first codes are there, and to store the sums
+    fragment_wait: float = 0.57  # of that for each further step where nothing else runs
+    fragment_warp_ns: float = 198.0  # to join the sums of one more warp
+    fragment_loss: float = 0.83  # of the time in which a last round leaves programs out
+    fragment_registers: float = 36.0  # of a thread beside codes, numbers and sums
     tile_step_ns: float = 250.0  # of a step of one program that makes a tile's codes numbers
     tile_code_ns: float = 0.08  # for each code
     tile_factor_ns: float = 0.1  # to multiply that by its factor, too
@@ -87,6 +96,8 @@ def nanoseconds(choice: Choice, machine: Machine) -> float:
     floor = problem.bytes / machine.memory_rate if is_cold else 0.0
     if choice.style.is_decoding:
         return machine.launch_ns + _decoding_ns(choice, machine)
+    if choice.style.is_fragments:
+        return machine.launch_ns + _fragments_ns(choice, machine)
     if problem.code_bits and not choice.has_codes:
         # Each tile of the right operand is widened by itself.
         height = choice.tile.columns if choice.style.is_swapped else choice.tile.rows
@@ -242,9 +253,36 @@ def _decoding_ns(choice: Choice, machine: Machine) -> float:
     by_latency = floor * (1 + machine.wanted_bytes / in_flight)
     idle = each * machine.multiprocessors / programs
     tail = machine.far_ns + steps * machine.scalar_step_ns * ceil(each / resident)
+    if tile.rows > 1:
+        tail += each * tile.rows * tile.columns * machine.decoded_sum_ns
     if problem.is_normed:
         tail += problem.depth * programs / machine.multiprocessors / machine.normed_elements
     return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail
+
+
+def _fragments_ns(choice: Choice, machine: Machine) -> float:
+    """Codes in the registers of tensor cores: bytes in flight, and a few operations for every code
+    and for every number that codes are multiplied by."""
+    tile, problem = choice.tile, choice.problem
+    floor = problem.bytes / machine.memory_rate
+    programs = ceil(problem.columns / tile.rows) * ceil(problem.rows / tile.columns)
+    each = ceil(programs / machine.multiprocessors)
+    steps, threads = ceil(problem.depth / tile.depth), LANES * tile.warps
+    codes = tile.rows * tile.depth * problem.code_bits // 8
+    sums = tile.rows * tile.columns * tile.depth // problem.piece
+    held = machine.fragment_registers + (codes / 4 + tile.columns * tile.depth / 4 + sums) / threads
+    resident = max(1, min(each, int(REGISTERS / (held * threads))))
+    rounds = ceil(each / resident)
+    in_flight = resident * codes * min(1.0, problem.depth / tile.depth)
+    numbers = tile.columns * 16 / tile.rows * 8 / problem.code_bits  # those of nibbles are sorted
+    work = machine.fragment_code_ns + numbers * machine.fragment_number_ns
+    idle = min(2.0, each * machine.multiprocessors / programs)
+    arithmetic = problem.columns * steps * tile.depth / machine.multiprocessors * work * idle
+    loss = 1 + machine.fragment_loss * (rounds * resident / each - 1)
+    waits = tile.columns / LEAST_COLUMNS * (rounds * steps - 1) / resident
+    waits = 1 + machine.fragment_wait * waits
+    tail = machine.fragment_ns * waits + tile.warps * machine.fragment_warp_ns
+    return (floor * (1 + machine.fragment_bytes / in_flight) + arithmetic) * loss + tail
 
 
 def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from aotc.aot.ir import index as ix
@@ -20,7 +20,9 @@ from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem, precision_o
 from aotc.aot.lower.matmul.code_lines import WORD_BYTES, CodeLines
 from aotc.aot.lower.matmul.decoding import CHUNK_BYTES, Decoding, decoding_of
 from aotc.aot.lower.matmul.epilogue import Lines, epilogue, since, until
+from aotc.aot.lower.matmul.fragments import FragmentLoads, constants_of, numbers_of, piece_of
 from aotc.aot.lower.matmul.gpu_candidates import CANDIDATES, choices, surest
+from aotc.aot.lower.matmul.loads import Loads
 from aotc.aot.lower.matmul.operands import (
     Operand,
     Product,
@@ -85,6 +87,7 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
     """The matmul as the ranking sees it."""
     size = product.itemsize_bytes
     walk = product.walk
+    step = _step_of(decoding, product.root_op.dtype) if decoding else 0
     return Problem(
         extents=(
             product.batch.extent,
@@ -108,7 +111,8 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         code_bits=decoding.code.bits if decoding else 0,
         has_float_codes=decoding is not None and decoding.code.is_float,
         chunk=decoding.chunk_elements if decoding else 0,
-        step=_step_of(decoding, product.root_op.dtype) if decoding else 0,
+        step=step,
+        piece=piece_of(product, decoding, step) if decoding else 0,
         bytes=product.group.bytes,
         function_work=function_operations(product.group),
     )
@@ -169,9 +173,11 @@ def _draft(
     if choice.style.has_descriptors:
         loads = _described(oriented, choice)
     else:
-        kind = _PointerLoads
+        kind: type[_PointerLoads | FragmentLoads] = _PointerLoads
         if choice.style.is_decoding:
             kind = _DecodingLoads
+        elif choice.style.is_fragments:
+            kind = FragmentLoads
         elif choice.style.multiplies_codes:
             kind = _CodeDots
         loads = kind(oriented, choice, decoding, is_ahead).loads()
@@ -181,10 +187,13 @@ def _draft(
     if choice.style.is_walk:
         first, early = [*loads.first, kernel_file.WAIT], [*pairs[1:], *early]
         loads = replace(loads, a=[*loads.before, *loads.a], b=[*pairs[:1], *loads.b], before=[])
-    elif not choice.style.is_flat:  # before all that names columns
+    elif not choice.style.has_more_axes:  # before all that names columns
         early, pairs = [*pairs, *early], []
     precision = _precision(product, traits)
     accumulator = triton_type(computed(product.root_op.dtype))
+    more: Mapping[str, str] = {}
+    if decoding is not None and choice.style.is_fragments:
+        more = constants_of(product, decoding, choice.problem.piece)
     how = f'input_precision="{precision}", out_dtype={accumulator}'
     lines = fill(
         TEMPLATES[choice.style.template],
@@ -204,13 +213,16 @@ def _draft(
             "PRECISION": f'"{precision}"',
             "LENGTH": str(decoding.chunk_elements if decoding else 0),
             "WIDTH": str(_loaded_at_once(product)),
+            **more,
         },
         loads.before if is_ahead else [*pairs, *loads.before],
     )
     of_a, of_b = (sum(line.count(".load(") for line in part) for part in (loads.a, loads.b))
     if decoding is not None and choice.has_codes:  # codes and factors are less than the numbers
         of_a, of_b = (1, of_b) if choice.style.is_swapped else (of_a, 1)
-    draft = kernel_file.Draft(choice.source_name, lines, waits=is_ahead)
+    draft = kernel_file.Draft(
+        choice.source_name, lines, waits=is_ahead, is_gluon=choice.style.is_fragments
+    )
     return draft, (max(1, of_a), max(1, of_b))
 
 
@@ -218,7 +230,11 @@ def _paired(product: Product, choice: Choice) -> list[str]:
     """Lines that put the columns which meet side by side, wherever a tile names them."""
     if product.group.distance < 2:  # neighbours, or none
         return []
-    names = ("y", "y2") if choice.style.is_flat else ("x" if product.is_swapped else "y",)
+    names: tuple[str, ...] = ("x" if product.is_swapped else "y",)
+    if choice.style.is_flat:
+        names = ("y", "y2")
+    elif choice.style.is_fragments:
+        names = ("xa", "xf", "x2")
     return [f"{name} = {product.paired(name)}" for name in names]
 
 
@@ -228,8 +244,10 @@ def _is_ahead(product: Product, choice: Choice, traits: TargetTraits) -> bool:
     program that norms a row has them on the way meanwhile."""
     _, _, columns, depth = choice.problem.extents
     nbytes = typical(columns * depth) * choice.problem.itemsize_bytes
-    is_short = choice.style.is_decoding or nbytes <= LOADED_AHEAD_BYTES
+    is_short = choice.style.multiplies_codes or choice.style.is_decoding
+    is_short = is_short or nbytes <= LOADED_AHEAD_BYTES
     may_wait = "ahead" in TEMPLATES[choice.style.template].holes
+    may_wait = may_wait and (not choice.style.is_fragments or choice.has_whole_depth)
     return may_wait and choice.problem.is_right_constant and (is_short or choice.style.is_walk)
 
 
@@ -242,20 +260,7 @@ def _loaded_at_once(product: Product) -> int:
     return CHUNK_BYTES // max(2, widest)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loads:
-    """Lines that load a tile of each operand, and those before the loop over k."""
-
-    a: list[str]
-    b: list[str]
-    describe: list[str] = field(default_factory=list)
-    before: list[str] = field(default_factory=list)
-    multiply: list[str] = field(default_factory=list)
-    first: list[str] = field(default_factory=list)  # of B, before the wait for other kernels
-    following: list[str] = field(default_factory=list)  # of B, at the end of a step
-
-
-def _described(product: Product, choice: Choice) -> _Loads:
+def _described(product: Product, choice: Choice) -> Loads:
     """Loads by tensor descriptors of the operands, made here if the launch makes none."""
     buffers, depth = kernel_file.buffer_names(product.group), product.walk.depth
     describe: list[str] = []
@@ -278,7 +283,7 @@ def _described(product: Product, choice: Choice) -> _Loads:
         return [f"{name} = {name}_rows.load([{at}]){turn}"]
 
     a, b = load("a", product.left, "xs", "BM"), load("b", product.right, "ys", "BN")
-    return _Loads(a, b, describe)
+    return Loads(a, b, describe)
 
 
 class _PointerLoads(Lines):
@@ -303,7 +308,7 @@ class _PointerLoads(Lines):
             )
         self.row_symbols: set[Symbol] = set()
 
-    def loads(self) -> _Loads:
+    def loads(self) -> Loads:
         """The loads of both operands."""
         sides = [
             self._side("a", self.product.left, "m"),
@@ -325,15 +330,15 @@ class _PointerLoads(Lines):
         lines = self.body.close_timed_loop()
         return self._timed(lines[:count], lines[count:], [])
 
-    def _timed(self, a: list[Line], b: list[Line], multiply: list[Line]) -> _Loads:
+    def _timed(self, a: list[Line], b: list[Line], multiply: list[Line]) -> Loads:
         """The lines where they stand: what is constant, before the wait and at a step's end."""
         if not self.is_ahead:
             parts = (a, b, multiply)
             texts, sums, products = ([line.text for line in part] for part in parts)
-            return _Loads(texts, sums, before=self.body.lines, multiply=products)
+            return Loads(texts, sums, before=self.body.lines, multiply=products)
         if self.choice.style.is_walk:
             own = [*until(Moment.CONSTANTS, self.body.written), "start = 0"]
-            return _Loads(
+            return Loads(
                 a=[*until(Moment.START, a), *since(Moment.MEMORY, a)],
                 b=[*own, *until(Moment.CONSTANTS, b)],
                 before=since(Moment.MEMORY, self.body.written),
@@ -342,7 +347,7 @@ class _PointerLoads(Lines):
         early = until(Moment.CONSTANTS, b)
         if any(line.moment == Moment.CONSTANTS for line in a):
             early = [*until(Moment.CONSTANTS, a), *early]
-        return _Loads(
+        return Loads(
             a=[*until(Moment.START, a), *since(Moment.MEMORY, a)],
             b=[],
             before=since(Moment.MEMORY, self.body.written),
@@ -441,7 +446,7 @@ class _PointerLoads(Lines):
 class _DecodingLoads(_PointerLoads):
     """Loads of A by pieces, and of codes, whose products are summed up and scaled."""
 
-    def loads(self) -> _Loads:
+    def loads(self) -> Loads:
         """The loads of both, and the lines that make `p` of them."""
         assert self.codes is not None
         decoding = self.codes.decoding
@@ -496,7 +501,7 @@ class _DecodingLoads(_PointerLoads):
 class _CodeDots(_PointerLoads):
     """Tiles of codes, whose numbers go to the tensor cores; sums of each step are scaled."""
 
-    def loads(self) -> _Loads:
+    def loads(self) -> Loads:
         """The codes are the rows: `a`, and `a1` of the second codes of bytes, times `b`, `b1`."""
         assert self.codes is not None
         decoding, tails = self.codes.decoding, self.choice.tails
@@ -506,6 +511,10 @@ class _CodeDots(_PointerLoads):
         byte = Symbol("ka", fixed(self.walk.depth) // count)
         inside = frozenset({side.inner, decoding.chunk, byte})
         self.body.open_loop(inside)
+        self.codes.write_step()  # factors first, so that they come while the products are made
+        names = ("b", "b1")[:count]
+        totals = [f"tl.sum({name}.to(tl.float32), axis=0, keep_dims=True)" for name in names]
+        scaled = self.codes.scaled("sums", f"({' + '.join(totals)})")
         self._write_numbers(self.codes, byte, inside)
         first = len(self.body.loop or ())
         self._write_side(side, "b")
@@ -513,38 +522,27 @@ class _CodeDots(_PointerLoads):
             pairs = "tl.reshape(b, (BK // 2, 2, BN))"
             self.body.write(f"b, b1 = tl.split(tl.permute({pairs}, (0, 2, 1)))", inside)
         second = len(self.body.loop or ())
-        self._write_dots(self.codes, count, inside)
+        self._write_dots(scaled, count, inside)
         lines = self.body.close_loop()
         before = self.body.lines
-        return _Loads(lines[:first], lines[first:second], [], before, lines[second:])
+        return Loads(lines[:first], lines[first:second], [], before, lines[second:])
 
     def _write_numbers(self, codes: CodeLines, byte: Symbol, inside: frozenset[Symbol]) -> None:
-        decoding, code = codes.decoding, codes.decoding.code
-        count, dtype = len(code.numbers), triton_type(self.product.root_op.dtype)
-        codes.write_step()
+        count = len(codes.decoding.code.numbers)
         each = "" if count == 1 else f" // {count}"
         self.body.write(f"{byte.name} = start{each} + tl.arange(0, BK{each})[None, :]", inside)
         if "k" in self.choice.tails:
             kernel_file.write_mask(self.body, byte, self.masks)
         self.body.write(f"codes = {codes.load(byte)}", inside)
-        if code.is_float:
-            self.body.write(f"a = numbers_of_{code.suffix}(codes).to({dtype})", inside)
-            return
-        for number in range(count):
-            how = f"{number * code.bits}, {code.flip & 0xFF}, {(1 << code.bits) - 1}"
-            how = f"{how}, {decoding.zero + code.bias}"
-            text = f"a{number or ''} = numbers_of_each(codes, {how}).to({dtype})"
-            self.body.write(text, inside)
+        for line in numbers_of(codes.decoding, self.product.root_op.dtype):
+            self.body.write(line, inside)
 
-    def _write_dots(self, codes: CodeLines, count: int, inside: frozenset[Symbol]) -> None:
+    def _write_dots(self, scaled: str, count: int, inside: frozenset[Symbol]) -> None:
         how = 'input_precision="ieee", out_dtype=tl.float32'
         self.body.write(f"sums = tl.dot(a, b, {how})", inside)
         if count == 2:
             self.body.write(f"sums = tl.dot(a1, b1, sums, {how})", inside)
-        names = ("b", "b1")[:count]
-        totals = [f"tl.sum({name}.to(tl.float32), axis=0, keep_dims=True)" for name in names]
-        total = f"({' + '.join(totals)})"
-        self.body.write(f"acc += {codes.scaled('sums', total)}", inside)
+        self.body.write(f"acc += {scaled}", inside)
 
 
 @dataclass(frozen=True, slots=True)

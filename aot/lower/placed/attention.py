@@ -34,6 +34,7 @@ _attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
 def attention(node: Node, traits: TargetTraits) -> Called:
     """One program for each block of rows of a head; by the processor's tiles where it has them."""
     (query, key, value, *more), _, how = operands_of(node)
+    sinks = more.pop() if how["has_sinks"] else None
     kinds = [node.inputs[place.memory].type.kind for place in more]
     ends = more[kinds.index("int")] if "int" in kinds else None
     masks = [place for place in more if place is not ends]
@@ -44,6 +45,8 @@ def attention(node: Node, traits: TargetTraits) -> Called:
         "HEADS": size_text(heads),
         "MEMBERS": members,
         "ENDS": steps_text(ends.strides[:3]) if ends else None,
+        "SINKS": steps_text(sinks.strides[:3]) if sinks else None,
+        "SOFTCAP": how["softcap"],
         "SAFE": how["is_safe"],
         "KEEPS_BF16": traits.multiplies_bf16,
     }
@@ -55,7 +58,7 @@ def attention(node: Node, traits: TargetTraits) -> Called:
         sides = [{"BM": tallest, "BN": longest}, *sides]
     blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in sides]
     mask = masks[0] if masks else None
-    reads = {"q": query, "k": key, "v": value, "mask": mask, "ends": ends}
+    reads = {"q": query, "k": key, "v": value, "mask": mask, "ends": ends, "sinks": sinks}
     return _attention("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import fixed, highest, smallest
+from aotc.aot.ir.size import highest, smallest
 from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.ir.types import DTYPES, Scalar
 from aotc.aot.lower.call import Called
@@ -24,12 +24,14 @@ from aotc.kernels.templates.registry import (
 )
 
 SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they make
+RUNNING_BLOCK = 64  # elements of a row whose sums or products stay in a processor's registers
 SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
+GPU_BLOCK = 2048  # elements of a row that a program of a GPU has at a time
 
 
 def scan(node: Node, traits: TargetTraits) -> Called:
     """A program goes along rows, or blocks of columns, one after the other; on a GPU it has a row
-    alone, which is a block of a longer one. A second result has the extremes at the places."""
+    alone. A second result has the extremes at the places."""
     (data,), _, how = operands_of(node)
     (outer, count, inner), dtype = data.shape, node.inputs[0].dtype
     kind = how["kind"]
@@ -40,18 +42,24 @@ def scan(node: Node, traits: TargetTraits) -> Called:
         **({"INNER": size_text(inner)} if inner != 1 else {}),
         "KIND": repr(kind),
         "IDENTITY": _number(REDUCTIONS[of_values].identity(dtype)),
-        "IS_REVERSED": how["is_reversed"],
+        "IS_REVERSED": how.get("is_reversed", False),
         "ACCUMULATOR": f"tl.{_accumulator(kind, dtype)}",
     }
     programs, warps = SCANNED_PROGRAMS, 1
     if traits.is_gpu:
-        numbers["BLOCK"] = power_above(fixed(count))  # of `rewrites/scan.py`
+        numbers["BLOCK"] = min(GPU_BLOCK, power_above(highest(count)))
         units = programs = outer
+        if "block" in how:
+            numbers |= {"BLOCK": how["block"], "IN_BLOCKS": True}
+            units = programs = outer * -(-count // how["block"])
         warps = max(1, numbers["BLOCK"] // SCANNED_BLOCK)
     elif inner == 1:
         numbers["BLOCK"] = min(SCANNED_BLOCK, power_above(highest(count)))
         if kind.startswith(("max", "min")):
             numbers["LOOKS"] = True
+        elif kind != "log_sum":
+            numbers["BLOCK"] = min(RUNNING_BLOCK, numbers["BLOCK"])
+            numbers["IS_PARTED"] = True
         units = outer
     else:
         numbers["BLOCK"] = min(SCANNED_COLUMNS, power_above(highest(inner)))
@@ -62,6 +70,11 @@ def scan(node: Node, traits: TargetTraits) -> Called:
     return from_template(
         SCAN, function, stored, {"data": data}, numbers, blocks, num_stages=1, num_warps=warps
     )
+
+
+def scan_blocks(node: Node, traits: TargetTraits) -> Called:
+    """The same of blocks by themselves: a program of a GPU has one of them."""
+    return scan(node, traits)
 
 
 def _number(value: Scalar) -> str:

@@ -21,7 +21,7 @@ from aotc.aot.lower.placed.order import (
     sort_runs,
     sum_digits,
 )
-from aotc.aot.lower.placed.scan import scan
+from aotc.aot.lower.placed.scan import scan, scan_blocks
 from aotc.aot.traits import TargetTraits
 
 # The kernels of `placed` ops.
@@ -45,6 +45,7 @@ ON_MEMORY: dict[str, Callable[[Node, TargetTraits], Called]] = {
         select_rows,
         nth_places,
         scan,
+        scan_blocks,
         exchange,
     )
 }

@@ -277,7 +277,8 @@ class Lanes:
         """An atom by a divisor of it."""
         if divisor == 1:
             return Int(kind, Linear(((atom, 1),)))
-        text = f"sdiv exact {atom.operand}, {divisor}"
+        by = self.literal([divisor] * self.width, kind) if is_vector(atom.operand) else divisor
+        text = f"sdiv exact {atom.operand}, {by}"
         made = self.writer.emit(text, atom.operand.type, [atom.operand])
         most = None if atom.most is None else atom.most // divisor
         return self.atom(

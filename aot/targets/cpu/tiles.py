@@ -205,6 +205,7 @@ def run(
     whole: int = 0,
     splits: Sequence[Split] = (),
     rows: int = 1,
+    by_halves: bool = False,
 ) -> None:
     """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
     It goes over the last `whole` dimensions by itself: their indices are 0.
@@ -213,6 +214,7 @@ def run(
     those in `holding`, along the lanes, for the chunks where they hold; others follow these. What
     the comparisons in `splits` answer is a fact too, but for the chunks where an answer changes.
     The innermost loop over rows goes so many `rows` at a time, of which `body` has the first.
+    by_halves: where the end along the lanes is known, the rest has chunks of fewer vectors.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
     width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
@@ -224,7 +226,7 @@ def run(
     inner = [cut for cut in cuts if cut.bound.dim == lane_dim]
     steps = {order[-2]: rows} if rows > 1 else {}
     with kernel.width(width):
-        nested = _Nested(body, outer, inner, holding, splits, steps)
+        nested = _Nested(body, outer, inner, holding, splits, steps, by_halves)
         _nest(kernel, shape, order, [integer(0)] * len(shape), nested)
     kernel.active_bounds = kept
 
@@ -239,6 +241,7 @@ class _Nested(NamedTuple):
     splits: Sequence[Split]
     steps: Mapping[int, int]
     """Of loops that do not go one by one, by dimension."""
+    by_halves: bool
 
 
 def _nest(
@@ -267,6 +270,8 @@ def _nest(
 
     if nested.splits:
         _stretches(kernel, shape[dim], nested.inner, nested.splits, stretch)
+    elif nested.by_halves and count(kernel, shape[dim], nested.inner) < shape[dim]:
+        _chunks_by_halves(kernel, count(kernel, shape[dim], nested.inner), nested.inner, stretch)
     elif nested.holding:
         _chunks_where(kernel, shape[dim], nested.holding, stretch)
     else:
@@ -317,6 +322,39 @@ def chunks(
             _chunk_loop(kernel, start, cuts, lane, body, may_skip=may_skip)
         exact = cuts if is_exact else []
         _chunk_loop(kernel, upper_operand, exact, lane, body, may_skip=may_skip, lower=start)
+
+
+def count(kernel: Kernel, size: int, cuts: Sequence[Conjunct]) -> int:
+    """Elements along a dimension that loops go over: all of them where their end is not known."""
+    ends = [cut.bound.upper.constant for cut in cuts]
+    known = [end for end in ends if end is not None]
+    return max(0, min([size, *known])) if len(known) == len(ends) else size
+
+
+def _chunks_by_halves(
+    kernel: Kernel,
+    upper: int,
+    cuts: Sequence[Conjunct],
+    body: Callable[[Int, Sequence[Conjunct]], None],
+) -> None:
+    """Loops over so many elements: full chunks, of the rest chunks of half as many vectors, and so
+    on; a last vector is masked."""
+    start, width = 0, kernel.lanes.width
+    while start < upper:
+        is_last = width <= kernel.isa.lanes
+        full = (upper - start) // width * width
+        with kernel.width(width):
+            if full > width:
+                low, end = (constant(place, "i32") for place in (start, start + full))
+                lane = Linear((), 1)
+                _chunk_loop(kernel, end, cuts, lane, body, may_skip=False, lower=low)
+            elif full:
+                body(Int("i32", Linear((), start), Linear((), 1)), cuts)
+            start += full
+            if is_last and start < upper:
+                body(Int("i32", Linear((), start), Linear((), 1)), [])
+                return
+        width //= 2
 
 
 def _stretches(

@@ -5,6 +5,7 @@ These functions go into every filled source as they stand.
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -68,6 +69,16 @@ def share_of(
     end = tl.minimum(S, high + 1)
     share = tl.cdiv(tl.cdiv(tl.maximum(end - begin, 0), BN), SPLITS) * BN
     return begin + split * share, tl.minimum(begin + split * share + share, end)
+
+
+@triton.jit
+def capped(scores, RATE: tl.constexpr, CAP: tl.constexpr, EXACT: tl.constexpr):
+    """CAP · tanh(scores · RATE); unless EXACT, by a power of two and off by 3e-7 · CAP."""
+    if EXACT:
+        found = CAP * libdevice.tanh(scores * RATE)
+    else:
+        found = CAP - 2.0 * CAP / (1.0 + tl.exp2(scores * (RATE * 2.8853900817779268)))
+    return found
 
 
 @triton.jit

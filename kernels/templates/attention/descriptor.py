@@ -1,8 +1,9 @@
 """Attention forward through tensor descriptors: the copy engine brings the blocks of q, k and v.
 
 Same mathematics as plain.py, whose helpers it takes over; no masks as operands. Holes:
-`queries`, `keys`, `values` (the descriptors of one head, rows of contiguous elements), `hide` and
-`store`. Rows and columns beyond a descriptor's shape read as zero.
+`queries`, `keys`, `values` (the descriptors of one head, rows of contiguous elements), `load_mask`
+and `last_mask` (a soft cap), `peak` and `total` (where rows have sinks), `hide` and `store`. Rows
+and columns beyond a descriptor's shape read as zero.
 """
 
 import triton
@@ -16,7 +17,7 @@ from aotc.kernels.templates.attention.blocks import (
     last_seen,
     place,
 )
-from aotc.kernels.templates.attention.plain import hide, store
+from aotc.kernels.templates.attention.plain import hide, last_mask, load_mask, store
 
 
 @triton.jit
@@ -49,6 +50,7 @@ def attention_descriptor(
     near, full, edge, end = key_range(low, high, S, WINDOW, BN, CAUSAL)
     for start in range(near, full, BN):
         scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
+        scores = load_mask(scores)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
     for at in range(edge, end, BN):
@@ -56,6 +58,7 @@ def attention_descriptor(
         if WINDOW:
             start = edge_block(at, near, full)
         scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
+        scores = last_mask(scores)
         s = start + tl.arange(0, BN)[None, :]
         scores = hide(scores, x, s, S, OFFSET, WINDOW, CAUSAL, BN)
         v = values.load([start, 0])

@@ -4,7 +4,9 @@ Both kernels read heads where they lie: an operand's steps are those from batch 
 head and row to row, and a row's elements lie side by side. Rows past the end read the last one
 again and are not stored. Scores are `q·kᵀ · SCALE + mask`; where MASK is None there is none. Row x
 sees the keys up to x + CAUSAL, or as many as its end says where ENDS is not None, or all where both
-are; where WINDOW is not 0, so many of them, the last ones. A row that sees nothing weighs nothing.
+are; where WINDOW is not 0, so many of them, the last ones. Where SOFTCAP is not 0, products s are
+SOFTCAP · tanh(s / SOFTCAP) before the mask. Where SINKS is not None, each row has one more score,
+whose power is in the sum and weighs no value. A row that sees nothing weighs nothing.
 T rows and S keys may be known at the call only: T_UNIT and S_UNIT divide them, and S_MOST is the
 most keys. Rows of MEMBERS heads beside each other, which share their keys, may be one after the
 other, those of the first head first.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # the least finite f32, under which no peak falls
 
@@ -118,13 +121,15 @@ def last_of(
 def scored(
     q, k, mask_ptr, rows, keys, last, T: tl.constexpr, S: tl.constexpr, S_UNIT: tl.constexpr,
     MASK: tl.constexpr, SCALE: tl.constexpr, SEES_ALL: tl.constexpr, WINDOW: tl.constexpr,
-    MEMBERS: tl.constexpr = 1,
+    MEMBERS: tl.constexpr = 1, SOFTCAP: tl.constexpr = 0.0,
 ):  # fmt: skip
     """Scores of a block; keys past the end and those that a row may not see are -inf."""
     if q.shape[0] == 1:  # keys are read as they lie, where a product would transpose them first
         scores = tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[None, :] * SCALE
     else:
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
+    if SOFTCAP > 0.0:
+        scores = libdevice.tanh(scores * (1.0 / SOFTCAP)) * SOFTCAP
     if MASK is not None:
         scores += masks(mask_ptr, rows, keys, T, S, S_UNIT, MASK, MEMBERS)
     if S_UNIT % keys.shape[0] != 0:
@@ -134,6 +139,32 @@ def scored(
         if WINDOW:
             scores = tl.where(keys[None, :] > (last - WINDOW)[:, None], scores, float("-inf"))
     return scores
+
+
+@triton.jit
+def begun(
+    sinks_ptr, rows, T: tl.constexpr, SINKS: tl.constexpr, MEMBERS: tl.constexpr
+):  # fmt: skip
+    """Peak and sum of rows before any key: those of their sinks, where there are some."""
+    if SINKS is None:
+        peak = tl.full(rows.shape, LOWEST, tl.float32)
+        total = tl.zeros(rows.shape, tl.float32)
+    else:
+        sinks = tl.load(sinks_ptr + places(rows, T, MEMBERS, SINKS)).to(tl.float32)
+        peak = tl.maximum(sinks, LOWEST)
+        total = normal_exp(sinks - peak)
+    return peak, total
+
+
+@triton.jit
+def weigh(scores, peak, total, IS_FIRST: tl.constexpr):
+    """One block of keys: the rows' peak and sum with it, its powers, and the factor of what is
+    there; IS_FIRST: nothing is."""
+    higher = tl.maximum(peak, tl.max(scores, 1))
+    powers = normal_exp(scores - higher[:, None])
+    shrink = normal_exp(peak - higher)
+    added = tl.sum(powers, 1)
+    return higher, added if IS_FIRST else total * shrink + added, powers, shrink
 
 
 @triton.jit
@@ -166,13 +197,14 @@ def store_rows(
 
 @triton.jit
 def attention_forward(
-    out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr, ends_ptr,
+    out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr, ends_ptr, sinks_ptr,
     HEADS: tl.constexpr, MEMBERS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr,
     S: tl.constexpr, T_UNIT: tl.constexpr, S_UNIT: tl.constexpr, S_MOST: tl.constexpr,
     D: tl.constexpr, E: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, Q: tl.constexpr,
     K: tl.constexpr, V: tl.constexpr, MASK: tl.constexpr, ENDS: tl.constexpr,
-    SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SAFE: tl.constexpr,
-    KEEPS_BF16: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SINKS: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    SOFTCAP: tl.constexpr, SAFE: tl.constexpr, KEEPS_BF16: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows of MEMBERS heads: results, and the logarithms of the rows' sums of powers. A
     row that sees nothing is zeros if SAFE, else no number."""
@@ -185,23 +217,22 @@ def attention_forward(
     v_ptr = of_head(v_ptr, batch, head // RATIO, V)
     mask_ptr = of_head(mask_ptr, batch, head, MASK)
     ends_ptr = of_head(ends_ptr, batch, head, ENDS)
+    sinks_ptr = of_head(sinks_ptr, batch, head, SINKS)
     SEES_ALL: tl.constexpr = CAUSAL is None and ENDS is None
     last, low, high = last_of(ends_ptr, rows, first, T, S, ENDS, CAUSAL, WINDOW, MEMBERS)
     q = block(of_head(q_ptr, batch, head, Q), rows, d, T, Q, D, KEEPS_BF16, MEMBERS)
+    peak, total = begun(sinks_ptr, rows, T, SINKS, MEMBERS)
     if S_MOST <= BN:
         keys = tl.arange(0, BN)
         k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
         scores = scored(
-            q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS
-        )
-        peak = tl.maximum(tl.max(scores, 1), LOWEST)
-        powers = normal_exp(scores - peak[:, None])
-        total = tl.sum(powers, 1)
+            q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW, MEMBERS,
+            SOFTCAP,
+        )  # fmt: skip
+        peak, total, powers, _ = weigh(scores, peak, total, SINKS is None)
         v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
         found = tl.dot(powers.to(v.dtype), v, input_precision="ieee")
     else:
-        peak = tl.full((BM,), LOWEST, tl.float32)
-        total = tl.zeros((BM,), tl.float32)
         found = tl.zeros((BM, BE), tl.float32)
         for start in range(first_block(low, WINDOW, BN), tl.minimum(S, high + 1), BN):
             keys = start + tl.arange(0, BN)
@@ -209,17 +240,13 @@ def attention_forward(
                 k = block(k_ptr, keys, d, S, K, D, KEEPS_BF16)
                 scores = scored(
                     q, k, mask_ptr, rows, keys, last, T, S, S_UNIT, MASK, SCALE, SEES_ALL, WINDOW,
-                    MEMBERS,
+                    MEMBERS, SOFTCAP,
                 )  # fmt: skip
-                higher = tl.maximum(peak, tl.max(scores, 1))
-                powers = normal_exp(scores - higher[:, None])
-                shrink = normal_exp(peak - higher)
-                total = total * shrink + tl.sum(powers, 1)
+                peak, total, powers, shrink = weigh(scores, peak, total, False)
                 v = block(v_ptr, keys, y, S, V, E, KEEPS_BF16)
                 found = tl.dot(
                     powers.to(v.dtype), v, found * shrink[:, None], input_precision="ieee"
                 )
-                peak = higher
     if SAFE:
         total = tl.where(total == 0.0, 1.0, total)
     found = found * (1.0 / total)[:, None]

@@ -177,6 +177,14 @@ def hide(
 
 
 @gluon.jit
+def capped(scores, RATE: gl.constexpr, CAP: gl.constexpr):
+    """CAP · tanh(scores · RATE) as in blocks.py, or the scores where that is 0."""
+    if CAP > 0.0:
+        scores = CAP - 2.0 * CAP / (1.0 + gl.exp2(scores * (RATE * 2.8853900817779268)))
+    return scores
+
+
+@gluon.jit
 def soften(scores, peak, total, SCALE: gl.constexpr):
     """Weights of a block, the new row maximum and sum, and the factor for what was before; rows of
     huge scores as in blocks.py."""
@@ -211,8 +219,8 @@ def step(
     half: gl.constexpr, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
     total, count, turn, row, start, has_next, HIDES: gl.constexpr, S,
     OFFSET, WINDOW: gl.constexpr, CAUSAL: gl.constexpr, TAIL: gl.constexpr, SCALE: gl.constexpr,
-    BN: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr, STAGES: gl.constexpr,
-    SCORES: gl.constexpr, WEIGHTS: gl.constexpr,
+    RATE: gl.constexpr, CAP: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr,
+    BV: gl.constexpr, STAGES: gl.constexpr, SCORES: gl.constexpr, WEIGHTS: gl.constexpr,
 ):  # fmt: skip
     """Scores of block `count` while the values of the block before it are added."""
     at = count % STAGES
@@ -225,6 +233,7 @@ def step(
     mbarrier.arrive(turns.index(1 - half))
     scores = warpgroup_mma_wait(1, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
+    scores = capped(scores, RATE, CAP)
     if HIDES:
         scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, TAIL, BN, SCORES)
     weights, peak, total, shrink = soften(scores, peak, total, SCALE)
@@ -240,8 +249,8 @@ def step(
 def begin(
     q, k_tiles, k_ready, k_free, count, row, start, has_next, S, OFFSET,
     WINDOW: gl.constexpr, CAUSAL: gl.constexpr, TAIL: gl.constexpr, SHORT: gl.constexpr,
-    SCALE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr, STAGES: gl.constexpr,
-    SCORES: gl.constexpr,
+    SCALE: gl.constexpr, RATE: gl.constexpr, CAP: gl.constexpr, BN: gl.constexpr,
+    BD: gl.constexpr, STAGES: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
     """Weights of a tile's first block, the row maximum and sum."""
     at = count % STAGES
@@ -252,6 +261,7 @@ def begin(
     scores = warpgroup_mma(q, keys_at(k_tiles, at, BN, BD), zeros, use_acc=False, is_async=True)
     scores = warpgroup_mma_wait(0, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
+    scores = capped(scores, RATE, CAP)
     if CAUSAL or SHORT:
         scores = hide(scores, row, start, S, OFFSET, WINDOW, CAUSAL, TAIL, BN, SCORES)
     weights, peak, total, _ = soften(scores, peak, total, SCALE)
@@ -279,8 +289,8 @@ def attend(
     half: gl.constexpr, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
     k_free, v_ready, v_free, turns, HEADS, RATIO: gl.constexpr, T, S, OFFSET,
     WINDOW: gl.constexpr, CAUSAL: gl.constexpr, TAIL: gl.constexpr, SHORT: gl.constexpr,
-    SCALE: gl.constexpr, SAFE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr,
-    BV: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    SCALE: gl.constexpr, RATE: gl.constexpr, CAP: gl.constexpr, SAFE: gl.constexpr,
+    BN: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """A consumer: 64 rows of every tile against all its blocks."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -299,7 +309,7 @@ def attend(
         mbarrier.wait(q_ready.index(half), wave & 1)
         weights, peak, total = begin(
             q, k_tiles, k_ready, k_free, count, row, head * BN, head + 1 < until, S, OFFSET,
-            WINDOW, CAUSAL, TAIL, SHORT, SCALE, BN, BD, STAGES, SCORES,
+            WINDOW, CAUSAL, TAIL, SHORT, SCALE, RATE, CAP, BN, BD, STAGES, SCORES,
         )  # fmt: skip
         p = gl.convert_layout(weights.to(q.dtype), WEIGHTS)
         acc = gl.zeros((64, BV), gl.float32, RESULT)
@@ -311,20 +321,20 @@ def attend(
                 p, acc, peak, total = step(
                     half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc,
                     peak, total, counted + block, taken + block, row, block * BN, block + 1 < until,
-                    True, S, OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES,
-                    WEIGHTS,
+                    True, S, OFFSET, WINDOW, CAUSAL, TAIL, SCALE, RATE, CAP, BN, BD, BV,
+                    STAGES, SCORES, WEIGHTS,
                 )  # fmt: skip
         for block in range(near, full):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
                 total, counted + block, taken + block, row, block * BN, block + 1 < until, False, S,
-                OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                OFFSET, WINDOW, CAUSAL, TAIL, SCALE, RATE, CAP, BN, BD, BV, STAGES, SCORES, WEIGHTS,
             )  # fmt: skip
         for block in range(gl.maximum(full, near), until):
             p, acc, peak, total = step(
                 half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
                 total, counted + block, taken + block, row, block * BN, block + 1 < until, True, S,
-                OFFSET, WINDOW, CAUSAL, TAIL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+                OFFSET, WINDOW, CAUSAL, TAIL, SCALE, RATE, CAP, BN, BD, BV, STAGES, SCORES, WEIGHTS,
             )  # fmt: skip
         mbarrier.arrive(q_free.index(half))
         count, turn = counted + until, taken + until
@@ -350,9 +360,9 @@ def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
 def attention_overlapped(
     in0, in1, in2, out0, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr,
     S: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr,
-    SCALE: gl.constexpr, CAUSAL: gl.constexpr, OFFSET: gl.constexpr, WINDOW: gl.constexpr,
-    SAFE: gl.constexpr, VARIES: gl.constexpr, LEAST: gl.constexpr, BN: gl.constexpr,
-    GROUP: gl.constexpr, STAGES: gl.constexpr,
+    SCALE: gl.constexpr, RATE: gl.constexpr, CAP: gl.constexpr, CAUSAL: gl.constexpr,
+    OFFSET: gl.constexpr, WINDOW: gl.constexpr, SAFE: gl.constexpr, VARIES: gl.constexpr,
+    LEAST: gl.constexpr, BN: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     DTYPE: gl.constexpr = in0.dtype.element_ty
     TAIL: gl.constexpr = True if VARIES else S % BN != 0
@@ -381,10 +391,10 @@ def attention_overlapped(
         [
             (attend, (0, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL,
-                      TAIL, SHORT, SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
+                      TAIL, SHORT, SCALE, RATE, CAP, SAFE, BN, BD, BV, GROUP, STAGES)),
             (attend, (1, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL,
-                      TAIL, SHORT, SCALE, SAFE, BN, BD, BV, GROUP, STAGES)),
+                      TAIL, SHORT, SCALE, RATE, CAP, SAFE, BN, BD, BV, GROUP, STAGES)),
             (bring, (queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready,
                      k_free, v_ready, v_free, HEADS, RATIO, T, S, OFFSET, WINDOW, CAUSAL, TAIL, BN,
                      GROUP, STAGES)),

@@ -1,10 +1,11 @@
 """Attention forward, one tile of query rows a program: softmax(q·kᵀ·scale + mask)·v, online.
 
-Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (a mask that is an operand), `last_seen`
-(the last keys that the rows see), in the last blocks of keys `last_k`, `last_v`, `last_mask` and
-`hide` (what rows may not see of them), and `store`. As it stands q is a contiguous [Z, T, D], k
-[Z / RATIO, S, D] and v [Z / RATIO, S, DV]. SCALE holds log2(e): scores are exponents of two. Blocks
-that all rows of the tile see come first, then those at both ends.
+Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (a soft cap, and a mask that is an
+operand), `peak` and `total` (where rows have sinks), `last_seen` (the last keys that the rows see),
+in the last blocks of keys `last_k`, `last_v`, `last_mask` and `hide` (what rows may not see of
+them), and `store`. As it stands q is a contiguous [Z, T, D], k [Z / RATIO, S, D] and v [Z / RATIO,
+S, DV]. SCALE holds log2(e): scores are exponents of two. Blocks that all rows of the tile see come
+first, then those at both ends.
 """
 
 import triton

@@ -185,7 +185,11 @@ class Copies:
 
 
 class _Ring:
-    """One thread's pinned memory in two halves, its stream and the halves' events."""
+    """One thread's pinned memory in two halves, its stream and the halves' events.
+
+    The memory comes from the device's pool: the driver takes longer to give it and to take it back
+    than to copy an adapter.
+    """
 
     __slots__ = ("_device", "_events", "_half", "_pinned", "stream")
 
@@ -193,7 +197,7 @@ class _Ring:
         self._device = device
         self.stream = device.stream()
         self._events = [device.event(is_timed=False) for _ in range(RING_CHUNKS)]
-        self._pinned = device.pinned(RING_CHUNKS * CHUNK_BYTES, "the upload of weights")
+        self._pinned = device.pool.pinned(RING_CHUNKS * CHUNK_BYTES, "the upload of weights")
         self._half = 0
 
     def copy(self, to: int, source: int, width: int, rows: int, pitch: int) -> None:
@@ -215,5 +219,6 @@ class _Ring:
         Where the wait fails the device keeps it until its own end: a copy may still use it.
         """
         self.stream.synchronize()
-        for owned in (self._pinned, *self._events, self.stream):
+        self._device.pool.free_pinned(self._pinned)
+        for owned in (*self._events, self.stream):
             owned.close()

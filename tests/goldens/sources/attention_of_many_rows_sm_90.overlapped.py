@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 
 # As in the template: waves_of, place, blocks_until, begins_at, near_until, full_until, bring,
-# hide, soften, keys_at, wait_next, step, begin, end, attend, barriers.
+# hide, capped, soften, keys_at, wait_next, step, begin, end, attend, barriers.
 
 
 @gluon.jit
@@ -81,10 +81,10 @@ def kernel(
         [
             (attend, (0, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, 2, 1, 1024, 1024, 0, 0, False,
-                      TAIL, SHORT, 0.36067376022224085, False, BN, 64, 64, GROUP, STAGES)),
+                      TAIL, SHORT, 0.36067376022224085, 0.0, 0.0, False, BN, 64, 64, GROUP, STAGES)),
             (attend, (1, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
                       k_free, v_ready, v_free, turns, 2, 1, 1024, 1024, 0, 0, False,
-                      TAIL, SHORT, 0.36067376022224085, False, BN, 64, 64, GROUP, STAGES)),
+                      TAIL, SHORT, 0.36067376022224085, 0.0, 0.0, False, BN, 64, 64, GROUP, STAGES)),
             (bring, (queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready,
                      k_free, v_ready, v_free, 2, 1, 1024, 1024, 0, 0, False, TAIL, BN,
                      GROUP, STAGES)),

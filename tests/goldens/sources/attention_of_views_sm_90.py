@@ -9,10 +9,12 @@
 from __future__ import annotations
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 # As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
-# scored, first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
+# scored, begun, weigh, first_block, store_rows, attention_forward, weighed, add_product,
+# attention_backward.
 
 
 @triton.jit
@@ -27,6 +29,7 @@ def kernel(
         v_ptr=in0 + 128,
         mask_ptr=in0,
         ends_ptr=in0,
+        sinks_ptr=in0,
         RATIO=1,
         T=65,
         S=65,
@@ -47,6 +50,8 @@ def kernel(
         HEADS=2,
         MEMBERS=1,
         ENDS=None,
+        SINKS=None,
+        SOFTCAP=0.0,
         SAFE=False,
         KEEPS_BF16=False,
         BM=BM,

@@ -12,10 +12,12 @@
 from __future__ import annotations
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 # As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
-# scored, first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
+# scored, begun, weigh, first_block, store_rows, attention_forward, weighed, add_product,
+# attention_backward.
 
 
 @triton.jit
@@ -30,6 +32,7 @@ def kernel(
         v_ptr=in2,
         mask_ptr=in3,
         ends_ptr=in0,
+        sinks_ptr=in0,
         RATIO=2,
         T=70,
         S=70,
@@ -50,6 +53,8 @@ def kernel(
         HEADS=4,
         MEMBERS=1,
         ENDS=None,
+        SINKS=None,
+        SOFTCAP=0.0,
         SAFE=True,
         KEEPS_BF16=False,
         BM=BM,

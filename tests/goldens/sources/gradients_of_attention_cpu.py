@@ -15,10 +15,12 @@
 from __future__ import annotations
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 # As in the template: LOWEST, normal_exp, of_head, places, block, masks, shows_any, last_of,
-# scored, first_block, store_rows, attention_forward, weighed, add_product, attention_backward.
+# scored, begun, weigh, first_block, store_rows, attention_forward, weighed, add_product,
+# attention_backward.
 
 
 @triton.jit

@@ -18,13 +18,13 @@ def kernel(
     tile = tl.program_id(0)
     width = GROUP * tl.cdiv(64, BN)
     first = tile // width * GROUP
-    height = tl.minimum(tl.cdiv(6, BM) - first, GROUP)
+    height = tl.minimum(tl.cdiv(24, BM) - first, GROUP)
     xs = (first + tile % width % height) * BM
     ys = tile % width // height * BN
     x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
-    xa = tl.minimum(x, 5)
+    xa = tl.minimum(x, 23)
     column = ys + tl.arange(0, BN)[:, None, None]
     for start in range(0, 256, BK):
         ka = start + tl.arange(0, BK)[None, :]
@@ -36,5 +36,5 @@ def kernel(
         numbers = (numbers * v0).to(tl.bfloat16)
         b = tl.reshape(numbers, (BN, BK)).T
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
-    x_mask = x < 6
+    x_mask = x < 24
     tl.store(out0 + x*64 + y, acc, mask=x_mask)

@@ -30,7 +30,18 @@ def product(dtype):
 
 def attention(dtype):
     q, k, v = (operand(name, 1, 32, 512, 64, dtype=dtype) for name in "qkv")
-    return op("attention", q, k, v, scale=0.125, causal=False, offset=0, window=0, is_safe=True)
+    return op(
+        "attention",
+        q,
+        k,
+        v,
+        scale=0.125,
+        causal=False,
+        offset=0,
+        window=0,
+        softcap=0.0,
+        is_safe=True,
+    )
 
 
 def convolution(dtype):
@@ -96,7 +107,17 @@ def test_it_runs_on_tensor_cores(make, number):
 def test_no_candidate_of_split_attention_needs_more_shared_memory_than_it_says():
     """One of causal attention needed 256 KiB."""
     given = [operand(name, 1, 2, 150, 80, dtype="f32") for name in "qkv"]
-    node = op("attention", *given, scale=0.1, causal=True, offset=0, window=0, is_safe=True)
+    node = op(
+        "attention",
+        *given,
+        scale=0.1,
+        causal=True,
+        offset=0,
+        window=0,
+        softcap=0.0,
+        has_sinks=False,
+        is_safe=True,
+    )
     (spec,) = precisions(node, GPUS[90])[1]
     for chosen in spec.candidates:
         form, params = spec.form(chosen), [(row.name, row.type) for row in spec.params_of(chosen)]
