@@ -621,7 +621,8 @@ class EndsUnsupported(OpsUnsupported):
 
     template = "the model takes or gives what no program does:\n{ops}"
     hint = (
-        "programs take and give dense tensors of floats, whole numbers, bools and complex numbers"
+        "programs take and give dense tensors of float16, bfloat16, float32, float64, int8, int16, "
+        "int32, int64, uint8, bool, complex64 and complex128"
     )
 
 

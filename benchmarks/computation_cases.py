@@ -111,6 +111,16 @@ _GROUPS: dict[str, dict[str, Case]] = {
         }.items()
     }
     | {
+        "maximum of 3,000 × 333 along 0": _case("return x.amax(0)", _of("3000, 333")),
+        "sum of 3,000 × 333 along 0": _case("return x.sum(0)", _of("3000, 333")),
+        "maximum of 3,000 × 333 bf16 along 0": _case(
+            "return x.amax(0)", _of("3000, 333") + ".bfloat16()"
+        ),
+        "sum of 3,001 × 2,003 along 0": _case("return x.sum(0)", _of("3001, 2003")),
+        "running sum of 3 × 300,007 i64": _case(
+            "return x.cumsum(-1)", "torch.randint(0, 1000, (3, 300_007))"
+        ),
+        "running sum of 100,000 × 8": _case("return x.cumsum(-1)", _of("100_000, 8")),
         "mean of 1 × 1,000,003": _case("return x.mean()", _of("1_000_003")),
         "sum of 3 × 300,007 f64": _case("return x.sum(-1)", _of(LONG, ", dtype=torch.float64")),
         "sum of 3 × 300,007 i64": _case(
@@ -158,6 +168,9 @@ _GROUPS: dict[str, dict[str, Case]] = {
         ),
         "product of a vector by a matrix of 3,001 × 2,003": _case(
             "return y @ x", _of("3001, 2003"), _of("3001")
+        ),
+        "product of 3 × 2,000 by 2,000 × 1,000": _case(
+            "return x @ y", _of("3, 2000"), _of("2000, 1000")
         ),
         "outer product of 2,000 by 1,500": _case(
             "return torch.outer(x, y)", _of("2000"), _of("1500")

@@ -189,8 +189,8 @@ def _target_mismatches(target: Target, ordinal: int, ranks: int) -> list[Mismatc
 def _file_mismatches(bundle: Bundle) -> list[Mismatch]:
     manifest = bundle.manifest
     sizes = [(entry.name, entry.nbytes) for entry in manifest.files]
-    if manifest.weights is not None and not manifest.is_without_weights:
-        sizes.append((manifest.weights.name, manifest.weights.nbytes))
+    if manifest.weights_file is not None:
+        sizes.append((manifest.weights_file.name, manifest.weights_file.nbytes))
     found = []
     for name, nbytes in sizes:
         try:

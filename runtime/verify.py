@@ -146,8 +146,8 @@ def require_integrity(bundle: Bundle) -> None:
     manifest, directory = bundle.manifest, bundle.directory
     for entry in manifest.files:
         _check_file(directory, entry)
-    if manifest.weights is not None and not manifest.is_without_weights:
-        _check_weights(directory, manifest.weights)
+    if manifest.weights_file is not None:
+        _check_weights(directory, manifest.weights_file)
     try:
         extras = bundle.extras().files
     except BundleFileMissing:

@@ -35,6 +35,7 @@ from aotc.aot.capture.golden import (
     quiet_settings,
     without_jumps,
 )
+from aotc.aot.capture.gradient_tracing import gradients_on
 from aotc.aot.capture.graph_code import code_when_run
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
@@ -98,6 +99,19 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     compiled.
     """
     spec = with_distinct_inputs(spec)
+    try:
+        return _captured(spec, fallback, rounds)
+    except ModelRaised:
+        if spec.module is None:
+            raise
+    with gradients_on(spec.module):  # torch's own mode, which most code takes for granted
+        buffers = unchanged(list(spec.module.buffers()))
+        with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED), buffers:
+            run(spec, spec.module)
+        return _captured(spec, fallback, rounds)
+
+
+def _captured(spec: Spec, fallback: bool, rounds: bool) -> Captured:
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED), code_when_run():
         whole = (*NOT_DECOMPOSED, *CHECKED_WHOLE) if fallback else NOT_DECOMPOSED
         taking, states = lifted(spec)

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture import data_numbers
 from aotc.aot.capture.aliases import has_plain_memory, without_aliases
+from aotc.aot.capture.argument_names import input_names
 from aotc.aot.capture.data_shapes import OF_DATA
 from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
@@ -197,6 +198,10 @@ class _ProgramImporter(Importer):
     initials: dict[str, torch.Tensor]  # of these
     is_alone: bool  # whether what it does not change is never changed
     weights: Mapping[str, tuple[str, ...]] = field(init=False)
+    names: Mapping[str, str] = field(init=False)  # of inputs by placeholder
+
+    def _name(self, node: torch.fx.Node) -> str:
+        return self.names[node.name]
 
     def _require_equal(self, found: Extent, expected: Extent) -> None:
         guard = Guard(f"{found} == {expected}", found - expected, 0, 0)
@@ -205,6 +210,7 @@ class _ProgramImporter(Importer):
 
     def __post_init__(self) -> None:
         self.weights = weight_names(self.program)
+        self.names = input_names(self.program)
 
     def graph(self) -> Graph:
         """The finished graph, with the buffers that are changed as its states."""

@@ -23,7 +23,8 @@ from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.bundle.torch_calls import LAYOUTS, MEMORY_FORMATS
 
 RANDOM = "it may draw random numbers, so that no two runs could be compared"
-CHANGES = "it changes its arguments"
+CHANGES_VIEW = "it changes a view of a tensor: give it a copy, `x.clone()`, and write that back"
+CHANGES_SEVERAL = "it changes one tensor by two arguments, or a list of tensors"
 EFFECTS = "it has effects beside its results"
 NO_OPERATOR = "it is not an op of torch's registry"
 NO_RESULT = "it has no result that is a tensor"
@@ -69,19 +70,22 @@ def torch_call(
     op = called_op(node)
     if not isinstance(op, torch._ops.OpOverload):
         raise NotSupported(NO_OPERATOR)
+    arguments: Sequence[Any] = node.args
+    named: Mapping[str, Any] = node.kwargs
+    order: Sequence[int] = ()  # of the tensors that it changes, among what the call gives
     if op._schema.is_mutable:
-        raise NotSupported(CHANGES)
-    if op is not node.target:
+        arguments, (named, order) = (), _changing(op, node)
+    elif op is not node.target:
         raise NotSupported(EFFECTS)
     if torch.Tag.nondeterministic_seeded in op.tags:
         raise NotSupported(RANDOM)
     operands: list[Node] = []
-    positional = [("", *_encoded(value, values, operands)) for value in node.args]
-    keywords = [
-        (name, *_encoded(value, values, operands)) for name, value in sorted(node.kwargs.items())
-    ]
+    positional = [("", *_encoded(value, values, operands)) for value in arguments]
+    keywords = [(name, *_encoded(value, values, operands)) for name, value in sorted(named.items())]
     found = node.meta.get("val")
-    many = found if isinstance(found, list | tuple) else (found,)
+    many = list(found) if isinstance(found, list | tuple) else [found]
+    returned = len(many) - len(order)
+    many[returned:] = [many[returned + place] for place in order]
     results = tuple(_result(value) for value in many)
     if not any(results):
         raise NotSupported(NO_RESULT)
@@ -91,11 +95,43 @@ def torch_call(
         "operands": tuple((each.dtype, each.shape) for each in operands),
         "results": results,
     }
-    made = tuple(
+    made = [
         make("torch", tuple(operands), {**shared, "result": number}) if kind else None
         for number, kind in enumerate(results)
-    )
-    return made if isinstance(found, list | tuple) else made[0]
+    ]
+    changed = dict(zip(order, made[returned:], strict=True))
+    made[returned:] = [changed[place] for place in range(len(order))]
+    return tuple(made) if isinstance(found, list | tuple) else made[0]
+
+
+def _changing(
+    op: torch._ops.OpOverload, node: torch.fx.Node
+) -> tuple[Mapping[str, Any], Sequence[int]]:
+    """The arguments of a call that torch wrapped since it changes some, by name; and for each of
+    these, in the schema's order, its place among the changed tensors that the wrapper gives.
+
+    The runtime calls the op on copies of these, which follow the op's own results.
+    """
+    written = [
+        each for each in op._schema.arguments if each.alias_info and each.alias_info.is_write
+    ]
+    if any(str(each.type) not in ("Tensor", "Optional[Tensor]") for each in written):
+        raise NotSupported(CHANGES_SEVERAL)
+    named = dict(node.kwargs)
+    if "_all_bases" not in named:  # the wrapper that gives the arguments themselves
+        given = [each.name for each in written if named.get(each.name) is not None]
+        return named, range(len(given))
+    bases: Any = named.pop("_all_bases")
+    order = []
+    for each in written:
+        place: Any = named.pop(f"_{each.name}_base_index", None)
+        named[each.name] = None if place is None else bases[place]
+        order += [] if place is None else [place]
+    if any(name not in {each.name for each in op._schema.arguments} for name in named):
+        raise NotSupported(CHANGES_VIEW)
+    if sorted(order) != [*range(len(bases))]:
+        raise NotSupported(CHANGES_SEVERAL)
+    return named, order
 
 
 def _result(value: Any) -> tuple[Any, ...]:

@@ -54,6 +54,28 @@ def traced_below_autograd(module: torch.nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def gradients_on(module: torch.nn.Module) -> Iterator[None]:
+    """Inside the block calls of `module` record gradients, whatever the mode, and give tensors
+    without them: for models that call `requires_grad_` and leave the mode as torch has it."""
+    own, original = vars(module).get("forward"), module.forward
+
+    @functools.wraps(original)
+    def forward(*arguments: Any, **keywords: Any) -> Any:
+        with torch.enable_grad():
+            given = pytree.tree_map_only(torch.Tensor, _apart, (arguments, keywords))
+            found = original(*given[0], **given[1])
+            return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, found)
+
+    module.forward = forward
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own
+
+
+@contextmanager
 def transforms_undone() -> Iterator[None]:
     """A block leaves no transform of `torch.func` behind, whether it raises inside of one or not.
 
@@ -175,6 +197,11 @@ def _push(modes: list[Any]) -> None:
     """Modes in the order in which they were popped."""
     for mode in reversed(modes):
         overrides._push_mode(mode)
+
+
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    """The same data in a tensor of its own, whose `requires_grad` is nobody else's."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _alike(tensor: torch.Tensor) -> torch.Tensor:

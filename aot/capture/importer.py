@@ -158,14 +158,18 @@ class Importer:
             kind = part_type_of(node.meta["val"])
         except NotSupported as refused:
             reason = at_end(node.meta["val"].dtype) or f"{refused}: {CONVERTED}"
-            self.unsupported.append(f"input `{node.name}`: {reason}")
+            self.unsupported.append(f"input `{self._name(node)}`: {reason}")
             return None
         has_parts = node.meta["val"].is_complex()
         shape = (*kind.shape, 2) if has_parts else kind.shape
         self.inputs.append(
-            make("input", (), {"name": node.name, "dtype": kind.dtype, "shape": shape})
+            make("input", (), {"name": self._name(node), "dtype": kind.dtype, "shape": shape})
         )
         return joined_parts(self.inputs[-1]) if has_parts else self.inputs[-1]
+
+    def _name(self, node: torch.fx.Node) -> str:
+        """What an input is called."""
+        return str(node.name)
 
     def _constant(self, name: str, tensor: torch.Tensor) -> Any:
         if tensor.is_complex() and self.has_parts:

@@ -28,6 +28,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from aotc.aot.capture.argument_names import argument_paths, identifier, input_names
 from aotc.aot.capture.data_shapes import MASKED, OF_DATA
 from aotc.aot.capture.size_of_one import example_numbers, untrue_at_one
 from aotc.aot.errors import GuardUnsupported
@@ -119,7 +120,7 @@ def sizes_of(
         symbols[symbol] = size_of(dim)
     sizes = Sizes(symbols, (), _specialised(inputs, asked))
     with reading(sizes):
-        guards = tuple(_guards(program, inputs))
+        guards = tuple(_guards(program))
         apart = set(_apart_for_layout(inputs))
     of_layout = tuple(guard for guard in guards if (guard.size, guard.low) in apart)
     rest = tuple(guard for guard in guards if guard not in of_layout)
@@ -169,20 +170,23 @@ def _each_dim(shapes: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(shapes, Mapping):
         return {key: _each_dim(row, change) for key, row in shapes.items()}
     if isinstance(shapes, list | tuple):
-        return type(shapes)(_each_dim(row, change) for row in shapes)
+        rows = [_each_dim(row, change) for row in shapes]
+        return type(shapes)(*rows) if hasattr(shapes, "_fields") else type(shapes)(rows)
     return change(shapes)
 
 
 def _inputs(program: ExportedProgram) -> list[tuple[str, Any]]:
     """Name and example value of each tensor input, in order."""
-    wanted = {
-        spec.arg.name
-        for spec in program.graph_signature.input_specs
-        if spec.kind is InputKind.USER_INPUT
-    }
+    names, values = input_names(program), _values(program)
+    return [(names[placeholder], value) for placeholder, value in values.items()]
+
+
+def _values(program: ExportedProgram) -> dict[str, torch.Tensor]:
+    """The example value of each tensor input by its placeholder, in order."""
+    names = input_names(program)
     placeholders = program.graph.find_nodes(op="placeholder")
-    pairs = [(node.name, node.meta.get("val")) for node in placeholders if node.name in wanted]
-    return [pair for pair in pairs if isinstance(pair[1], torch.Tensor)]
+    pairs = [(node.name, node.meta.get("val")) for node in placeholders if node.name in names]
+    return {name: value for name, value in pairs if isinstance(value, torch.Tensor)}
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -242,7 +246,7 @@ def _names(inputs: Sequence[tuple[str, Any]], asked: Sequence[Mapping[int, Any]]
                 if given:
                     found.setdefault(symbol, given)
     chosen = spare | found
-    return {symbol: _identifier(name) for symbol, name in chosen.items()}
+    return {symbol: identifier(name) for symbol, name in chosen.items()}
 
 
 def _bounded_by_user(
@@ -273,10 +277,6 @@ def _widened(program: ExportedProgram, names: Mapping[Any, str], bounded: set[An
     """Symbols that may be 1 for us, whatever torch takes for granted."""
     lows = {each: ends_of(row, 0)[0] for each, row in program.range_constraints.items()}
     return [each for each in names if each not in bounded and lows.get(each, 0) <= _TRACED_LOW]
-
-
-def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name)
 
 
 def _specialised(
@@ -329,11 +329,13 @@ def ends_of(allowed: Any, high: int) -> tuple[int, int]:
 # -- guards ----------------------------------------------------------------------------------------
 
 
-def _guards(program: ExportedProgram, inputs: Sequence[tuple[str, Any]]) -> Iterator[Guard]:
+def _guards(program: ExportedProgram) -> Iterator[Guard]:
     """What must hold at a call beside ranges and shapes, in the words of torch's guards."""
     known: set[Guard] = set()
+    paths, values = argument_paths(program), _values(program)
+    inputs = {paths[placeholder]: value for placeholder, value in values.items()}
     given = [
-        getattr(spec.arg, "name", "")
+        paths.get(getattr(spec.arg, "name", ""), "")
         for spec in program.graph_signature.input_specs
         if spec.kind is InputKind.USER_INPUT
     ]
@@ -395,12 +397,11 @@ def _product(left: ast.expr, right: ast.expr) -> ast.expr:
 
 
 def _guard(
-    comparison: tuple[ast.expr, ast.cmpop, ast.expr], text: str, inputs: Sequence[tuple[str, Any]]
+    comparison: tuple[ast.expr, ast.cmpop, ast.expr], text: str, inputs: Mapping[str, Any]
 ) -> Guard | None:
     """The guard of one comparison; None where every call meets it, or only 0 and 1 do not."""
     first, operator, second = comparison
-    known = dict(inputs)
-    read: Reader = lambda part: _of_text(part, known)  # noqa: E731
+    read: Reader = lambda part: _of_text(part, inputs)  # noqa: E731
     try:
         left, right = (_sized(side, read) for side in (first, second))
     except (UndecidedSize, LookupError) as error:
@@ -474,7 +475,7 @@ def _of_text(expression: Any, inputs: Mapping[str, Any]) -> Reading:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise UndecidedSize(f"`{text}`")
-    name = "_".join(map(_identifier, _keys(match[1])))
+    name = "_".join(map(identifier, _keys(match[1])))
     return extent_of(inputs[name].shape[int(match[2])])
 
 

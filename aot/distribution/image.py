@@ -128,8 +128,8 @@ def _digested(opened: Bundle) -> Iterator[tuple[str, str, int]]:
             continue
         if name == EXTRAS_NAME:
             entries += [each for each in opened.extras().files if _is_there(directory, each)]
-    if manifest.weights is not None:
-        yield _whole(directory, manifest.weights.name)
+    if manifest.weights_file is not None:
+        yield _whole(directory, manifest.weights_file.name)
     for entry in sorted(entries, key=lambda entry: entry.name):
         yield entry.name, f"sha256:{entry.sha256.hex()}", entry.nbytes
 

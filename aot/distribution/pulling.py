@@ -125,7 +125,8 @@ def _check_listed(
     """The image has the bundle's files and no others, each as the bundle's manifest says."""
     entries = {entry.name: entry for entry in (*extras, *manifest.files)}
     required = {entry.name for entry in manifest.files}
-    weights = {} if manifest.weights is None else {manifest.weights.name: manifest.weights}
+    file = manifest.weights_file
+    weights = {} if file is None else {file.name: file}
     for name in sorted(required | set(weights)):
         if name not in image.files:
             raise broken(path, "layers", f"without `{name}`", "every file that the bundle lists")
@@ -152,7 +153,7 @@ def _check_room(folder: str, out: str, nbytes: int) -> None:
 
 def _fetch_rest(image: Image, manifest: Manifest, fetch: _Fetch, jobs: int) -> None:
     """All files but the heads, large ones first."""
-    weights = manifest.weights
+    weights = manifest.weights_file
     rest = [name for name in image.files if name not in HEAD_LIMITS]
     whole = sorted(rest, key=lambda name: -image.files[name].nbytes)
     tasks: list[Callable[[], None]] = []

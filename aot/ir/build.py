@@ -12,6 +12,7 @@ from aotc.aot.ir.size import Extent, Shape, Size, fixed, is_static, proves_at_mo
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_scalar
 
 STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
+LAID_OUT_TAG = "laid out"  # of one whose buffer has the order of its dims
 
 
 LOWEST = {"f32": -3.4028234663852886e38, "f64": -1.7976931348623157e308}  # finite numbers
@@ -130,9 +131,19 @@ def stored(data: Node) -> Node:
     return make("copy", (data,), {"tag": STORED_TAG})
 
 
+def laid_out(data: Node) -> Node:
+    """The same in the order of its dims: no rule moves a change of that order behind the copy."""
+    return make("copy", (data,), {"tag": LAID_OUT_TAG})
+
+
 def is_stored(node: Node) -> bool:
     """Whether a node is such a copy."""
-    return node.op == "copy" and node.attr("tag") == STORED_TAG
+    return node.op == "copy" and node.attr("tag") in (STORED_TAG, LAID_OUT_TAG)
+
+
+def is_laid_out(node: Node) -> bool:
+    """Whether a node is a copy in the order of its dims."""
+    return node.op == "copy" and node.attr("tag") == LAID_OUT_TAG
 
 
 def empty(kind: TensorType) -> Node:

@@ -9,7 +9,7 @@ from math import ceil
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.index import Index, Remainder, Symbol
 from aotc.aot.ir.infer import PACK_N, packed_columns
-from aotc.aot.ir.size import Extent, bounds, content, highest, proves_at_most, typical
+from aotc.aot.ir.size import Extent, bounds, content, fixed, highest, proves_at_most, typical
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.traits import TargetTraits
 
@@ -22,6 +22,8 @@ WHOLE_ROW = 2048  # reduced elements up to which a row of dynamic length is one 
 FEW_TYPICAL = 8  # typical rows that may be as long as the longest one, if it is one tile
 FEWEST_ROWS = 8  # of a product, from which tiles may be no taller than the fewest rows of a call
 ROW_LANES = 256  # kept elements side by side where the reduced ones are not contiguous
+WIDEST_ROW = 4096  # of these in a program that has all rows, or many
+FEWEST_SHARED = 64  # rows of a program that shares columns with others
 LARGEST_BLOCK = 128  # rows of a product's tile
 LARGEST_FAR_BLOCK = 256  # where the right operand comes from beyond a core's cache for each tile
 NARROWEST_PANEL = 32  # columns below which the left operand is read too often
@@ -118,6 +120,35 @@ def column_candidates(outer: Extent, reduced: Extent, lanes: Extent) -> tuple[Ca
     # The source decides once whether rows are read in chunks, for all candidates alike.
     chunks = {proves_at_most(reduced, candidate.config[1][1]) for candidate in found}
     return tuple(dict.fromkeys(found if len(chunks) == 1 else found[:1]))
+
+
+def columns_once(
+    extents: tuple[Extent, Extent, Extent], nbytes: float, traits: TargetTraits
+) -> tuple[tuple[Candidate, ...], bool]:
+    """Configs of a kernel that reads columns once and stores what it learns of each: extents are
+    those outside, along the columns and across them. Whether programs share columns: each has a
+    part of their rows, and the last to arrive joins what all have found.
+
+    Memory is fastest in its order: a program has rows that follow each other, as wide as they are,
+    and parts of them only where that would leave it few rows.
+    """
+    outer, reduced, lanes = extents
+    wanted = max(1, min(traits.programs_wanted, int(nbytes) // traits.program_bytes))
+    width = min(power_above(typical(lanes)), WIDEST_ROW)
+    programs = typical(outer * blocks(lanes, width))
+    rows = typical(reduced) // -(-wanted // programs)
+    if programs < wanted and rows >= FEWEST_SHARED and all(isinstance(x, int) for x in extents):
+        block = min(power_below(rows), LARGEST_TILE // width)
+        parts = fixed(blocks(reduced, block))
+        shared = (
+            ("YBLOCK", width), ("RBLOCK", block), ("PARTS", parts), ("QBLOCK", power_above(parts)),
+        )  # fmt: skip
+        return (Candidate(shared, (outer * blocks(lanes, width) * parts, 1, 1)),), True
+    while width > ROW_LANES and typical(outer * blocks(lanes, width)) < wanted:
+        width //= 2
+    longest = min(LARGEST_ROW, LARGEST_TILE // width)
+    config = (("YBLOCK", width), ("RBLOCK", row_block(reduced, longest) or min(ROW_CHUNK, longest)))
+    return (Candidate(config, (blocks(lanes, width), outer, 1)),), False
 
 
 @dataclass(frozen=True, slots=True)

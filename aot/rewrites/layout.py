@@ -109,7 +109,7 @@ def _sink_permute(root: Node, context: Context) -> Node | None:
     """op(permute(x, p), permute(y, p)) → permute(op(x, y), p)"""
     moved = [each for each in root.inputs if each.op == "permute"]
     found = {each.attr("dims") for each in moved}
-    if len(found) != 1:
+    if len(found) != 1 or build.is_laid_out(root):
         return None
     dims = found.pop()
     largest = max(typical(each.type.numel) for each in moved)
@@ -376,7 +376,7 @@ def _sink_merge(root: Node) -> Node | None:
     over samples and channels as one dim, as torch has InstanceNorm"""
     moved = [operand for operand in root.inputs if _is_merge(operand)]
     shapes = {operand.inputs[0].shape for operand in moved}
-    if len(shapes) != 1 or moved[0].shape != root.shape:
+    if len(shapes) != 1 or moved[0].shape != root.shape or build.is_laid_out(root):
         return None
     shape = shapes.pop()
     groups = _split_groups(root.shape, shape)

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Extent, fixed, is_static
+from aotc.aot.ir.types import DTYPES
 
 FEW_CHANNELS, VECTOR = 4, 8  # elements that one load reads, at least and at best
 LANES = 16  # channels that a processor's vector has at most
@@ -34,9 +35,12 @@ LANES = 16  # channels that a processor's vector has at most
 # 1.6; bf16 64: 0.79, 32: 2.0. 1 × 1 without a stride, f32 64: 0.37, 32: 1.7.
 MANY_CHANNELS, MANY_OF_ONE_GROUP = 64, 24
 ROWS_MULTIPLE = 64  # rows of the grid: what a step of the product's loop takes
-# Places for each position, up to which a longer product takes less than a copy of all windows (one
-# core with AVX-512: 1.31, images of 14 × 14, 7.0 ms for 7.8; 1.65, of 7 × 7, 12.6 for 7.5).
-MOST_PLACES = 1.4
+# A place that is no position costs its products, in ns each (one core with AVX-512), and a copy of
+# all windows its elements, by whether they stay in a core's cache: images of 14 × 14 with 1.31
+# places a position take 7.0 ms on a grid for 7.8, of 7 × 7 with 1.65 12.6 for 7.5, 8 × 24 × 24 of
+# 16 channels with 1.47 1.7 for 2.7.
+PRODUCT_NS, NEAR_COPY_NS, FAR_COPY_NS = 0.013, 0.12, 1.2
+NEAR_BYTES = 1 << 20
 
 
 def products_on_grid(graph: Graph) -> tuple[Graph, int]:
@@ -182,9 +186,9 @@ def _of_copied_windows(root: Node) -> Node:
     order = (*range(count + 2, 2 * count + 2), 1, 0, *range(2, count + 2))
     length = data.shape[0] * math.prod(gradient.shape[2:])
     shape = (*root.attr("kernel"), data.shape[1], length)
-    windows = build.reshape(build.stored(build.permute(seen, order)), shape)
+    windows = build.reshape(build.laid_out(build.permute(seen, order)), shape)
     flat = build.permute(gradient, (0, *range(2, count + 2), 1))
-    rows = build.stored(build.reshape(flat, (length, gradient.shape[1])))
+    rows = build.laid_out(build.reshape(flat, (length, gradient.shape[1])))
     return _product(root, windows, rows)
 
 
@@ -205,6 +209,14 @@ def _product(root: Node, windows: Node, rows: Node) -> Node:
     product = build.reshape(make("matmul", (left, right)), (groups, *kernel, inner, outer))
     order = (0, count + 2, count + 1, *range(1, count + 1))
     return build.reshape(build.permute(product, order), root.shape)
+
+
+def _costs_more(root: Node, places: int, positions: int) -> bool:
+    """Whether products of places that are no positions take longer than a copy of all windows."""
+    outer, depth = fixed(root.shape[0]) // root.attr("groups"), fixed(math.prod(root.shape[1:]))
+    nbytes = positions * depth * root.attr("groups") * DTYPES[root.dtype].itemsize_bytes
+    copy_ns = NEAR_COPY_NS if nbytes <= NEAR_BYTES else FAR_COPY_NS
+    return bool((places - positions) * outer * PRODUCT_NS > positions * copy_ns)
 
 
 class _Grid:
@@ -232,8 +244,8 @@ class _Grid:
         self.samples = data.shape[0]
         self.filled = length = self.samples * math.prod(self.extents)
         is_fixed = isinstance(length, int)
-        own = math.prod(self.positions)
-        self.is_too_wide = is_fixed and length > MOST_PLACES * fixed(self.samples * own)
+        own = self.samples * math.prod(self.positions)
+        self.is_too_wide = is_fixed and _costs_more(root, fixed(length), fixed(own))
         self.length = -(-length // ROWS_MULTIPLE) * ROWS_MULTIPLE if is_fixed else length
 
     def rows(self, gradient: Node) -> Node:

@@ -196,6 +196,57 @@ def _store_exponentials(to_ptr, x, is_there, value, other, IS_REVERSED: tl.const
 
 
 @triton.jit
+def _store_running(
+    out_ptr, row_ptr, at, N, value, KIND: tl.constexpr, IDENTITY: tl.constexpr,
+    IS_REVERSED: tl.constexpr, IS_WHOLE: tl.constexpr,
+):  # fmt: skip
+    """A block's running sums or products, stored; what is behind it. IS_WHOLE: all of it is there,
+    so that a processor's vectors stay in registers."""
+    if IS_WHOLE:
+        x = tl.load(row_ptr + at)
+    else:
+        x = tl.load(row_ptr + at, mask=at < N, other=IDENTITY)
+    found, value, _ = _scan_block(x.to(value.dtype), at, value, value, KIND, IS_REVERSED)
+    found = found.to(out_ptr.dtype.element_ty)
+    if IS_WHOLE:
+        tl.store(out_ptr + at, found)
+    else:
+        tl.store(out_ptr + at, found, mask=at < N)
+    return value
+
+
+@triton.jit
+def _store_row(
+    to_ptr, row_ptr, N, value, KIND: tl.constexpr, IDENTITY: tl.constexpr,
+    IS_REVERSED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A row's running sums or products: by whole blocks, and what is left of the last one."""
+    whole = N // BLOCK * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    if IS_REVERSED:
+        for start in range(whole, N, BLOCK):
+            value = _store_running(
+                to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, True, False
+            )
+    # Addresses are carried: LLVM would keep a counter beside an integer's sum in one vector, and no
+    # load would begin before the sum is known.
+    begin = whole - BLOCK if IS_REVERSED else 0
+    from_block = row_ptr + begin
+    to_block = to_ptr + begin
+    for _ in range(0, whole, BLOCK):
+        value = _store_running(
+            to_block, from_block, lanes, N, value, KIND, IDENTITY, IS_REVERSED, True
+        )
+        from_block += -BLOCK if IS_REVERSED else BLOCK
+        to_block += -BLOCK if IS_REVERSED else BLOCK
+    if not IS_REVERSED:
+        for start in range(whole, N, BLOCK):
+            value = _store_running(
+                to_ptr, row_ptr, start + lanes, N, value, KIND, IDENTITY, False, False
+            )
+
+
+@triton.jit
 def scan_rows(
     out_ptr,  # [ROWS, N], places i32 or i64
     data_ptr,  # [ROWS, N]
@@ -207,15 +258,19 @@ def scan_rows(
     ACCUMULATOR: tl.constexpr,
     BLOCK: tl.constexpr,
     LOOKS: tl.constexpr = False,
+    IS_PARTED: tl.constexpr = False,  # sums and products: blocks that are whole by themselves
     best_ptr=None,  # [ROWS, N], where the extremes are wanted beside their places
     IN_BLOCKS: tl.constexpr = False,
 ):
-    """One row after the other, each by blocks; IN_BLOCKS: each block by itself."""
+    """One row after the other, each by blocks; IN_BLOCKS: each block by itself. A program has rows
+    that follow each other."""
     lanes = tl.arange(0, BLOCK)
+    parts = tl.cdiv(N, BLOCK) if IN_BLOCKS else 1
+    share = tl.cdiv(ROWS * parts, tl.num_programs(0))
+    begin = tl.program_id(0) * share
     OTHER: tl.constexpr = ACCUMULATOR if KIND == "log_sum" else tl.int32
     IS_EXTREME: tl.constexpr = KIND != "sum" and KIND != "prod" and KIND != "log_sum"
-    parts = tl.cdiv(N, BLOCK) if IN_BLOCKS else 1
-    for unit in range(tl.program_id(0), ROWS * parts, tl.num_programs(0)):
+    for unit in range(begin, tl.minimum(begin + share, ROWS * parts)):
         row, first, end = unit // parts, 0, N
         if IN_BLOCKS:
             first = unit % parts * BLOCK
@@ -226,7 +281,9 @@ def scan_rows(
         other = tl.full((), N - 1 if IS_REVERSED and KIND != "log_sum" else 0, OTHER)
         if IS_EXTREME:
             value = _key_of(value, KIND)
-        for step in range(first, end, BLOCK):
+        if IS_PARTED:
+            _store_row(to_ptr, row_ptr, N, value, KIND, IDENTITY, IS_REVERSED, BLOCK)
+        for step in range(first if not IS_PARTED else N, end, BLOCK):
             at = (N - 1) // BLOCK * BLOCK - step + lanes if IS_REVERSED else step + lanes
             if IS_EXTREME:
                 best_row = None

@@ -35,6 +35,7 @@ DEVICES = {
 }
 HOST = (DEVICES[CPU_DEVICE], 0)  # the name and number of where arrays of this process lie
 VERSION = (1, 1)
+RANK_LIMIT = 64  # as numpy's, the greatest of the libraries' own
 FLAG_READ_ONLY = 1
 ALIGNMENT_BYTES = 64
 
@@ -150,7 +151,7 @@ class Borrowed:
         if versioned and managed.major > VERSION[0]:  # what follows may lie elsewhere
             raise BufferError(f"DLPack {managed.major}, expected at most {VERSION[0]}")
         tensor = managed.tensor
-        if tensor.ndim < 0 or (tensor.ndim and not tensor.shape):
+        if not 0 <= tensor.ndim <= RANK_LIMIT or (tensor.ndim and not tensor.shape):
             raise BufferError(f"rank {tensor.ndim} without sizes")
         row = BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
         self.dtype = row.name if row else f"dlpack({tensor.code}, {tensor.bits}, {tensor.lanes})"

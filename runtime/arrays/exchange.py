@@ -399,7 +399,7 @@ def buffer_of(port: Port, value: Any) -> memoryview:
         return memoryview(value)
     except TypeError:
         raise port.no_array(value) from None
-    except Exception as error:  # released or closed; what an exporter raises is its own choice
+    except (BufferError, RuntimeError, ValueError) as error:  # such as of one that is closed
         raise port.no_answer(value, "buffer", error) from error
 
 

@@ -175,7 +175,14 @@ class _Reader:
                 add(self.map(tag - 0x80, depth))
             elif tag < 0xA0:
                 self.open(tag - 0x90, depth)
-                add(self.items(tag - 0x90, depth + 1))
+                if tag == 0x91 and at < end and data[at] < 0x80:  # as most lists of a plan
+                    add([data[at]])
+                    self.position = at + 1
+                elif tag == 0x91 and at + 2 < end and data[at] == 0xCD and data[at + 1]:
+                    add([data[at + 1] << 8 | data[at + 2]])
+                    self.position = at + 3
+                else:
+                    add(self.items(tag - 0x90, depth + 1))
             elif tag in SINGLES:
                 add(SINGLES[tag])
             else:

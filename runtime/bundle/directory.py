@@ -59,8 +59,10 @@ class Directory:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor; files that are open or mapped stay so."""
-        os.close(self._descriptor)
+        """Close the descriptor; idempotent. Files that are open or mapped stay so."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def is_replaced(self) -> bool:
         """Whether the path leads to another directory by now, or to none."""
@@ -82,10 +84,9 @@ class Directory:
         *folders, last = name.split("/")
         try:
             for part in folders:
-                inner = os.open(part, FOLDER_FLAGS, dir_fd=folder)
-                if folder != self._descriptor:
-                    os.close(folder)
-                folder = inner
+                outer, folder = folder, os.open(part, FOLDER_FLAGS, dir_fd=folder)
+                if outer != self._descriptor:
+                    os.close(outer)
             descriptor = os.open(last, READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
             kind = BundleReplaced if self.is_replaced() else BundleFileMissing

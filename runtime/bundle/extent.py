@@ -56,6 +56,7 @@ class Extent(Record):
 
 
 INDEX = Integer(0, ROWS_LIMIT + DIMS_LIMIT)
+_UNNAMED: dict[int, Extent] = {}  # by number, at most ROWS_LIMIT + DIMS_LIMIT
 FORMULA = Text(256)
 ROWS = List(
     Tagged(
@@ -85,7 +86,14 @@ class Number(Integer):
         if len(value) != 1 + self.is_named:
             expected = f"{self.expected} or the number of a value in a list"
             raise Refused(describe(value), expected)
-        found = Extent(*along([INDEX.read, FORMULA.read][: len(value)], value))
+        if self.is_named:
+            found = Extent(*along([INDEX.read, FORMULA.read], value))
+        else:  # a plan names a few values thousands of times
+            known = _UNNAMED.get(value[0]) if type(value[0]) is int else None
+            if known is None:
+                (index,) = along([INDEX.read], value)
+                known = _UNNAMED[index] = Extent(index, "")
+            found = known
         if found.index >= count:
             raise Refused(f"value {found.index}", f"one of {count} values")
         return found

@@ -226,6 +226,11 @@ class Manifest(Record):
         """Whether the weights that `weights` tells of are outside of the bundle."""
         return any(entry.name == HEAD_NAME for entry in self.files)
 
+    @property
+    def weights_file(self) -> WeightsEntry | None:
+        """The weights among the bundle's files, if it holds them."""
+        return None if self.is_without_weights else self.weights
+
     def entry(self, name: str | None = None) -> Entry:
         """The entry of a name; None: the one that a call of the program itself runs.
 

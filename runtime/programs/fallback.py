@@ -11,7 +11,7 @@ from functools import partial
 
 from ..arrays.dlpack import HOST
 from ..arrays.exchange import TORCH_DTYPES
-from ..errors import BundleMalformed, FallbackFailed, FallbackResult, FallbackUnavailable
+from ..errors import FallbackFailed, FallbackResult, FallbackUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ INSTALL_TORCH = "install torch here: `pip install torch`"
 
 
 class Fallback:
-    """The ops of one loaded bundle by name. torch: the module; `calls` counts each op's calls."""
+    """The ops of one loaded bundle by name. torch: the module; changed: place and name of each
+    argument that an op changes; `calls` counts each op's calls."""
 
-    __slots__ = ("_counts", "_hosts", "_lock", "ops", "torch")
+    __slots__ = ("_counts", "_hosts", "_lock", "changed", "ops", "torch")
 
     def __init__(self, names: Iterable[str], path: str) -> None:
         """Find every op; `path` is the bundle's.
 
-        Raises `FallbackUnavailable` with all that are missing, and `BundleMalformed` for an op
-        that changes its arguments.
+        Raises `FallbackUnavailable` with all that are missing.
         """
         names = tuple(names)
         self.torch = _torch(names, path)
@@ -44,15 +44,11 @@ class Fallback:
             op = _found(self.torch, name)
             if op is None:
                 missing.append(name)
-            elif op._schema.is_mutable:
-                expected = "an op that changes none of its arguments"
-                raise BundleMalformed(
-                    path=path, field="torch", found=f"`{name}`", expected=expected
-                )
             else:
                 self.ops[name] = op
         if missing:
             raise _unknown(path, missing, self.torch.__version__)
+        self.changed = {name: _changed(op) for name, op in self.ops.items()}
         self._counts = dict.fromkeys(names, 0)
         self._lock = _thread.allocate_lock()
         self._hosts: dict[tuple[str, int], Host | OnDevice] = {HOST: Host(self.torch)}
@@ -174,8 +170,8 @@ class Step:
     """One call of a plan on the memory of one session."""
 
     __slots__ = (
-        "_arguments", "_call", "_fallback", "_host", "_keywords", "_moving", "_op", "_operands",
-        "_results", "_types",
+        "_arguments", "_call", "_changed", "_fallback", "_host", "_keywords", "_moving", "_op",
+        "_operands", "_results", "_types",
     )  # fmt: skip
 
     def __init__(
@@ -190,6 +186,7 @@ class Step:
         self._host = host
         self._call = call
         self._op = fallback.ops[call.op]
+        self._changed = fallback.changed[call.op]
         self._operands: list[Any] = []
         self._results: list[Any] = []
         # Tensors on memory of one call: where they are kept, and their last address.
@@ -240,15 +237,30 @@ class Step:
         self._fallback.count(op)
         with self._host.running(stream):
             try:
-                found = self._op(*self._arguments, **self._keywords)
+                values = self._values()
             except Exception as error:
                 detail = (str(error).strip().splitlines() or [""])[0]
                 raise FallbackFailed(op=op, kind=type(error).__name__, detail=detail) from error
-            values = found if isinstance(found, (tuple, list)) else (found,)
             self._check(values)
             for value, result in zip(values, self._results, strict=True):
                 if result is not None:
                     result.copy_(value)
+
+    def _values(self) -> Sequence[Any]:
+        """The op's results, then the arguments that it changes, which are copies: operands are
+        memory that others read."""
+        if not self._changed:
+            found = self._op(*self._arguments, **self._keywords)
+            return found if isinstance(found, (tuple, list)) else (found,)
+        arguments, keywords, copies = [*self._arguments], {**self._keywords}, []
+        for place, name in self._changed:
+            given: Any = keywords if name in keywords else arguments
+            key: Any = name if name in keywords else place
+            if given[key] is not None:
+                given[key] = given[key].clone()
+                copies.append(given[key])
+        found = self._op(*arguments, **keywords)
+        return (*(found if isinstance(found, (tuple, list)) else (found,)), *copies)
 
     def _check(self, values: Sequence[Any]) -> None:
         """Results are what they were when the bundle was built; raises `FallbackResult`."""
@@ -267,6 +279,16 @@ class Step:
                 continue
             expected = _type_text(*known)
             raise FallbackResult(op=op, index=index, found=found, expected=expected)
+
+
+def _changed(op: Any) -> list[tuple[int, str]]:
+    """Place and name of each argument that the op changes."""
+    arguments = op._schema.arguments
+    return [
+        (place, each.name)
+        for place, each in enumerate(arguments)
+        if each.alias_info is not None and each.alias_info.is_write
+    ]
 
 
 def _type_text(dtype: Any, shape: Sequence[int]) -> str:

@@ -272,7 +272,7 @@ class Loaded:
 
     def __del__(self) -> None:
         # At the interpreter's end the process goes away, and so may what closing needs.
-        if not sys.is_finalizing():
+        if not sys.is_finalizing() and hasattr(self, "executable"):
             self.executable.close()
 
 

@@ -229,3 +229,43 @@ def test_what_fails_inside_of_a_transform_leaves_none_behind():
     assert forward_ad._current_level == NO_LEVEL
     assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
     assert torch.equal(jvp(torch.sin, (DATA,), (DATA,))[1], DATA.cos() * DATA)
+
+
+class InTorchsOwnMode(Forces):
+    """Forces as most write them: gradients are recorded since torch does so by default."""
+
+    def forward(self, places):
+        self.calls += 1
+        places.requires_grad_(True)
+        energy = self.layers(places).sum()
+        (slope,) = torch.autograd.grad(energy, places, create_graph=True)
+        (bend,) = torch.autograd.grad(slope.pow(2).sum(), places)
+        return energy, {"forces": -slope, "bends": bend}
+
+
+def test_a_model_that_records_gradients_without_asking():
+    given = DATA.clone()
+    model = InTorchsOwnMode()
+    captured = capture(spec_of(model, (given,)))
+    assert not model.calls
+    assert "forward" not in vars(model)
+    check(model, DATA.clone())
+    varies = ({0: Dim("batch", max=64)},)
+    captured = capture(spec_of(InTorchsOwnMode(), (given,), dynamic_shapes=varies))
+    assert [dim.name for dim in captured.dims] == ["batch"]
+
+
+@pytest.mark.parametrize("name", ["attention", "softmax", "index", "cumsum", "gelu"])
+def test_gradients_of_an_example_that_asks_for_them(name):
+    def slope(x):
+        return torch.autograd.grad(FUNCTIONS[name](x).pow(2).sum(), x)[0]
+
+    check(slope, DATA.clone().requires_grad_())
+
+
+def test_what_raises_with_gradients_too_says_so():
+    def unrelated(x):
+        return torch.autograd.grad(x.sum(), torch.ones(2, requires_grad=True))
+
+    with pytest.raises(errors.ModelRaised, match="not have been used in the graph"):
+        capture(spec_of(unrelated, (DATA.clone().requires_grad_(),)))

@@ -58,6 +58,29 @@ def _(x):
     return x.new_empty(())
 
 
+@torch.library.custom_op("aotc_fallback::exchanged", mutates_args=("rows", "total"))
+def exchanged(
+    total: torch.Tensor, by: int, rows: torch.Tensor, idle: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Changes two arguments beside its result, one of them a weight, and leaves out a third."""
+    total.add_(rows.sum(0))
+    rows.mul_(by)
+    return total - 1
+
+
+@exchanged.register_fake
+def _(total, by, rows, idle=None):
+    return torch.empty_like(total)
+
+
+@torch.library.custom_op("aotc_fallback::counted", mutates_args=("x", "y"))
+def counted(x: torch.Tensor, y: torch.Tensor | None = None) -> None:
+    """No result, and an argument that it may change or is not given."""
+    x.add_(1)
+    if y is not None:
+        y.sub_(1)
+
+
 class Model(torch.nn.Module):
     """See the module."""
 
@@ -73,6 +96,11 @@ class Model(torch.nn.Module):
         solved = torch.linalg.solve(gram, self.weight)  # a composite with a check, on a weight
         total, positive = scaled(x.exp(), 0.5, y.reshape(ROWS, COLUMNS), mode="negative")
         row = torch.special.bessel_j0(torch.special.bessel_j1(x) + 1)  # two in a row
+        sums, rows = x[1] * 2, x.exp()
+        fewer = exchanged(sums, 3, rows)
+        before = rows + 0
+        counted(rows)
+        counted(sums, before)
         halves = halved((x + y.reshape(ROWS, COLUMNS)).to(torch.bfloat16))
         return {
             "qr": q @ r,
@@ -83,6 +111,8 @@ class Model(torch.nn.Module):
             "row_again": torch.tanh(row),
             "last": torch.linalg.lu_factor(gram + positive)[1],
             "joined": joined([x.T, self.weight[:, :1].expand(COLUMNS, ROWS)], [0.5, 2.0], x.dtype),
+            "changed": rows + sums - fewer,
+            "changed_as_it_is": before,
             "halves": halves.float() * 2,
             "least": least(self.table.to(torch.uint8)),
             "of_literals": torch.special.bessel_j0(torch.arange(1.0, 9.0)) + x[0, 0],

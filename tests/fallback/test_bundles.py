@@ -19,6 +19,8 @@ from aotc.runtime.errors import FallbackFailed, FallbackResult  # noqa: E402
 
 SPEC = Path(__file__).with_name("ops_of_torch.py")
 OPS = {
+    "aotc_fallback::counted": 2,
+    "aotc_fallback::exchanged": 1,
     "aotc_fallback::halved": 1,
     "aotc_fallback::joined": 1,
     "aotc_fallback::least": 1,

@@ -32,6 +32,17 @@ def changing(x: torch.Tensor) -> None:
     x.add_(1)
 
 
+@torch.library.custom_op("aotc_fallback::crossing", mutates_args=("x", "y"))
+def crossing(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.add_(y)
+    y.add_(1)
+
+
+@torch.library.custom_op("aotc_fallback::listing", mutates_args=("parts",))
+def listing(parts: list[torch.Tensor]) -> None:
+    parts[0].add_(parts[1])
+
+
 @torch.library.custom_op("aotc_fallback::cut", mutates_args=())
 def cut(x: torch.Tensor, count: int, low: float, *, high: int = 9) -> torch.Tensor:
     return x.clamp(low, high).sum() * torch.ones(count)
@@ -135,7 +146,9 @@ def test_a_call_is_a_group_of_its_own_between_kernels():
 
 MM, I32 = torch.ops.aten.mm.default, torch.int32
 REFUSED = {
-    "it changes its arguments": lambda x: (y := x + 1, changing(y))[0],
+    "it changes a view of a tensor": lambda x: (y := x + 1, changing(y[1:]))[0],
+    "it changes one tensor by two arguments": lambda x: (y := x + 1, crossing(y, y))[0],
+    "or a list of tensors": lambda x: (y := x + 1, listing([y, x * 2]))[0],
     "its shape depends on data": lambda x: torch.unique(x),
     "it is not an op of torch's registry": lambda x: out_dtype(
         MM, torch.int32, x.char(), x.T.char()

@@ -156,8 +156,13 @@ def softmax_in_chunks():
 
 
 @case("cpu")
-def largest_of_columns_in_chunks():
+def largest_of_columns_that_programs_share():
     return [b.reduce("max", operand("x", 70001, 40), [0])]
+
+
+@case("cpu")
+def softmax_of_columns_in_chunks():
+    return [softmax(operand("x", 70001, 40), 0)]
 
 
 @case("sm_90", "streamed", "shared", "shared_streamed")

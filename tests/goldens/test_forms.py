@@ -119,13 +119,15 @@ def test_statistics_of_rows_on_a_gpu():
 
 
 def test_forms_of_rows_on_a_cpu():
-    """Whole rows and rows in chunks, reduced along the lanes of a tile and along its rows."""
+    """Whole rows and rows in chunks, reduced along the lanes of a tile and along its rows; rows
+    whose columns programs share."""
     cases = [case for case, _ in ROWS if case.group.kind == "row" and device(case) == "cpu"]
     ways = {
         ("for start in" in case.spec.forms[0].source, case.group.domain.is_reduced_in_lanes)
         for case in cases
     }
     assert ways == {*itertools.product((False, True), repeat=2)}
+    assert any("if tl.atomic_add(arrived" in case.spec.forms[0].source for case in cases)
 
 
 def test_templates():

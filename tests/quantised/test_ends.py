@@ -1,5 +1,7 @@
 """8-bit floats at the ends of a program: as bytes that the model views; what is said of others."""
 
+import re
+
 import numpy
 import pytest
 
@@ -9,6 +11,7 @@ from aotc.aot import errors  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.ir.reference import interpret  # noqa: E402
+from aotc.runtime.arrays.exchange import TORCH_DTYPES  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KINDS = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -46,6 +49,11 @@ def test_ends_of_8_bits_are_refused_with_what_to_give(kind):
             capture(spec_of(model, (example,)))
         assert f"x.view({kind})" in caught.value.message
         assert "--fallback" not in caught.value.hint_text
+
+
+def test_the_hint_names_the_types_that_ends_have():
+    names = {*re.findall(r"\w*\d+|bool", errors.EndsUnsupported.hint)}
+    assert names == {*TORCH_DTYPES.values(), "complex64", "complex128"}
 
 
 def test_other_types_are_to_be_converted():

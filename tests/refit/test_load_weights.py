@@ -253,3 +253,10 @@ def test_a_bundle_whose_weights_are_outside(made, tmp_path, monkeypatch, aotc):
         runtime.load(bundle, weights=state("everything").state_dict())
     monkeypatch.setenv("AOTC_WEIGHTS", str(tmp_path / "model.safetensors"))
     assert aotc("verify", bundle)[0] == 0
+    image, pulled = f"oci-layout:{tmp_path}/images:v1", tmp_path / "pulled"
+    assert aotc("push", bundle, image)[0] == 0
+    assert aotc("verify", image)[0] == 0
+    assert aotc("pull", image, "-o", pulled)[0] == 0
+    files = [{each.name for each in folder.rglob("*")} for folder in (bundle, pulled)]
+    assert files[0] == files[1]
+    assert torch.equal(runtime.load(pulled)(x), expected(x))

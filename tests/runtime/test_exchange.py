@@ -402,6 +402,10 @@ def negative_rank(managed):
     managed.tensor.ndim = -1
 
 
+def endless_rank(managed):
+    managed.tensor.ndim = 1 << 30
+
+
 def no_memory(managed):
     managed.tensor.data = None
 
@@ -411,7 +415,9 @@ def elsewhere(managed):
 
 
 @pytest.mark.parametrize("versioned", [False, True])
-@pytest.mark.parametrize("change", [newer, no_sizes, negative_rank, no_memory, elsewhere])
+@pytest.mark.parametrize(
+    "change", [newer, no_sizes, negative_rank, endless_rank, no_memory, elsewhere]
+)
 def test_capsules_that_cannot_be_arrays_are_refused(program_for, change, versioned):
     if change is newer and not versioned:
         pytest.skip("capsules of 0.x have no version")

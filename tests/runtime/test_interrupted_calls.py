@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _ctypes
+import os
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from interrupting import LONGEST_S, in_another_thread, interrupt_everywhere
@@ -12,6 +15,9 @@ from interrupting import LONGEST_S, in_another_thread, interrupt_everywhere
 sys.path.insert(0, str(Path(__file__).parents[1] / "state"))
 
 from aotc.runtime import load
+from aotc.runtime.arrays import exchange
+from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.drivers.cpu.library import Library
 from aotc.runtime.programs.turns import holding
 
 GOOD = bytes(24)
@@ -76,3 +82,60 @@ def test_weights_that_change_leave_no_turn_taken():
     assert interrupt_everywhere(lambda: holding(turns, lambda: done.append(1)), check)
     check()
     assert done
+
+
+def test_files_whose_opening_was_interrupted_are_closed_once(tmp_path, monkeypatch):
+    folder = tmp_path / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    (folder / "file").write_bytes(b"")
+    twice, close = [], os.close
+
+    def closing(descriptor):
+        try:
+            close(descriptor)
+        except OSError:  # closed before: another thread may have a file of that number by now
+            twice.append(descriptor)
+
+    monkeypatch.setattr(os, "close", closing)
+
+    def read():
+        with Directory(str(tmp_path)) as directory:
+            os.close(directory.open("a/b/c/file")[0])
+
+    assert interrupt_everywhere(read, lambda: None) > 10
+    assert not twice
+
+
+def test_a_library_whose_closing_was_interrupted_is_unloaded_once(monkeypatch):
+    closed = []
+    monkeypatch.setattr(_ctypes, "dlclose", lambda handle: abs(closed.append(handle) or 0))
+    made = []
+
+    def close():
+        library = object.__new__(Library)
+        library._kept, library._handle = False, SimpleNamespace(_handle=len(made))
+        made.append(library)
+        library.close()
+
+    def check():
+        for library in made[-1:]:
+            library.close()  # as the finalizer does
+        assert len(closed) == len(set(closed))
+
+    assert interrupt_everywhere(close, check) > 2
+
+
+def test_what_a_handler_raises_is_not_taken_for_the_argument_s_own_error(tmp_path, monkeypatch):
+    import small_bundle
+
+    class TooLong(Exception):
+        """What a server's handler raises."""
+
+    def interrupted(value):
+        raise TooLong
+
+    small_bundle.write(tmp_path / "bundle")
+    with load(tmp_path / "bundle") as program:
+        monkeypatch.setattr(exchange, "memoryview", interrupted, raising=False)
+        with pytest.raises(TooLong):
+            program(GOOD)

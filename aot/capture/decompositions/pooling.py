@@ -1,5 +1,5 @@
-"""Gradients of pooling and of padding by reflection or replication: for each input element, the sum
-of the output gradients that it contributed to."""
+"""Gradients of pooling, of windows and of padding by reflection or replication: for each input
+element, the sum of the output gradients that it contributed to."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 aten = torch.ops.aten
 MOST_WINDOWS = 16  # of a pooling that reach one element, up to which it asks each of them
@@ -241,6 +242,30 @@ def _are_fixed(*tensors: Tensor) -> bool:
     return all(isinstance(extent, int) for each in tensors for extent in each.shape)
 
 
+def _unfold(
+    gradient: Tensor, input_size: Sequence[int], dimension: int, size: int, step: int
+) -> Tensor:
+    """Windows of `size` elements, `step` apart along a dim, added where they overlap, as in
+    `istft`: blocks of `step` elements, of which each window has a few.
+
+    torch adds element by element of a window, which is as many ops, where it is to broadcast them.
+    """
+    dim = dimension % len(input_size) if input_size else 0
+    if gradient.dim() != len(input_size) + 1 or -(-size // step) > MOST_WINDOWS:
+        torchs = torch._decomp.decomposition_table[aten.unfold_backward.default]
+        return torchs(gradient, input_size, dimension, size, step)  # type: ignore[no-any-return]
+    count = -(-size // step)
+    windows = functional.pad(gradient, (0, count * step - size)).unflatten(-1, (count, step))
+    windows = windows.movedim(-1, dim + 1)  # [.., windows, step, .., blocks of a window]
+    behind = 2 * (windows.dim() - 2 - dim)  # numbers of `pad` for the dims after that of windows
+    total = torch.zeros((), dtype=gradient.dtype, device=gradient.device)
+    for block in reversed(range(count)):  # the order of windows at each element, as eager adds
+        margins = (*[0] * behind, block, count - block)
+        total = total + functional.pad(windows.select(-1, block), margins)
+    whole = total.flatten(dim, dim + 1).narrow(dim, 0, input_size[dim])
+    return whole.expand(input_size).contiguous()
+
+
 GRADIENTS: Mapping[Any, Callable[..., Any]] = {
     aten.max_pool2d_with_indices_backward.default: _max_pool2d,
     aten.max_pool3d_with_indices_backward.default: _to_maxima(-3),
@@ -248,6 +273,7 @@ GRADIENTS: Mapping[Any, Callable[..., Any]] = {
     aten.avg_pool2d_backward.default: _average_pool,
     aten.avg_pool3d_backward.default: _average_pool,
     aten._adaptive_avg_pool2d_backward.default: _adaptive_average_pool,
+    aten.unfold_backward.default: _unfold,
     aten.replication_pad1d_backward.default: _replication_pad,
     aten.replication_pad2d_backward.default: _replication_pad,
     aten.replication_pad3d_backward.default: _replication_pad,

@@ -24,6 +24,7 @@ from aotc.kernels.templates.registry import (
 )
 
 SCANNED_PROGRAMS = 64  # that share rows, or blocks of columns, whose scans they make
+RUNNING_BLOCK = 64  # elements of a row whose sums or products stay in a processor's registers
 SCANNED_BLOCK, SCANNED_COLUMNS = 256, 64  # elements of a row, or columns, at a time
 GPU_BLOCK = 2048  # elements of a row that a program of a GPU has at a time
 
@@ -56,6 +57,9 @@ def scan(node: Node, traits: TargetTraits) -> Called:
         numbers["BLOCK"] = min(SCANNED_BLOCK, power_above(highest(count)))
         if kind.startswith(("max", "min")):
             numbers["LOOKS"] = True
+        elif kind != "log_sum":
+            numbers["BLOCK"] = min(RUNNING_BLOCK, numbers["BLOCK"])
+            numbers["IS_PARTED"] = True
         units = outer
     else:
         numbers["BLOCK"] = min(SCANNED_COLUMNS, power_above(highest(inner)))

@@ -35,6 +35,7 @@ from aotc.aot.ir.size import content, highest, kernel_text, proves_at_most, typi
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT, Body, Value, as_tensor, triton_type
+from aotc.aot.lower.kernel_file import blocks_of
 from aotc.aot.lower.row.beside import Beside, beside
 from aotc.aot.lower.row.gpu_candidates import RowShape, RowTiles, row_tiles
 from aotc.aot.lower.row.statistics import (
@@ -53,6 +54,7 @@ from aotc.aot.lower.spec import Candidate, KernelSpec, Scratch
 from aotc.aot.lower.tiles import (
     VECTOR_BYTES,
     column_candidates,
+    columns_once,
     is_mostly_along,
     row_candidates,
 )
@@ -216,9 +218,7 @@ class RowWriter:
         if form.loop.is_by_lane and any(map(self._varies, range(len(group.roots)))):
             self.row_policy = "evict_last"  # the last pass reads the row again
             self.emitter.policy = self._policy
-        self.has_tail = kernel_file.has_tail(
-            self.reduced, kernel_file.blocks_of(candidates, "RBLOCK")
-        )
+        self.has_tail = kernel_file.has_tail(self.reduced, blocks_of(candidates, "RBLOCK"))
         self._write_kept(candidates)
 
     def lines(self) -> list[str]:
@@ -256,7 +256,7 @@ class RowWriter:
             self.body.write(line)
         symbol, block, program = self.kept_symbol, self.layout.block, self.form.exchange.program
         if self.group.domain.outer.extent != 1:
-            if self.form.is_of_gpu:
+            if self.form.is_of_gpu or self.form.exchange.is_shared:
                 blocks = f"tl.cdiv({kernel_text(symbol.extent)}, {block})"
                 self.body.write(f"z = {program} // {blocks}")
                 program = f"{program} % {blocks}"
@@ -267,9 +267,11 @@ class RowWriter:
         if not block:
             self.body.write(f"{symbol.name} = {program}")
             return
-        lanes = f"tl.arange(0, {block}){self.layout.kept}"
-        self.body.write(f"{symbol.name} = {program} * {block} + {lanes}")
-        has_tail = kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block))
+        lanes, sizes = f"tl.arange(0, {block}){self.layout.kept}", blocks_of(candidates, block)
+        is_only = not self.form.is_of_gpu and proves_at_most(symbol.extent, min(sizes))
+        start = "" if is_only else f"{program} * {block} + "
+        self.body.write(f"{symbol.name} = {start}{lanes}")
+        has_tail = kernel_file.has_tail(symbol, sizes)
         if has_tail:
             kernel_file.write_mask(self.body, symbol, self.masks)
         if self.between:
@@ -347,8 +349,10 @@ class RowWriter:
         if self.has_tail:
             length = kernel_text(self.reduced.extent)
             count = f"tl.minimum(RBLOCK, {length} - part * RBLOCK).to(tl.float32)"
-        operand = self._operand(statistic.nodes[0])
-        return statistic.of_tile(self._tile(operand.text, count), self._named)
+        tile = self._tile(self._operand(statistic.nodes[0]).text, count)
+        if not self.form.is_of_gpu:
+            tile = replace(tile, start="part * RBLOCK")
+        return statistic.of_tile(tile, self._named)
 
     def _accumulator(self, partial: Partial) -> str:
         shape = self.layout.lanes if self.form.loop.is_by_lane else self.layout.row
@@ -595,16 +599,21 @@ def _stores_elements(group: Group) -> bool:
 def _form_cpu(group: Group, traits: TargetTraits) -> tuple[RowForm, Levels, RowTiles]:
     domain = group.domain
     assert domain.reduced is not None
-    reduced = domain.reduced.extent
+    reduced, levels = domain.reduced.extent, singles(levels_of(group))
     if domain.is_reduced_in_lanes:
         kept = domain.rows.extent
         element_bytes = group.bytes / max(1, typical(kept * reduced))
         candidates = row_candidates(kept, reduced, element_bytes, traits)
-    else:
+    elif len(levels) > 1 or _stores_elements(group):
         candidates = column_candidates(domain.outer.extent, reduced, domain.lanes.extent)
-    block = kernel_file.blocks_of(candidates, "RBLOCK")[0]
+    else:
+        extents = (domain.outer.extent, reduced, domain.lanes.extent)
+        candidates, is_shared = columns_once(extents, group.bytes, traits)
+        if is_shared:
+            return RowForm(WHOLE, LAST_JOINS, is_of_gpu=False), levels, RowTiles("", candidates)
+    block = blocks_of(candidates, "RBLOCK")[0]
     form = RowForm(WHOLE if proves_at_most(reduced, block) else JOINED, is_of_gpu=False)
-    return form, singles(levels_of(group)), RowTiles("", candidates)
+    return form, levels, RowTiles("", candidates)
 
 
 def levels_of(group: Group) -> list[list[Node]]:

@@ -174,13 +174,14 @@ def is_direct(
 ) -> bool:
     """Whether the operand is best read where it stands.
 
-    It is a load without a mask, or one that is cut where its mask ends, whose address is linear in
-    the inner dimension; B's rows are contiguous.
+    It is a load without a mask, or one that is cut where its mask ends, or B of few rows, whose
+    copy would take as long as the product; its address is linear in the inner dimension, and B's
+    rows are contiguous.
     """
     load = value.owner
     if load is None or load.name != "tt.load" or value in kernel.pending:
         return False
-    if len(load.operands) > 1 and not is_cut:
+    if len(load.operands) > 1 and not is_cut and (is_left or rows >= FEWEST_ROWS):
         return False
     stride = operands.step(kernel, load.operands[0], 1 if is_left else 0, may_be_kept=is_left)
     if stride is None:

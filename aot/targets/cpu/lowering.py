@@ -20,6 +20,7 @@ from aotc.aot.targets.cpu import (
     math,
     memory,
     reduce,
+    reduction_runs,
     reports,
     root_ops,
     tile_dot,
@@ -86,6 +87,13 @@ def _store(lowering: Lowering, operation: Operation) -> None:
         transposed_store.store(kernel, operation, read_dim)
 
 
+def _reduce(lowering: Lowering, operation: Operation) -> None:
+    """Reductions that share their loops are written at the last of them."""
+    run = lowering.runs[operation]
+    if operation is run[-1]:
+        reduce.reduce(lowering.kernel, run)
+
+
 def _ignore(lowering: Lowering, operation: Operation) -> None:
     """Hints and synchronization, which mean nothing to a program that runs on one thread."""
 
@@ -109,7 +117,8 @@ class Lowering:
         """Text of the functions beside this one."""
         if caller is not None:
             self._share(caller.kernel)
-        self.runs = usage.store_runs(function, no_alias=no_alias)
+        self.runs = reduction_runs.find(function)
+        self.runs |= usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
         self.fused_stores = (
             fused_store.fused_stores(function, self.runs, self.keep, self._is_tiled)
@@ -376,7 +385,7 @@ def _refuse(lowering: Lowering, operation: Operation) -> None:
 
 ROOT_OPS: dict[str, Callable[[Lowering, Operation], None]] = {
     "tt.store": _store,
-    "tt.reduce": _call(reduce.reduce),
+    "tt.reduce": _reduce,
     "tt.scan": _call(reduce.scan),
     "tt.atomic_rmw": _call(root_ops.atomic),
     "tt.atomic_cas": _call(root_ops.atomic),

@@ -28,6 +28,7 @@ MOST_SUMS = 4  # vectors of sums side by side
 SHORT = 4  # instructions that need no registers beside those of the partial results
 MOST_ACROSS = 8  # vectors of these
 NARROW = frozenset({"f32", "f16", "bf16", "i32", "i1", "i8"})
+NUMBERS = NARROW | {"f64", "i64", "i16"}
 
 
 def new_buffer(kernel: Kernel, value: Value, bounds: tuple[Bound, ...] = ()) -> Buffer:
@@ -325,11 +326,14 @@ def vectors_across(kernel: Kernel, values: Sequence[Value], lane: int) -> int:
     many as there are registers for, so that a row of memory is read in long pieces and additions
     do not wait for each other; one where the expressions behind need registers of their own."""
     shape, width = values[0].type.shape or (), kernel.isa.lanes
-    vectors = min(MOST_ACROSS // len(values), shape[lane] // width)
+    registers = sum(max(1, ITEMSIZE_BYTES[value.type.element] // 4) for value in values)
+    most = 1 << max(0, (MOST_ACROSS // registers).bit_length() - 1)
+    vectors = min(most, shape[lane] // width)
     if vectors < 2:
         return 1
-    longest = longest_from_memory(kernel, values, lane, vectors * width)
-    return vectors if longest is not None and longest <= SHORT else 1
+    walk = _Walk(kernel, types=NUMBERS)
+    longest = _walked(kernel, values, lane, vectors * width, walk)[1]
+    return vectors if walk.is_fit and longest <= SHORT else 1
 
 
 def longest_from_memory(
@@ -374,6 +378,7 @@ class _Walk:
     kernel: Kernel
     takes_buffers: bool = False
     in_runs: Collection[Value] = ()
+    types: Collection[str] = NARROW
     is_fit: bool = True
     loads: int = 0
     """Of neighbouring elements."""
@@ -404,7 +409,7 @@ class _Walk:
         if made.name in VIEWS:
             return self.length(*VIEWS[made.name](self.kernel, made, value, index))
         if made.name in RULES:
-            self.is_fit = value.type.element in NARROW
+            self.is_fit = value.type.element in self.types
             return COSTS.get(made.name, 1) + max(self.length(x, index) for x in made.operands)
         self.is_fit = made.name in ("arith.constant", "tt.splat", "tt.make_range")
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -136,9 +136,10 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     """The dimension of a tensor to spread over vector lanes.
 
     The one along which most of the memory behind it is contiguous: what a tensor of pointers points
-    at, or what the loads in an expression read, and what of it stands in buffers. Memory that
-    varies along one dimension only counts where the rest says nothing: along another it is read
-    once for all lanes. The last dimension that is not 1 where nothing says so at all.
+    at, or what the loads in an expression read, and what of it stands in buffers. Where that says
+    nothing, the one along which a tensor of it that is to be kept in a buffer is stored; then the
+    one of memory that varies along one dimension only, which along another is read once for all
+    lanes. The last dimension that is not 1 where nothing says so at all.
     """
     shape = value.type.shape or ()
     candidates = [d for d, size in enumerate(shape) if size > 1]
@@ -147,12 +148,14 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     with kernel.width(1), kernel.probe() as depth:
         marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
         index = tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks)
-        votes = [[0, 0] for _ in shape]
-        for place in _elements(kernel, value, index, set()):
+        votes = [[0, 0, 0] for _ in shape]
+        seen: set[tuple[Value, Index]] = set()
+        read = _elements(kernel, value, index, seen)
+        for place, is_stored in [*((each, 0) for each in read), *_stored(kernel, seen)]:
             strides = [place.base.coefficient(mark) for mark in marks]
             is_line = sum(stride != 0 for stride in strides) < 2
             for d in candidates:
-                votes[d][is_line] += strides[d] == 1
+                votes[d][1 if is_stored else 2 * is_line] += strides[d] == 1
     return max(reversed(candidates), key=lambda d: votes[d])
 
 
@@ -181,6 +184,15 @@ def _elements(
     return places
 
 
+def _stored(kernel: Kernel, seen: Iterable[tuple[Value, Index]]) -> list[tuple[Int, int]]:
+    """The elements of buffers that tensors of an expression are to be stored in, each with 1."""
+    return [
+        (memory.buffer_pointer(kernel, kernel.pending[value].buffer, index).offset, 1)
+        for value, index in seen
+        if value in kernel.pending
+    ]
+
+
 def run(
     kernel: Kernel,
     shape: Sequence[int],
@@ -193,6 +205,7 @@ def run(
     whole: int = 0,
     splits: Sequence[Split] = (),
     rows: int = 1,
+    by_halves: bool = False,
 ) -> None:
     """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
     It goes over the last `whole` dimensions by itself: their indices are 0.
@@ -201,6 +214,7 @@ def run(
     those in `holding`, along the lanes, for the chunks where they hold; others follow these. What
     the comparisons in `splits` answer is a fact too, but for the chunks where an answer changes.
     The innermost loop over rows goes so many `rows` at a time, of which `body` has the first.
+    by_halves: where the end along the lanes is known, the rest has chunks of fewer vectors.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
     width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
@@ -212,7 +226,7 @@ def run(
     inner = [cut for cut in cuts if cut.bound.dim == lane_dim]
     steps = {order[-2]: rows} if rows > 1 else {}
     with kernel.width(width):
-        nested = _Nested(body, outer, inner, holding, splits, steps)
+        nested = _Nested(body, outer, inner, holding, splits, steps, by_halves)
         _nest(kernel, shape, order, [integer(0)] * len(shape), nested)
     kernel.active_bounds = kept
 
@@ -227,6 +241,7 @@ class _Nested(NamedTuple):
     splits: Sequence[Split]
     steps: Mapping[int, int]
     """Of loops that do not go one by one, by dimension."""
+    by_halves: bool
 
 
 def _nest(
@@ -255,6 +270,8 @@ def _nest(
 
     if nested.splits:
         _stretches(kernel, shape[dim], nested.inner, nested.splits, stretch)
+    elif nested.by_halves and count(kernel, shape[dim], nested.inner) < shape[dim]:
+        _chunks_by_halves(kernel, count(kernel, shape[dim], nested.inner), nested.inner, stretch)
     elif nested.holding:
         _chunks_where(kernel, shape[dim], nested.holding, stretch)
     else:
@@ -305,6 +322,39 @@ def chunks(
             _chunk_loop(kernel, start, cuts, lane, body, may_skip=may_skip)
         exact = cuts if is_exact else []
         _chunk_loop(kernel, upper_operand, exact, lane, body, may_skip=may_skip, lower=start)
+
+
+def count(kernel: Kernel, size: int, cuts: Sequence[Conjunct]) -> int:
+    """Elements along a dimension that loops go over: all of them where their end is not known."""
+    ends = [cut.bound.upper.constant for cut in cuts]
+    known = [end for end in ends if end is not None]
+    return max(0, min([size, *known])) if len(known) == len(ends) else size
+
+
+def _chunks_by_halves(
+    kernel: Kernel,
+    upper: int,
+    cuts: Sequence[Conjunct],
+    body: Callable[[Int, Sequence[Conjunct]], None],
+) -> None:
+    """Loops over so many elements: full chunks, of the rest chunks of half as many vectors, and so
+    on; a last vector is masked."""
+    start, width = 0, kernel.lanes.width
+    while start < upper:
+        is_last = width <= kernel.isa.lanes
+        full = (upper - start) // width * width
+        with kernel.width(width):
+            if full > width:
+                low, end = (constant(place, "i32") for place in (start, start + full))
+                lane = Linear((), 1)
+                _chunk_loop(kernel, end, cuts, lane, body, may_skip=False, lower=low)
+            elif full:
+                body(Int("i32", Linear((), start), Linear((), 1)), cuts)
+            start += full
+            if is_last and start < upper:
+                body(Int("i32", Linear((), start), Linear((), 1)), [])
+                return
+        width //= 2
 
 
 def _stretches(

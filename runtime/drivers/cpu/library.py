@@ -69,8 +69,8 @@ class Library:
             return
         import _ctypes
 
-        _ctypes.dlclose(self._handle._handle)
-        self._handle = None
+        handle, self._handle = self._handle, None  # first: a handler may raise after the call
+        _ctypes.dlclose(handle._handle)
 
 
 def load_bytes(data: bytes) -> Any:

@@ -11,7 +11,7 @@ import triton.language as tl
 def kernel(
     in0, in1, out0, out1, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
 ):
-    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    x = tl.arange(0, XBLOCK)[:, None]
     r = tl.arange(0, RBLOCK)[None, :]
     r_mask = r < 96
     v0 = tl.load(in0 + x*96 + r, mask=r_mask).to(tl.float32)

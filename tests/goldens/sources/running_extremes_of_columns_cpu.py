@@ -9,7 +9,7 @@ import triton.language as tl
 
 # As in the template: FARTHEST: tl.constexpr = tl.constexpr(16.0), _multiplied, _larger, _smaller,
 # _key_of, _of_key, _exponentials, _end_of, _scan_block, _are_passed_over, _store_extremes,
-# _store_exponentials, scan_rows, scan_columns.
+# _store_exponentials, _store_running, _store_row, scan_rows, scan_columns.
 
 
 @triton.jit

@@ -9,7 +9,7 @@ import triton.language as tl
 def kernel(
     in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
 ):
-    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    x = tl.arange(0, XBLOCK)[:, None]
     x_mask = x < 7
     r = tl.arange(0, RBLOCK)[None, :]
     r_mask = r < 60

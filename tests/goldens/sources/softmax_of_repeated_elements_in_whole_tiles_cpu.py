@@ -9,7 +9,7 @@ import triton.language as tl
 def kernel(
     in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
 ):
-    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    x = tl.arange(0, XBLOCK)[:, None]
     r = tl.arange(0, RBLOCK)[None, :]
     v0 = tl.load(in0 + x)
     v1 = tl.broadcast_to(v0, XBLOCK, RBLOCK)

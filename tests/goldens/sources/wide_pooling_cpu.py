@@ -10,7 +10,7 @@ def kernel(
     in0, out0, YBLOCK: tl.constexpr, RBLOCK: tl.constexpr
 ):
     z = tl.program_id(1)
-    y = tl.program_id(0) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
+    y = tl.arange(0, YBLOCK)[None, :]
     r = tl.arange(0, RBLOCK)[:, None]
     r_mask = r < 100
     v0 = tl.load(in0 + (z // 2)*6400 + (r // 10)*640 + (z % 2)*320 + (r % 10)*32 + y, mask=r_mask)
