@@ -98,13 +98,12 @@ class _Fold:
         self, operation: Operation, old: Sequence[Operand], new: Sequence[Lane]
     ) -> list[Operand]:
         lanes, name = self.kernel.lanes, name_of(operation)
-        if neutral(operation) is not None:
-            value = operation.operands[0]
+        is_wide = operation.operands[0].type.element in WIDE
+        if name in EXTREMES and is_wide and neutral(operation) is not None and not self.is_scan:
+            # What was found so far is no NaN: what is not beyond it, as NaN, leaves it.
             fresh = lanes.splat(lanes.operand(new[0]))
-            if name in EXTREMES and value.type.element in WIDE and not self.is_scan:
-                # What was found so far is no NaN: what is not beyond it, as NaN, leaves it.
-                is_beyond = compare(lanes, f"fcmp {EXTREMES[name]}", fresh, old[0])
-                return [lanes.splat(select(lanes, is_beyond, fresh, old[0]))]
+            is_beyond = compare(lanes, f"fcmp {EXTREMES[name]}", fresh, old[0])
+            return [lanes.splat(select(lanes, is_beyond, fresh, old[0]))]
         arguments = [*self.lanes(old, operation.operands), *new]
         return self.splat(self.kernel.apply(operation.body, arguments))
 
