@@ -140,10 +140,10 @@ def columns_once(
     if programs < wanted and rows >= FEWEST_SHARED and all(isinstance(x, int) for x in extents):
         block = min(power_below(rows), LARGEST_TILE // width)
         parts = fixed(blocks(reduced, block))
-        config = (
+        shared = (
             ("YBLOCK", width), ("RBLOCK", block), ("PARTS", parts), ("QBLOCK", power_above(parts)),
         )  # fmt: skip
-        return (Candidate(config, (outer * blocks(lanes, width) * parts, 1, 1)),), True
+        return (Candidate(shared, (outer * blocks(lanes, width) * parts, 1, 1)),), True
     while width > ROW_LANES and typical(outer * blocks(lanes, width)) < wanted:
         width //= 2
     longest = min(LARGEST_ROW, LARGEST_TILE // width)

@@ -216,7 +216,7 @@ def _costs_more(root: Node, places: int, positions: int) -> bool:
     outer, depth = fixed(root.shape[0]) // root.attr("groups"), fixed(math.prod(root.shape[1:]))
     nbytes = positions * depth * root.attr("groups") * DTYPES[root.dtype].itemsize_bytes
     copy_ns = NEAR_COPY_NS if nbytes <= NEAR_BYTES else FAR_COPY_NS
-    return (places - positions) * outer * PRODUCT_NS > positions * copy_ns
+    return bool((places - positions) * outer * PRODUCT_NS > positions * copy_ns)
 
 
 class _Grid:

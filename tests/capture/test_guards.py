@@ -38,7 +38,7 @@ class Sized:
 def test_a_guard_holds_where_python_says_so(text, monkeypatch):
     monkeypatch.setattr(sizes, "extent_of", lambda size: size)
     comparisons = sizes._comparisons(text)
-    found = [sizes._guard(each, text, [("x", Sized)]) for each in comparisons]
+    found = [sizes._guard(each, text, {"x": Sized}) for each in comparisons]
     table = SizeTable(DIMS)
     conditions = [table.condition(guard) for guard in found if guard is not None]
     code = text.replace(A, "a").replace(B, "b").replace("torch.sym_float", "float")
@@ -53,7 +53,7 @@ def test_a_guard_holds_where_python_says_so(text, monkeypatch):
 def test_other_guards_are_refused(text, monkeypatch):
     monkeypatch.setattr(sizes, "extent_of", lambda size: size)
     with pytest.raises(GuardUnsupported):
-        [sizes._guard(each, text, [("x", Sized)]) for each in sizes._comparisons(text)]
+        [sizes._guard(each, text, {"x": Sized}) for each in sizes._comparisons(text)]
 
 
 def test_a_dim_that_inputs_show_only_as_a_multiple():
