@@ -9,7 +9,7 @@ from typing import Any, Final
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Lanes, compare, select, shuffled, typed
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, compare, select, shuffled, typed
 from aotc.aot.targets.cpu.linear import (
     Int,
     Lane,
@@ -26,7 +26,6 @@ from aotc.aot.targets.cpu.neutral import (
     name_of,
     neutral,
     neutral_number,
-    range_of,
 )
 from aotc.aot.targets.cpu.ttir import Block, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
@@ -36,8 +35,6 @@ MOST_CHAINS: Final = 4  # of partial values of a long row, so that no addition w
 MOST_PARTIAL: Final = 8  # vectors of partial values of reductions of a long row together
 EXTREMES: Mapping[str, str] = {"maxnumf": "ogt", "minnumf": "olt"}
 """Which pass over NaN, with the comparison that says that an element is beyond others."""
-FOUND: Mapping[str, tuple[str, int]] = {"maxsi": ("ne", 1), "minsi": ("eq", 0)}
-"""Of what is 0 or 1: how an element that decides the result compares with 0, and what it is."""
 WIDE = ("f32", "f64")
 
 
@@ -101,18 +98,12 @@ class _Fold:
         self, operation: Operation, old: Sequence[Operand], new: Sequence[Lane]
     ) -> list[Operand]:
         lanes, name = self.kernel.lanes, name_of(operation)
-        if neutral(operation) is not None:
-            value = operation.operands[0]
+        is_wide = operation.operands[0].type.element in WIDE
+        if name in EXTREMES and is_wide and neutral(operation) is not None and not self.is_scan:
+            # What was found so far is no NaN: what is not beyond it, as NaN, leaves it.
             fresh = lanes.splat(lanes.operand(new[0]))
-            if name in EXTREMES and value.type.element in WIDE and not self.is_scan:
-                # What was found so far is no NaN: what is not beyond it, as NaN, leaves it.
-                is_beyond = compare(lanes, f"fcmp {EXTREMES[name]}", fresh, old[0])
-                return [lanes.splat(select(lanes, is_beyond, fresh, old[0]))]
-            if name in FOUND and range_of(value) == (0, 1):
-                comparison, number = FOUND[name]
-                zero, found = (_like(lanes, fresh, each) for each in (0, number))
-                is_found = compare(lanes, f"icmp {comparison}", fresh, zero)
-                return [lanes.splat(select(lanes, is_found, found, old[0]))]
+            is_beyond = compare(lanes, f"fcmp {EXTREMES[name]}", fresh, old[0])
+            return [lanes.splat(select(lanes, is_beyond, fresh, old[0]))]
         arguments = [*self.lanes(old, operation.operands), *new]
         return self.splat(self.kernel.apply(operation.body, arguments))
 
@@ -203,15 +194,6 @@ class _Fold:
 
         with self.kernel.width(1):
             tiles.run(self.kernel, outer, body, lane_dim=self.axis)
-
-
-def _like(lanes: Lanes, operand: Operand, number: int) -> Operand:
-    """A number of an operand's type."""
-    kind = scalar_type(operand.type)
-    if not is_vector(operand):
-        return constant(number, kind)
-    count = int(operand.type[1 : operand.type.index(" ")])
-    return Operand(f"<{', '.join([f'{kind} {number}'] * count)}>", operand.type)
 
 
 def _fold(kernel: Kernel, *operations: Operation) -> _Fold:
@@ -565,13 +547,13 @@ def _scan_elements(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
 def _scan_vectors(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
     """One row: each vector by itself, then combined with the last of the vectors before."""
     kernel, size = fold.kernel, fold.shape[fold.axis]
-    item_bytes = max(ITEMSIZE_BYTES[value.type.element] for value in fold.operands)
-    # Of one register: each step of a vector's own scan moves all of its lanes.
+    is_short = _exactly_neutral(fold) is not None  # few instructions a step, and one a move
+    item_bytes = ITEMSIZE_BYTES[fold.operands[0].type.element] if is_short else 4
     width = min(kernel.isa.lanes * 4 // max(4, item_bytes), size)
     is_reversed = bool(fold.operations[0].attributes.get("reverse", False))
     last = 0 if is_reversed else width - 1
 
-    holding = [] if is_reversed else fold.holding(fold.axis)
+    holding = fold.holding(fold.axis) if is_short and not is_reversed else []
 
     def vector(start: Int, facts: Sequence[tiles.Conjunct]) -> tuple[Int, list[Operand]]:
         """The place of the vector that begins so far from where the scan does, and its own scan."""
@@ -614,7 +596,8 @@ def _scan_vectors(fold: _Fold, rest: Index, results: Sequence[Buffer]) -> None:
 
 def _scan_lanes(fold: _Fold, found: list[Operand], is_reversed: bool) -> list[Operand]:
     """The scan of the lanes of one vector, in steps of 1, 2, 4 … (Hillis and Steele, 1986)."""
-    kernel, neutral_lanes = fold.kernel, _exactly_neutral(fold)
+    kernel, found_neutral = fold.kernel, _exactly_neutral(fold)
+    neutral_lanes = None if found_neutral is None else fold.splat([found_neutral])[0]
     width, step = kernel.lanes.width, 1
     while step < width:
         away = step if is_reversed else -step
@@ -640,12 +623,10 @@ def _scan_lanes(fold: _Fold, found: list[Operand], is_reversed: bool) -> list[Op
     return found
 
 
-def _exactly_neutral(fold: _Fold) -> Operand | None:
-    """A vector of elements that give each other element itself, bit by bit, if there is one."""
+def _exactly_neutral(fold: _Fold) -> Lane | None:
+    """The element that gives each other element itself, bit by bit, if there is one."""
     (operation, *others), value = fold.operations, fold.operands[0]
     lane, name, kind = neutral(operation), name_of(operation), value.type.element
     if others or lane is None or (kind[0] in "fb" and name not in ("addf", "mulf")):
         return None
-    if name == "addf":
-        lane = float_constant(-0.0, kind)
-    return fold.splat([lane])[0]
+    return float_constant(-0.0, kind) if name == "addf" else lane
