@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy
@@ -18,15 +17,14 @@ from aotc.aot.lower import lower
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS
-from aotc.runtime.drivers.cuda.handles import Arguments
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 
 from attention_cases import CASES, MORE, Case, arrays_of, graph_of
+from launched import launched
 
 TOLERANCES = {"f32": 2e-5, "bf16": 2e-2, "f16": 3e-3}
 WORKERS = 14
-REPEATS = 2  # launches: what one leaves in zeroed scratch must serve the next
 LARGE = {
     "large": Case(1, 2, 2, 1024, 1024, 64, 64, "bf16"),
     "large-wide": Case(1, 2, 1, 1152, 1024, 128, 128, "f16"),
@@ -124,37 +122,6 @@ def binaries(capability):
     with ProcessPoolExecutor(WORKERS, mp_context=spawn) as pool:
         found = pool.map(compiled, *zip(*keys, strict=True), [capability] * len(keys))
         return dict(zip(keys, found, strict=True))
-
-
-def launched(device, binary, candidate, inputs, output):
-    """What the candidate stores, each buffer in memory of its own, `output` beforehand."""
-    with ExitStack() as stack:
-
-        def memory(nbytes):
-            address = device.allocate(max(nbytes, 16))
-            stack.callback(device.free, address)
-            return address
-
-        addresses = []
-        for array in (*inputs, output):
-            addresses.append(memory(array.nbytes))
-            device.copy_to_device(addresses[-1], array.ctypes.data, array.nbytes)
-        for row in candidate.scratch:
-            addresses.append(memory(row.nbytes))
-            device.fill(addresses[-1], 0 if row.is_zeroed else 0xFF, row.nbytes)
-        programs = numpy.prod(candidate.grid)
-        own = memory(int(programs) * binary.scratch_bytes) if binary.scratch_bytes else 0
-        module = device.load(binary.code)
-        stack.callback(module.close)
-        function = device.function(module, binary.symbol, binary.shared_bytes)
-        arguments = Arguments([*addresses, own, 0])
-        for _ in range(REPEATS):
-            device.launch(function, candidate.grid, binary.threads, arguments)
-        device.synchronize()
-        found = numpy.empty_like(output)
-        address = addresses[len(inputs)]
-        device.copy_to_host(found.ctypes.data, address, found.nbytes)
-        return found
 
 
 @pytest.mark.parametrize("name", ALL)
