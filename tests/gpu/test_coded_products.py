@@ -18,8 +18,8 @@ from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.runtime.drivers.cuda.device import Device
 
-for _folder in ("quantised", "lower"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / _folder))
+sys.path.insert(0, str(Path(__file__).parents[1] / "quantised"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 
 from case_graphs import values
 from launched import launched
@@ -65,7 +65,7 @@ def binaries(capability):
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_form_agrees_with_exact_arithmetic(name, binaries, capability, device):
-    plan, spec, rows = plan_of(name, capability)
+    plan, _, rows = plan_of(name, capability)
     (group,) = plan.groups
     inputs = [values(each.type, 100 + at) for at, each in enumerate(plan.graph.inputs)]
     wanted = _exact(_graph(name), inputs)

@@ -32,9 +32,9 @@ def attention(query, key, value, offset, window, blocks):
     sums = torch.empty(batch, rows, count)
     size, keys = 1 << (width - 1).bit_length(), key.shape[1]
     heads.attention_forward[(-(-rows // blocks[0]), count, batch)](
-        out, sums, query, key, value, query, query, count, 1, count // key.shape[2], rows, keys,
-        rows, keys, keys, width, width, size, size, *steps, None, None, width**-0.5, offset, window,
-        True, True, *blocks,
+        out, sums, query, key, value, query, query, query, count, 1, count // key.shape[2], rows,
+        keys, rows, keys, keys, width, width, size, size, *steps, None, None, None, width**-0.5,
+        offset, window, 0.0, True, True, *blocks,
     )  # fmt: skip
     return out, sums
 
