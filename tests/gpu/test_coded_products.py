@@ -78,6 +78,8 @@ def test_every_form_agrees_with_exact_arithmetic(name, binaries, capability, dev
     ]
     stored = group.roots[0].node
     atol = TOLERANCES[stored.dtype] * numpy.abs(wanted).max()
+    if name == "i4":  # products of f32 with nibbles, which are added to 2048: four bits less
+        atol *= 2
     for number, row in enumerate(rows):
         output = numpy.empty(stored.shape, DTYPES[stored.dtype].numpy)
         output.view(numpy.uint8)[...] = 0xFF
