@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from case_graphs import op, operand, softmax
+from case_graphs import attention_attrs, op, operand, softmax
 from source_cases_calls import CALL
 
 from aotc.aot.ir import build as b
@@ -19,15 +19,7 @@ def _input(name: str, dtype: str = "f32") -> Node:
 
 
 def _attention(query: Node) -> Node:
-    attrs = {
-        "scale": 0.25,
-        "causal": False,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": False,
-    }
+    attrs = attention_attrs(0.25)
     return make("attention", (query, _input("k"), _input("v")), attrs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from case_graphs import graph_of, op, operand
+from case_graphs import attention_attrs, graph_of, op, operand
 from source_table import case
 
 from aotc.aot.ir import build as b
@@ -232,15 +232,7 @@ def _heads():
 @case("cpu")
 def attention_with_sums():
     """A call with two results, one of which is read where it is, in part of a larger tensor."""
-    how = {
-        "scale": 0.25,
-        "causal": True,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": True,
-    }
+    how = attention_attrs(0.25, causal=True, is_safe=True)
     return _placed(op("attention", *_heads(), operand("mask", 2, 1, 70, 70), **how))
 
 
@@ -253,15 +245,7 @@ def attention_of_views():
     for place in range(3):
         part = b.slice_axis(x, 1, place * 64, (place + 1) * 64)
         parts.append(b.permute(b.reshape(part, (2, 65, 2, 32)), (0, 2, 1, 3)))
-    how = {
-        "scale": 0.125,
-        "causal": False,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": False,
-    }
+    how = attention_attrs(0.125)
     return _placed(*(op(name, *parts, **how) for name in ("attention", "attention_log_sum_exp")))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from case_graphs import op, operand, weight
+from case_graphs import attention_attrs, op, operand, weight
 from source_cases_rows import dim
 from source_table import case
 
@@ -333,15 +333,7 @@ def attention(shape: tuple[int, ...], keys, dtype: str = "f16", mask: Node | Non
     batch, heads, rows, size = shape
     shapes = (shape, *[(batch, 2, keys, size)] * 2)
     given = [operand(name, *each, dtype=dtype) for name, each in zip("qkv", shapes, strict=True)]
-    row = {
-        "scale": 0.25,
-        "causal": False,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": False,
-    } | attrs
+    row = attention_attrs(0.25) | attrs
     result = make("attention", tuple(given + ([mask] if mask else [])), row)
     transposed = b.permute(result, (0, 2, 1, 3))
     return [b.reshape(transposed, (batch * rows, heads * size))]
@@ -408,15 +400,7 @@ def attention_of_single_elements():
     """Heads of one element: equal columns, of which one counts."""
     shapes = ((2, 2, 37, 1), (2, 1, 21, 1), (2, 1, 21, 1))
     given = [operand(name, *each) for name, each in zip("qkv", shapes, strict=True)]
-    attrs = {
-        "scale": 1.0,
-        "causal": False,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": False,
-    }
+    attrs = attention_attrs(1.0)
     return [make("attention", tuple(given), attrs)]
 
 
@@ -426,15 +410,7 @@ def attention_of_padded_and_repeated_operands():
     query = b.pad(operand("q", 1, 2, 60, 24), [0, 0, 2, 0], [0, 0, 8, 0], 1.5)
     key = b.expand(operand("k", 1, 1, 40, 1), (1, 2, 40, 24))
     value = b.concat([operand("v", 1, 2, 40, 8), operand("w", 1, 2, 40, 16)], 3)
-    attrs = {
-        "scale": 1.0,
-        "causal": False,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": False,
-    }
+    attrs = attention_attrs(1.0)
     return [make("attention", (query, key, value), attrs)]
 
 

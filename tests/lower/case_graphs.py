@@ -28,6 +28,12 @@ def op(name: str, *operands: Node | float, **attrs: object) -> Node:
     return b.pointwise(name, *operands)
 
 
+def attention_attrs(scale: float, **given: object) -> dict[str, object]:
+    """Those of an attention without mask, window, cap and sinks, but for what is given."""
+    plain = {"causal": False, "offset": 0, "window": 0, "softcap": 0.0, "has_sinks": False}
+    return {"scale": scale, **plain, "is_safe": False} | given
+
+
 def graph_of(outputs: Sequence[Node]) -> Graph:
     """The graph of the outputs, constants filled with random numbers."""
     found = list(walk(tuple(outputs)))

@@ -27,7 +27,7 @@ from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from case_graphs import graph_of, layer_norm, op, operand, softmax, values, weight
+from case_graphs import attention_attrs, graph_of, layer_norm, op, operand, softmax, values, weight
 from schedule_runner import Job
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
@@ -106,15 +106,7 @@ def gated(n):
 def attention(n, m, heads=2, queries=None, **attrs):
     shapes = ((1, heads, n if queries is None else queries, 32), (1, 2, m, 32), (1, 2, m, 32))
     given = [operand(name, *shape, dtype="f16") for name, shape in zip("qkv", shapes, strict=True)]
-    row = {
-        "scale": 0.2,
-        "causal": False,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": False,
-    } | attrs
+    row = attention_attrs(0.2) | attrs
     return [make("attention", tuple(given), row)]
 
 

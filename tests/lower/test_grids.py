@@ -24,7 +24,7 @@ from aotc.runtime.bundle.plan_rules import GRID_LIMITS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from case_graphs import graph_of, op, operand, values, weight
+from case_graphs import attention_attrs, graph_of, op, operand, values, weight
 from schedule_runner import Job
 
 pytestmark = pytest.mark.triton
@@ -58,15 +58,7 @@ def attention(heads: int) -> Node:
         "k": (BATCH, heads, 300, 16),
         "v": (BATCH, heads, 300, 16),
     }
-    attrs = {
-        "scale": 0.25,
-        "causal": False,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "is_safe": False,
-    }
+    attrs = attention_attrs(0.25)
     return op("attention", *(operand(name, *shape) for name, shape in shapes.items()), **attrs)
 
 

@@ -17,7 +17,7 @@ from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from case_graphs import graph_of, op, operand, weight
+from case_graphs import attention_attrs, graph_of, op, operand, weight
 
 pytestmark = pytest.mark.triton
 
@@ -239,15 +239,7 @@ def attention(writes):
         found.append(b.reshape(data, (1, 2, 576, 64)))
     query = operand("query", 1, 14, 1, 64, dtype="bf16")
     mask = operand("mask", 1, 1, 1, 576, dtype="bool")
-    attrs = {
-        "causal": False,
-        "is_safe": True,
-        "offset": 0,
-        "window": 0,
-        "softcap": 0.0,
-        "has_sinks": False,
-        "scale": 0.125,
-    }
+    attrs = attention_attrs(0.125, is_safe=True)
     return graph_of([make("attention", (query, *found, mask), attrs)])
 
 

@@ -23,6 +23,7 @@ class Style:
     has_descriptors: bool = False
     has_maps: bool = False  # descriptors that the launch makes, not the kernel
     multiplies_codes: bool = False  # as they are, and the sums by the factor of their group
+    is_whole: bool = False  # a program has the whole depth in one step
 
     @property
     def is_flat(self) -> bool:
@@ -71,7 +72,9 @@ STYLES: dict[str, Style] = {
         Style("gemv_rows", "gemv_rows"),
         Style("decoding", "decoding"),
         Style("fragments", "fragments", is_swapped=True, multiplies_codes=True),
-        Style("fragments_whole", "fragments", is_swapped=True, multiplies_codes=True),
+        Style(
+            "fragments_whole", "fragments", is_swapped=True, multiplies_codes=True, is_whole=True
+        ),
     )
 }
 
@@ -232,7 +235,7 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
     (8, 512, 8, 1),
 )
 
-# Weights and warps of a program that has codes in the registers of tensor cores.
+# Rows of weights, and warps, of a program that has codes in the registers of tensor cores.
 FRAGMENTS: tuple[tuple[int, int], ...] = ((16, 4), (16, 8), (16, 16), (32, 4), (32, 8))
 
 LEAST_COLUMNS = 8  # that a tensor core multiplies at once
@@ -337,11 +340,6 @@ class Choice:
         style, chunk = self.style, self.problem.chunk
         is_flat = style.is_flat and not style.is_decoding
         return bool(chunk) and not is_flat and self.tile.depth % chunk == 0
-
-    @property
-    def has_whole_depth(self) -> bool:
-        """Whether a program has one step."""
-        return self.style.name == "fragments_whole"
 
     @property
     def tiles(self) -> int:

@@ -160,7 +160,7 @@ class FragmentLoads(Lines):
             masks.append(f"(yb < {kernel_text(few.outer.extent)})")
         masked = f", mask={' & '.join(masks)}, other=0" if masks else ""
         pointer = self.emitter.buffers[few.memory]
-        row, first = few.strides[1], few.start - self.emitter.starts.get(few.memory, 0)
+        row, first = few.strides[1], few.start
         if self.count == 1:
             where = f"{self._place('pb')} + kb"
             self.body.write(self._loaded("b", pointer, row, first, where, masked), inside)

@@ -3,7 +3,8 @@
 A step of the loop takes as long as the slowest of the tensor cores, the loads of all programs that
 share a multiprocessor, and the latency of a load divided by the stages in flight. Programs run in
 rounds of as many as fit. The constants of a row are fitted to sweeps of every config
-(benchmarks/gpu/matmul.py); a test holds the choices to those measurements.
+(benchmarks/gpu/matmul.py, of codes benchmarks/gpu/quantised.py); tests hold the choices to those
+measurements.
 """
 
 from __future__ import annotations

@@ -241,14 +241,15 @@ def _paired(product: Product, choice: Choice) -> list[str]:
 def _is_ahead(product: Product, choice: Choice, traits: TargetTraits) -> bool:
     """Whether programs load their first tile of B while the kernels before still run. Of large
     weights that is no gain: the tiles only take registers. Codes take the registers anyway, and a
-    program that norms a row has them on the way meanwhile."""
+    program that norms a row has them on the way meanwhile. Fragments of several steps would have to
+    carry bytes from step to step, each in a register of its own."""
     _, _, columns, depth = choice.problem.extents
-    nbytes = typical(columns * depth) * choice.problem.itemsize_bytes
-    is_short = choice.style.multiplies_codes or choice.style.is_decoding
-    is_short = is_short or nbytes <= LOADED_AHEAD_BYTES
-    may_wait = "ahead" in TEMPLATES[choice.style.template].holes
-    may_wait = may_wait and (not choice.style.is_fragments or choice.has_whole_depth)
-    return may_wait and choice.problem.is_right_constant and (is_short or choice.style.is_walk)
+    style, nbytes = choice.style, typical(columns * depth) * choice.problem.itemsize_bytes
+    has_codes = style.is_decoding or style.is_fragments
+    is_short = has_codes or style.is_walk or nbytes <= LOADED_AHEAD_BYTES
+    may_wait = "ahead" in TEMPLATES[style.template].holes
+    may_wait = may_wait and (style.is_whole or not style.is_fragments)
+    return may_wait and choice.problem.is_right_constant and is_short
 
 
 def _loaded_at_once(product: Product) -> int:
