@@ -18,6 +18,7 @@ from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.narrow import narrowed
 from aotc.aot.ir.size import Dim, Size, size_of, substitute
 from aotc.aot.ir.storage import Array
+from aotc.aot.ir.text import print_graph
 from aotc.aot.plan.buffer_assignment import slots_of
 from aotc.runtime.bundle.plan import StateSlot
 
@@ -131,18 +132,31 @@ def _constant_of(captured: Captured, state: State) -> Constant | None:
 
 
 def _is_same(first: Constant | None, second: Constant | None) -> bool:
+    """Whether both have the same values; None has zeros."""
     if first is None or second is None:
-        return first is second or not _values(first or second).any()
-    return first.type == second.type and _bytes(first) == _bytes(second)
+        return first is second or not _bytes(first or second).any()
+    if first.type != second.type:
+        return False
+    if first is second or _is_same_expression(first, second):  # computes no large weight for this
+        return True
+    one, other = _bytes(first), _bytes(second)
+    return one.ctypes.data == other.ctypes.data or numpy.array_equal(one, other)
 
 
-def _values(constant: Constant | None) -> numpy.ndarray:
+def _is_same_expression(first: Constant, second: Constant) -> bool:
+    """Whether both are computed in the same way of the same constants."""
+    if first.expression is None or second.expression is None:
+        return False
+    one, other = (
+        print_graph(Graph((), (each.expression,), (), ("value",), {})) for each in (first, second)
+    )
+    leaves = zip(first.leaves, second.leaves, strict=True)
+    return one == other and all(_is_same(*pair) for pair in leaves)
+
+
+def _bytes(constant: Constant | None) -> numpy.ndarray:
     assert constant is not None
-    return numpy.asarray(constant.array).reshape(-1).view(numpy.uint8)
-
-
-def _bytes(constant: Constant) -> bytes:
-    return numpy.ascontiguousarray(constant.array).tobytes()
+    return numpy.ascontiguousarray(constant.array).reshape(-1).view(numpy.uint8)
 
 
 def _reading_states(captured: Captured, states: Sequence[tuple[State, Node]]) -> Captured:

@@ -131,7 +131,7 @@ def build(
             if options.adapters:
                 adapters = adapter_programs(compiled, weights, options, resources, clock)
         dims = joined_dims([each.dims for each in captured])
-        checks = [_validate(captured, dims, each, options) for each in compiled]
+        checks = [_validate(captured, dims, each, options, clock) for each in compiled]
         with clock.stage("pack"):
             whole = _contents(spec, captured, dims, compiled, options, clock)
             parts = (captured, compiled, weights, adapters, options.has_weights)
@@ -200,7 +200,11 @@ def _compile(
 
 
 def _validate(
-    captured: Sequence[Captured], dims: Sequence[Dim], compiled: Compiled, options: BuildOptions
+    captured: Sequence[Captured],
+    dims: Sequence[Dim],
+    compiled: Compiled,
+    options: BuildOptions,
+    clock: Clock,
 ) -> tuple[Comparison, ...]:
     """Run the code on the golden inputs, where this machine can; raises GoldenMismatch."""
     if not validation.runs_here(compiled.target.device, compiled.needs, options.ranks):
@@ -208,12 +212,16 @@ def _validate(
     constants = compiled.constants
     names = joined_states([each.graph for each in captured]).names
     checks: list[Comparison] = []
-    for number, each in enumerate(captured):
-        entry = validation.PlanEntry(number, tuple(dims), names)
-        arguments = (compiled.plan, compiled.library, compiled.target)
-        label = f"{each.entry}." if len(captured) > 1 else ""
-        for check in validation.validate(each, constants, *arguments, entry):
-            checks.append(Comparison(label + check.name, check.difference, check.tolerance))
+    clock.target = compiled.target.name
+    with clock.stage("validate"):
+        for number, each in enumerate(captured):
+            entry = validation.PlanEntry(number, tuple(dims), names)
+            arguments = (compiled.plan, compiled.library, compiled.target)
+            label = f"{each.entry}." if len(captured) > 1 else ""
+            for check in validation.validate(each, constants, *arguments, entry):
+                checks.append(Comparison(label + check.name, check.difference, check.tolerance))
+        clock.detail = f"{len(checks)} comparisons"
+    clock.target = ""
     for check in checks:
         if not check.is_ok and not options.allow_mismatch:
             raise GoldenMismatch(

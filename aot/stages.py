@@ -17,7 +17,7 @@ from typing import Protocol
 from aotc.aot.errors import InternalError, SizeUnsupported, UndecidedSize
 from aotc.aot.folders import machine_fault
 
-STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "weights", "pack")
+STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "weights", "validate", "pack")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ those of the quantised model. The original weights are kept for the graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +21,7 @@ from aotc.aot.ir.quantised import GROUP, LARGEST, SMALLEST_SCALE
 from aotc.aot.ir.storage import Array
 
 LAYERS = (torch.nn.Linear, torch.nn.Embedding)
+ELEMENTS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +30,9 @@ class Quantised:
 
     kind: str
     originals: dict[str, Array]  # weights as they came, by their names
-    output_error: float  # largest difference of an output, relative to its largest element
+    # Largest difference of an output, relative to its largest element; None if none is a float.
+    output_error: float | None
+    measured: str  # `outputs` or, where these are no floats, `results of` the last quantised layer
 
     def facts(self) -> dict[str, object]:
         """The same as plain data."""
@@ -36,6 +41,7 @@ class Quantised:
             "group": GROUP,
             "weights": len(self.originals),
             "output_error": self.output_error,
+            "measured": self.measured,
         }
 
 
@@ -44,35 +50,80 @@ def quantise_module(spec: Spec, kind: str) -> Quantised:
     if spec.module is None:
         raise SpecModelInvalid(path=spec.path, name="model", found="an exported program")
     module = spec.module
+    layers = {name: each for name, each in module.named_modules() if _has_groups(each)}
     originals: dict[str, Array] = {}
     with torch.no_grad():
-        before = _outputs(spec, module)
+        before = _results(spec, module, layers)
         seen: dict[int, Array] = {}  # tied weights have several names
-        for name, layer in module.named_modules():
-            weight = getattr(layer, "weight", None)
-            if type(layer) not in LAYERS or type(weight) is not torch.nn.Parameter:
-                continue
-            if not weight.is_floating_point() or weight.shape[1] % GROUP:
-                continue
+        for name, layer in layers.items():
+            weight = layer.weight
+            assert isinstance(weight, torch.nn.Parameter)
             if id(weight) not in seen:
                 seen[id(weight)] = to_array(weight).copy()
-                weight.copy_(_rounded(weight, kind))
+                _round(weight, kind)
             originals[f"{name}.weight" if name else "weight"] = seen[id(weight)]
-        after = _outputs(spec, module)
-    errors = [
+        after = _results(spec, module, layers)
+    measured, errors = "outputs", _errors(before.outputs, after.outputs)
+    if not errors and before.last_layer == after.last_layer:  # tokens, as a language model gives
+        errors = _errors(before.of_last_layer, after.of_last_layer)
+        measured = f"results of `{before.last_layer or type(module).__name__}`"
+    return Quantised(kind, originals, max(errors, default=None), measured)
+
+
+def _has_groups(layer: torch.nn.Module) -> bool:
+    """Whether the layer's weight can be quantised: its rows are whole groups."""
+    weight = getattr(layer, "weight", None)
+    if type(layer) not in LAYERS or type(weight) is not torch.nn.Parameter:
+        return False
+    return weight.is_floating_point() and weight.shape[1] % GROUP == 0
+
+
+@dataclass(slots=True)
+class _Results:
+    """What the model gives for the example."""
+
+    outputs: tuple[torch.Tensor, ...] = ()
+    last_layer: str = ""
+    of_last_layer: tuple[torch.Tensor, ...] = ()
+
+
+def _results(
+    spec: Spec, module: torch.nn.Module, layers: Mapping[str, torch.nn.Module]
+) -> _Results:
+    """Outputs, and the last of these layers' results. It is no call of the model's user: states
+    stay."""
+    found = _Results()
+
+    def remember(name: str) -> Callable[..., None]:
+        def hook(_layer: torch.nn.Module, _inputs: object, result: torch.Tensor) -> None:
+            found.last_layer, found.of_last_layer = name, (result.detach().clone(),)
+
+        return hook
+
+    attributes = [value for each in module.modules() for value in vars(each).values()]
+    tensors = [each for each in attributes if isinstance(each, torch.Tensor)]
+    with ExitStack() as hooks, unchanged([*module.buffers(), *tensors]):
+        for name, layer in layers.items():
+            hooks.callback(layer.register_forward_hook(remember(name)).remove)
+        outputs = golden_tensors(lambda: run(spec, module))
+        found.outputs = tuple(each.clone() for each in outputs)
+    return found
+
+
+def _errors(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> list[float]:
+    """Largest difference of each that is of floats, relative to its largest element."""
+    return [
         float((new.double() - old.double()).abs().max() / (old.double().abs().max() or 1.0))
         for new, old in zip(after, before, strict=True)
         if old.is_floating_point() and old.numel()
     ]
-    return Quantised(kind, originals, max(errors, default=0.0))
 
 
-def _outputs(spec: Spec, module: torch.nn.Module) -> tuple[torch.Tensor, ...]:
-    """What the model gives for the example. It is no call of the model's user: states stay."""
-    attributes = [value for each in module.modules() for value in vars(each).values()]
-    tensors = [each for each in attributes if isinstance(each, torch.Tensor)]
-    with unchanged([*module.buffers(), *tensors]):
-        return tuple(each.clone() for each in golden_tensors(lambda: run(spec, module)))
+def _round(weight: torch.Tensor, kind: str) -> None:
+    """Give a weight [rows, columns] the values that its codes stand for, a few rows at a time: an
+    embedding's f32 copies would each have gigabytes."""
+    for rows in weight.split(max(1, ELEMENTS_AT_ONCE // weight.shape[1])):
+        rows.copy_(_rounded(rows, kind))
 
 
 def _rounded(weight: torch.Tensor, kind: str) -> torch.Tensor:

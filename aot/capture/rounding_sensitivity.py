@@ -79,6 +79,9 @@ def large(operands: Sequence[torch.Tensor], degree: float) -> Iterator[torch.Ten
         others = (*sizes[:place], *sizes[place + 1 :])
         limit = math.log2(torch.finfo(_summed(value)).max) - math.log2(max(count, 1))
         limit -= sum(max(math.log2(each), 0.0) for each in others)
+        if not math.isinf(degree) and degree * math.log2(sizes[place]) < limit:
+            yield torch.zeros((), dtype=torch.bool).expand(value.shape)
+            continue  # without copies of large weights
         size = value.detach().double().abs()
         if math.isinf(degree):
             logs = torch.where(size.isfinite() & (size > 0), size, 1.0).log2()
@@ -114,6 +117,10 @@ def _summed(value: torch.Tensor) -> torch.dtype:
 
 def _largest(value: torch.Tensor) -> float:
     """The largest finite absolute value; 1 where that is 0 or there is none."""
+    if value.numel() and value.dtype.itemsize > 1:
+        ends = [float(each) for each in torch.aminmax(value.detach())]
+        if all(map(math.isfinite, ends)):
+            return max(map(abs, ends)) or 1.0
     size = value.detach().double().abs()
     finite = torch.where(size.isfinite(), size, 0.0)
     return (finite.max().item() if finite.numel() else 0.0) or 1.0
@@ -155,10 +162,20 @@ class OverflowedSums(OpMode):
         result = function(*args, **kwargs)
         if _degree(function, args, kwargs) != 1.0 or function._schema.is_mutable:
             return result
+        if not kwargs and is_float(result) and not _may_overflow(result, args):
+            return result
         # The sum of a mean is divided after it may have overflowed.
         is_mean = base_name(function) == "mean" and is_float(result)
         count = args[0].numel() // result.numel() if is_mean else 1
         return overflowed(result, self._value, args, lambda own: count * function(*own, **kwargs))
+
+
+def _may_overflow(result: torch.Tensor, operands: Sequence[Any]) -> bool:
+    """Whether as many products of the largest operands as there are elements pass the limit."""
+    floats = [each for each in operands if is_float(each)]
+    terms = 2 * max((each.numel() for each in floats), default=0) + 1
+    size = math.log2(terms) + sum(max(math.log2(_largest(each)), 0.0) for each in floats)
+    return size >= math.log2(torch.finfo(_summed(result)).max)
 
 
 def overflowed(
@@ -218,6 +235,7 @@ RUNS = 16
 LEAST_RUNS, MOVED_LIMIT = 4, 1 << 28  # elements: some seconds
 UNITS = (1.0, 4.0)  # in the last place; two runs of either in turn
 EDGE = 1 / 8  # of the span of answers, which are few: so far beyond them is among them
+BLOCK_ELEMENTS = 1 << 18  # of large tensors that are moved at once
 PART = 0.05  # of an element's size: answers of a float that are further apart part altogether
 
 # Ops of ATen that round nothing: what they give are elements of their operands, or exact.
@@ -259,15 +277,41 @@ def moved(value: torch.Tensor, units: float, generator: torch.Generator) -> torc
     An element that moves does so by a smallest subnormal at least; 0 and what is not finite stay,
     and what is finite stays finite.
     """
-    kind = torch.finfo(value.dtype)
     own = value.detach()
-    wide = own.double()
+    if own.numel() > BLOCK_ELEMENTS:
+        return _moved_by_blocks(own, units, generator)
     noise = torch.rand(own.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    return _moved_by(noise, own, units)
+
+
+def _moved_by_blocks(own: torch.Tensor, units: float, generator: torch.Generator) -> torch.Tensor:
+    """The same of large tensors, such as weights: blocks that caches hold, in parts of one row of
+    random numbers that begin anywhere, since to draw as many as there are weights takes minutes."""
+    found = torch.empty_like(own)  # in the same order where that has no gaps
+    dense = own if found.stride() == own.stride() else own.contiguous()
+    found = torch.empty_like(dense)
+    flat, target = (each.as_strided((each.numel(),), (1,)) for each in (dense, found))
+    dtype = torch.float32 if own.dtype.itemsize == 2 else torch.float64
+    noise = torch.rand(2 * BLOCK_ELEMENTS, generator=generator, dtype=dtype) * 2 - 1
+    starts = torch.randint(
+        BLOCK_ELEMENTS, (-(-own.numel() // BLOCK_ELEMENTS),), generator=generator
+    )
+    blocks = zip(flat.split(BLOCK_ELEMENTS), target.split(BLOCK_ELEMENTS), starts, strict=True)
+    for block, changed, start in blocks:
+        changed.copy_(_moved_by(noise[int(start) :][: len(block)], block, units))
+    return found
+
+
+def _moved_by(noise: torch.Tensor, own: torch.Tensor, units: float) -> torch.Tensor:
+    """Elements moved by noise from -1 to 1, of the type to compute in, times so many units."""
+    kind = torch.finfo(own.dtype)
+    wide = own.to(noise.dtype)
     step = noise * wide.abs() * (units * kind.eps)
     least = kind.smallest_normal * kind.eps  # the smallest subnormal
     is_lost = (step.abs() < least) & (wide.abs() < kind.smallest_normal)
-    step = torch.where(is_lost, (noise * 3).trunc().clamp(-1, 1) * least, step)
-    changed = (wide + step).to(value.dtype)
+    if bool(is_lost.any()):
+        step = torch.where(is_lost, (noise * 3).trunc().clamp(-1, 1) * least, step)
+    changed = (wide + step).to(own.dtype)
     return torch.where(changed.isfinite() & (own != 0), changed, own)
 
 

@@ -6,7 +6,7 @@ import faulthandler
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,9 +196,7 @@ def _print(report: BuildReport, seconds: float) -> None:
     for line in report.specialised:
         click.echo(f"fixed    {line}: the model does not hold for other sizes")
     if report.quantized:
-        kind, count = report.quantized["kind"], report.quantized["weights"]
-        error = f"outputs differ by {report.quantized['output_error']:.1e} of their largest"
-        click.echo(f"weights  {count} in {kind}, {error}")
+        click.echo(f"weights  {_quantized_text(report.quantized)}")
     for line in report.backends:
         click.echo(f"native   {line}")
     for op in report.torch_ops:
@@ -207,6 +205,13 @@ def _print(report: BuildReport, seconds: float) -> None:
         _print_target(target)
     click.echo(f"kernels  {report.compiled} compiled, {report.cache_hits} from the cache")
     click.echo(f"time     {time_text(seconds)}")
+
+
+def _quantized_text(quantized: Mapping[str, Any]) -> str:
+    stored, error = f"{quantized['weights']} in {quantized['kind']}", quantized["output_error"]
+    if error is None:
+        return f"{stored}; no output is a float, so their error is not known"
+    return f"{stored}, {quantized['measured']} differ by {error:.1e} of their largest"
 
 
 def _arena_text(target: TargetReport) -> str:

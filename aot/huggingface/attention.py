@@ -8,6 +8,7 @@ the model is as it was.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -234,6 +235,13 @@ def _repeated(data: Tensor, groups: int) -> Tensor:
     rows, heads, length, width = data.shape
     by_row = data.transpose(1, 2)[:, :, :, None].expand(rows, length, heads, groups, width)
     return by_row.reshape(rows, length, heads * groups, width).transpose(1, 2)
+
+
+def as_argument(cache: Cache, model: nn.Module) -> dict[str, Cache]:
+    """The cache under the name that the model's `forward` has for it: transformers 5.24 renamed
+    `past_key_values`."""
+    is_new = "cache" in inspect.signature(model.forward).parameters
+    return {"cache" if is_new else "past_key_values": cache}
 
 
 @contextmanager

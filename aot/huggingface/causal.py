@@ -8,6 +8,7 @@ states.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from aotc.aot.huggingface.attention import (
     LayerStore,
     ProbeCache,
     Seen,
+    as_argument,
     attending,
 )
 from aotc.aot.huggingface.errors import DecodeLengthsInvalid, NotCausal, SizesInvalid
@@ -91,9 +93,9 @@ def causal_lm(
     rows, length = sizes.of_example() if session_sizes else (batch, max_length)
     _add_store(model, sizes, rows, length)
     calls = Calls(logits)
-    prefill, shapes = _prompt_example(sizes, {"lengths": min(sizes.max_prompt, 8)}, rows)
+    prefill, shapes = _prompt_example(model, sizes, {"lengths": min(sizes.max_prompt, 8)}, rows)
     options = _example_options(rows) if sampling else {}
-    decode = {**_decode_example(sizes, rows), **options}
+    decode = {**_decode_example(model, sizes, rows), **options}
     states = _state_shapes(model, sizes) if session_sizes else None
     return model, {
         "prefill": {
@@ -177,7 +179,7 @@ def causal_step(
     model = load_model(model_or_folder, dtype, (CAUSAL,))
     _add_store(model, sizes, batch, max_length)
     firsts = {"starts": 0, "lengths": min(sizes.max_prompt, 8)}
-    example, shapes = _prompt_example(sizes, firsts, batch)
+    example, shapes = _prompt_example(model, sizes, firsts, batch)
     options = _example_options(batch) if sampling else {}
     shapes |= dict.fromkeys(options, shapes["lengths"])
     kind = SampledStep if sampling else GreedyStep
@@ -201,12 +203,21 @@ class Sizes:
         return min(self.batch, EXAMPLE_BATCH), min(self.max_length, EXAMPLE_LENGTH)
 
 
+def example_tokens(model: Any, *shape: int) -> Tensor:
+    """i64[shape]: tokens from all of the vocabulary. Its first is often the padding, whose row in
+    the table is zero: golden numbers of it would show nothing."""
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    count = math.prod(shape)
+    tokens = 1 + torch.arange(count) * max(1, vocabulary // count)
+    return (tokens % vocabulary).reshape(shape)
+
+
 def _prompt_example(
-    sizes: Sizes, rows_of: Mapping[str, int], count: int
+    model: Any, sizes: Sizes, rows_of: Mapping[str, int], count: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Example inputs of `count` rows and dynamic shapes of a call with several positions."""
     example = {
-        "ids": torch.zeros(count, min(sizes.max_prompt, 8), dtype=torch.int64),
+        "ids": example_tokens(model, count, min(sizes.max_prompt, 8)),
         **{name: torch.full((count,), value) for name, value in rows_of.items()},
         "slots": torch.arange(count),
     }
@@ -216,9 +227,9 @@ def _prompt_example(
     return example, shapes
 
 
-def _decode_example(sizes: Sizes, rows: int) -> dict[str, Tensor]:
+def _decode_example(model: Any, sizes: Sizes, rows: int) -> dict[str, Tensor]:
     positions = torch.full((rows,), min(sizes.max_prompt, 8))
-    return {"ids": torch.zeros(rows, dtype=torch.int64), "positions": positions}
+    return {"ids": example_tokens(model, rows), "positions": positions}
 
 
 def _example_options(rows: int) -> dict[str, Tensor]:
@@ -257,7 +268,9 @@ def _probed(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
     batch = Batch(torch.zeros(1, dtype=torch.int64), ids, Seen.FRESH)
     try:
         with torch.no_grad(), attending(model, batch):
-            model(input_ids=ids, position_ids=ids, past_key_values=cache, use_cache=True)
+            model(input_ids=ids, position_ids=ids, use_cache=True, **as_argument(cache, model))
+    except IndexError:  # a layer asked for another kind of state, such as a convolution's
+        cache.found.clear()
     except (TypeError, AttributeError, ValueError, KeyError) as error:
         detail = str(error).strip().split("\n")[0]
         raise NotCausal(name=type(model).__name__, detail=f"it does not run: {detail}") from error
@@ -438,9 +451,8 @@ def _logits(model: Any, ids: Tensor, batch: Batch, last: Tensor) -> Tensor:
     """f32[rows, vocabulary]: those of each row's token at `last`, i64[rows]."""
     cache = BufferCache(getattr(model, STORE).layers, batch)
     with attending(model, batch), projecting_only(model, last):
-        found = model(
-            input_ids=ids, position_ids=batch.positions, past_key_values=cache, use_cache=True
-        )
+        named = as_argument(cache, model)
+        found = model(input_ids=ids, position_ids=batch.positions, use_cache=True, **named)
     return found.logits[:, 0].float()
 
 

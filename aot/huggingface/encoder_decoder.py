@@ -23,9 +23,17 @@ from aotc.aot.huggingface.attention import (
     ProbeCache,
     Seen,
     SourceStore,
+    as_argument,
     attending,
 )
-from aotc.aot.huggingface.causal import STORE, Generation, Sizes, checked_slots, projecting_only
+from aotc.aot.huggingface.causal import (
+    STORE,
+    Generation,
+    Sizes,
+    checked_slots,
+    example_tokens,
+    projecting_only,
+)
 from aotc.aot.huggingface.errors import NotSeq2Seq, SizesInvalid
 from aotc.aot.huggingface.loading import SEQ2SEQ, SPEECH, is_seq2seq, load_model
 
@@ -75,16 +83,18 @@ def seq2seq(
     _add_store(model, sizes, longest)
     calls = SourceCalls(logits)
     taken = (
-        _of_sound(calls, model, batch) if is_speech else _of_tokens(calls.encode, longest, batch)
+        _of_sound(calls, model, batch)
+        if is_speech
+        else _of_tokens(calls.encode, model, longest, batch)
     )
     first = min(max_length, 8)
     decode = {
-        "ids": torch.zeros(batch, dtype=torch.int64),
+        "ids": example_tokens(model, batch),
         "positions": torch.full((batch,), first),
     }
     return model, {
         "encode": taken,
-        "prefill": _of_tokens(calls.prefill, max_length, batch),
+        "prefill": _of_tokens(calls.prefill, model, max_length, batch),
         "decode": {"function": calls.decode, "example_inputs": decode},
     }
 
@@ -93,13 +103,13 @@ def _rows(batch: int) -> dict[int, Any]:
     return {0: Dim("rows", min=1, max=batch)} if batch > 1 else {}
 
 
-def _of_tokens(function: Any, longest: int, batch: int) -> dict[str, Any]:
+def _of_tokens(function: Any, model: Any, longest: int, batch: int) -> dict[str, Any]:
     """An entry point of (ids, lengths, slots)."""
     rows, example = _rows(batch), min(longest, 8)
     return {
         "function": function,
         "example_inputs": {
-            "ids": torch.zeros(batch, example, dtype=torch.int64),
+            "ids": example_tokens(model, batch, example),
             "lengths": torch.full((batch,), example),
             "slots": torch.arange(batch),
         },
@@ -116,10 +126,13 @@ def _of_sound(calls: SourceCalls, model: Any, batch: int) -> dict[str, Any]:
     rows, config = _rows(batch), model.config
     frames = 2 * config.max_source_positions
     dtype = model.get_output_embeddings().weight.dtype
+    features = torch.randn(
+        (batch, config.num_mel_bins, frames), generator=torch.Generator().manual_seed(0)
+    )
     return {
         "function": calls.encode_features,
         "example_inputs": {
-            "features": torch.zeros(batch, config.num_mel_bins, frames, dtype=dtype),
+            "features": features.to(dtype),
             "slots": torch.arange(batch),
         },
         "dynamic_shapes": {"features": rows or None, "slots": rows or None},
@@ -168,8 +181,8 @@ def _decoder(model: Any, ids: Tensor, batch: Batch, hidden: Tensor, cache: Any) 
     return model(
         decoder_input_ids=ids,
         encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
-        past_key_values=cache,
         use_cache=True,
+        **as_argument(cache, model),
         **(named if takes_positions else {}),
     )
 

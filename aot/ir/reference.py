@@ -656,14 +656,21 @@ def _operand(node: Node, stored: Array, is_exact: bool) -> Array:
 
 
 def evaluate_all(
-    outputs: tuple[Node, ...], values: dict[Node, Array], constants: Mapping[str, Constant]
+    outputs: tuple[Node, ...], given: Mapping[Node, Array], constants: Mapping[str, Constant]
 ) -> list[Array]:
-    """Results of `outputs`, given those of the inputs in `values`, which also collects the rest."""
-    for node in walk(outputs, values):
+    """Results of `outputs`, given those of the inputs. Others live until their last reader is
+    done: the steps that make one large weight would fill the memory together."""
+    nodes = list(walk(outputs, given))
+    last_reader = {operand: node for node in nodes for operand in node.inputs}
+    values = dict(given)
+    for node in nodes:
         if node.op == "constant":
             values[node] = constants[node.attr("name")].array
         else:
             values[node] = evaluate(node, [values[operand] for operand in node.inputs])
+        for operand in set(node.inputs).difference(outputs):
+            if last_reader[operand] is node:
+                del values[operand]
     return [values[node] for node in outputs]
 
 

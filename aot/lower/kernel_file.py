@@ -124,7 +124,7 @@ def assemble(group: Group, draft: Draft, candidate: Candidate, sizes: Sequence[D
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
     imports = ["import triton", "import triton.language as tl"]
     if draft.is_gluon:
-        text, decorator = text.replace("tl.arange(", "gl.arange("), "@gluon.jit"
+        text, decorator = re.sub(r"\btl\.(arange|full)\(", r"gl.\1(", text), "@gluon.jit"
         imports += GLUON_IMPORTS
     if "libdevice." in text + functions:
         imports.append("from triton.language.extra import libdevice")

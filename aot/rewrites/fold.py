@@ -17,7 +17,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.constants import folded_constant, value_of
 from aotc.aot.ir.graph import Constant, Graph, Node, walk
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.reference import evaluate_all
+from aotc.aot.ir.reference import evaluate
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import fixed, proves_at_most, typical
 from aotc.aot.ir.storage import Array, widen
@@ -222,10 +222,11 @@ class _Folder:
         expression and then of its operands, so it evaluates them together."""
         if node not in self.uniform:
             values: dict[Node, Array] = {}
-            evaluate_all((node,), values, {})
-            for each, array in values.items():
+            for each in walk((node,)):
+                operands = [values[operand] for operand in each.inputs]
+                values[each] = evaluate(each, operands)
                 if each not in self.uniform:
-                    self.uniform[each] = _uniform(array, each)
+                    self.uniform[each] = _uniform(values[each], each)
         return self.uniform[node]
 
     def _constant(self, node: Node) -> Node:

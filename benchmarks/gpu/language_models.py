@@ -3,6 +3,7 @@
     python -m benchmarks.gpu.language_models llama-1b          # prefill and decode of any batch
     python -m benchmarks.gpu.language_models llama-1b --fixed  # of one sequence and one length
     python -m benchmarks.gpu.language_models llama-1b --layers 2  # of so many layers
+    python -m benchmarks.gpu.language_models llama-1b --fixed --quantize int8,int4,fp8  # decode
     python -m benchmarks.gpu.language_models qwen2-0.5b        # by transformers' own exporter
 
 Weights are random, of the published shapes, in bf16. Each part prints its seconds. The process
@@ -16,12 +17,14 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +131,17 @@ def make(name: str, layers: int | None, folder: Path, device: str) -> None:
     model.to(torch.bfloat16).save_pretrained(folder)
 
 
-def build(spec: str, folder: Path, target: str, flags: list[str]) -> Path:
-    """The bundle of a spec; prints what the build says."""
+def build(spec: str, folder: Path, target: str, flags: list[str], at_once: int = 1) -> Path:
+    """The bundle of a spec, one of so many; prints what the build says."""
     (folder / "spec.py").write_text(spec)
     line = [sys.executable, "-m", "aotc.aot.cli", "build", folder / "spec.py", "-o", folder / "b"]
     line += ["--target", target, "--cache-dir", folder / "cache", *flags]
-    done = subprocess.run(list(map(str, line)), capture_output=True, text=True, check=False)
+    threads = str(max(1, (os.cpu_count() or 1) // at_once))
+    shares = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+    done = subprocess.run(
+        list(map(str, line)), capture_output=True, text=True, check=False,
+        env={**os.environ, **shares},
+    )  # fmt: skip
     rows = [row for row in done.stderr.splitlines() if "…" not in row]
     print("\n".join(row for row in [*rows, *done.stdout.splitlines()] if "golden   ok" not in row))
     if done.returncode:
@@ -141,10 +149,10 @@ def build(spec: str, folder: Path, target: str, flags: list[str]) -> Path:
     return folder / "b"
 
 
-def mean_ms(call: Any, device: str) -> list[float]:
-    """Milliseconds of a call, back to back, seven times."""
+def mean_ms(call: Any, device: str, times: int = 7) -> list[float]:
+    """Milliseconds of a call, back to back, so many times."""
     found = []
-    for _ in range(7):
+    for _ in range(times):
         _synchronise(device)
         began_s = time.perf_counter()
         for _ in range(CALLS):
@@ -294,6 +302,35 @@ def language_model(given: argparse.Namespace, folder: Path, device: str, target:
         show_profile(bundle, ["--entry", "decode"])
 
 
+def quantised(given: argparse.Namespace, folder: Path, device: str, target: str) -> None:
+    """Decode of one sequence with weights of each kind, in turns."""
+    kinds = ["bf16", *given.quantize.split(",")]
+    sizes = f"max_length={KEYS + 64}, max_prompt={KEYS}, batch=1"
+    spec = LM.format(folder=str(folder / "model"), sizes=sizes)
+
+    def built(kind: str) -> Path:
+        (folder / kind).mkdir(exist_ok=True)
+        own = [] if kind == "bf16" else ["--quantize", kind]
+        return build(spec, folder / kind, target, [*given.flag, *own], len(kinds))
+
+    with part("builds"), ThreadPoolExecutor(len(kinds)) as threads:
+        bundles = list(threads.map(built, kinds))
+    with part("decode"), ExitStack() as opened:
+        calls = []
+        for bundle in bundles:
+            program = opened.enter_context(runtime.load(bundle, device=device))
+            session = opened.enter_context(program.session())
+            ids = torch.ones(1, dtype=torch.int64, device=device)
+            calls.append(session.decode.bind(ids, torch.full_like(ids, KEYS)))
+            calls[-1]()
+        rounds = [[mean_ms(call, device, 1)[0] for call in calls] for _ in range(9)]
+        medians = [statistics.median(times) for times in zip(*rounds, strict=True)]
+        for kind, ms in zip(kinds, medians, strict=True):
+            print(f"decode, {kind}, {KEYS} keys: {ms:.3f} ms ({medians[0] / ms:.2f} of bf16)")
+    for bundle in bundles if device == "cuda" else ():
+        show_profile(bundle, ["--entry", "decode"])
+
+
 def exported(given: argparse.Namespace, folder: Path, device: str, target: str) -> None:
     """One token a step, as transformers' own exporter gives it."""
     spec = EXPORTED.format(folder=str(folder / "model"), length=KEYS + 64)
@@ -322,6 +359,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--fixed", action="store_true", help="one sequence, one cache length")
+    parser.add_argument("--quantize", default="", help="kinds of weights to compare: int4,fp8")
     parser.add_argument("--layers", type=int, help="of the model, in place of the shape's own")
     parser.add_argument("--flag", action="append", default=[], help="of `aotc build`")
     parser.add_argument("--work", type=Path, help="folder that stays")
@@ -335,6 +373,7 @@ def main() -> None:
                 make(given.shape, given.layers, folder / "model", device)
         print(json.dumps({"shape": given.shape, "torch": torch.__version__, "device": device}))
         measure = exported if given.shape.startswith("qwen2") else language_model
+        measure = quantised if given.quantize else measure
         measure(given, folder, device, device)
 
 

@@ -257,7 +257,10 @@ def _loaded_at_once(product: Product) -> int:
     stored, need = set(product.group.reads), product.left.need
     nodes = walk((need.node,), stored)
     reads = {need.node, *(leaf for node in nodes for leaf in node.inputs)} & stored
-    widest = max((DTYPES[node.dtype].itemsize_bytes for node in reads), default=1)
+    # Fewer elements than the depth are the same along it, as the number of a table's row is.
+    depth = typical(product.walk.depth)
+    along = (node for node in reads if typical(node.type.numel) >= depth)
+    widest = max((DTYPES[node.dtype].itemsize_bytes for node in along), default=1)
     return CHUNK_BYTES // max(2, widest)
 
 
@@ -481,7 +484,7 @@ class _DecodingLoads(_PointerLoads):
         """A piece of A from an element of each chunk on, loaded at each of the symbols."""
         assert self.codes is not None
         length, loaded = self.codes.decoding.chunk_elements, _loaded_at_once(self.product)
-        names = [name] if len(symbols) == 1 else [f"{name}_low", f"{name}_high"]
+        names = [name] if len(symbols) == 1 else [f"{name}_{each}" for each in range(len(symbols))]
         for symbol, own in zip(symbols, names, strict=True):
             inside = frozenset({symbol})
             at = f"({first} + element)" if first else "element"  # the same for all threads
@@ -495,8 +498,12 @@ class _DecodingLoads(_PointerLoads):
             if symbol not in value.symbols:
                 text = f"tl.broadcast_to({text}, BK // {length}, BM, 1, {loaded})"
             self.body.name(own, text, inside)
-        if len(symbols) == 2:
-            self.body.write(f"{name} = joined({', '.join(names)})", frozenset(symbols))
+        parts = names
+        while len(parts) > 1:  # their count is a power of two
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [f"joined({low}, {high})" for low, high in pairs]
+        if parts != names:
+            self.body.write(f"{name} = {parts[0]}", frozenset(symbols))
 
 
 class _CodeDots(_PointerLoads):
