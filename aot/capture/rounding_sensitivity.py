@@ -240,8 +240,9 @@ PART = 0.05  # of an element's size: answers of a float that are further apart p
 
 # Ops of ATen that round nothing: what they give are elements of their operands, or exact.
 EXACT = frozenset({
-    "_reshape_alias", "_stack", "_to_copy", "_unsafe_index", "_unsafe_index_put",
-    "_unsafe_view", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+    "_debug_has_internal_overlap", "_reshape_alias", "_stack", "_to_copy", "_unsafe_index",
+    "_unsafe_index_put", "_unsafe_view", "empty_like", "full_like", "ones_like", "zeros_like",
+    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
     "_upsample_nearest_exact3d", "abs", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d", "alias", "amax", "amin", "aminmax", "as_strided",
     "as_strided_scatter", "bernoulli", "cat", "ceil", "channel_shuffle", "clamp", "clamp_max",
@@ -268,6 +269,11 @@ ATTENTION = (
     torch.nn.functional.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention.default,
 )
+# Sums whose every term has a factor of two operands.
+PRODUCTS = frozenset({
+    "mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addbmm", "addmv", "linear", "matmul",
+    "convolution", "conv1d", "conv2d", "conv3d",
+})  # fmt: skip
 SUMS_OF_TERMS = frozenset({"addcdiv", "addcmul", "lerp"})  # element by element
 
 
@@ -398,12 +404,21 @@ class MovedRoundings(OpMode):
         is_changing = function._schema.is_mutable
         is_aten = function.namespace in ATEN_NAMESPACES
         if not is_changing and is_aten and _has_terms(function):
-            args, kwargs = self._moved(args), self._moved(kwargs)
+            args, kwargs = self._with_moved_terms(function, args), self._moved(kwargs)
         result = function(*args, **kwargs)
         if is_changing:
             self._move_in_place(function, args)
             return result
         return self._moved(result)
+
+    def _with_moved_terms(self, function: Any, args: Sequence[Any]) -> Sequence[Any]:
+        """The operands of a sum moved; of products all but a large one, mostly weights: each term
+        moves with its other factor, and a copy of a model's weights for each run takes long."""
+        largest = max(filter(is_float, args), key=torch.Tensor.numel, default=None)
+        if base_name(function) not in PRODUCTS or largest is None:
+            return self._moved(args)
+        is_kept = largest.numel() > BLOCK_ELEMENTS
+        return [each if is_kept and each is largest else self._moved(each) for each in args]
 
     def _moved(self, values: Any) -> Any:
         return pytree.tree_map(self._one, values)

@@ -292,13 +292,14 @@ def batch_index(root_op: Node, domain: Domain) -> tuple[Index, ...]:
 def contiguous_run(root_op: Node, domain: Domain, boundary: Boundary) -> Extent:
     """Elements of k that are contiguous in all buffers behind A: all of them, the length of a run,
     or 0. An implicit GEMM reads channels in runs, one for each kernel offset of the convolution's
-    window."""
+    window. The factors of quantised rows are one number for each group: they split nothing."""
     assert domain.reduced is not None
     left, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     tracer = Tracer(boundary)
     tracer.visit(left.node, left.index)
     offsets = [ix.linear(need.index, need.node.shape) for need in tracer.accesses]
-    return run_along(offsets, domain.reduced)
+    depth = domain.reduced
+    return run_along([each for each in offsets if not _is_same_in_groups(each, depth)], depth)
 
 
 def run_along(offsets: Sequence[Index], symbol: Symbol) -> Extent:
@@ -318,6 +319,18 @@ def run_along(offsets: Sequence[Index], symbol: Symbol) -> Extent:
     step = {symbol: ix.symbol("kernel_offset", extent // run) * run + ix.of(inner)}
     strides = {offset.substitute(step).stride(inner) for offset in broken}
     return run if strides <= {0, 1} else 0
+
+
+def _is_same_in_groups(offset: Index, symbol: Symbol) -> bool:
+    """Whether the offset grows with the symbol, but not within groups of it."""
+    if symbol not in offset.symbols() or offset.stride(symbol) is not None:
+        return False
+    lengths = breaks(offset, symbol)
+    if not is_static(lengths) or not divides(min(lengths), symbol.extent):
+        return False
+    inner = Symbol("c", min(lengths))
+    group = ix.symbol("group", symbol.extent // min(lengths))
+    return inner not in offset.substitute({symbol: group * min(lengths) + ix.of(inner)}).symbols()
 
 
 def breaks(index: Index, symbol: Symbol) -> set[Extent]:

@@ -103,6 +103,23 @@ def normed(kind: str, columns: int, depth: int) -> list[Node]:
     return [op("matmul", row, b.permute(found, (1, 0)))]
 
 
+def of_codes(kind: str, columns: int, depth: int) -> list[Node]:
+    """Of a row that is codes too, with factors of groups, as a quantised table has them."""
+    codes = b.reshape(operand("x", 1, depth, dtype="i8"), (1, depth // 32, 32))
+    row = b.cast(
+        b.reshape(b.cast(codes, "f32") * operand("f", 1, depth // 32, 1), (1, depth)), "bf16"
+    )
+    found = grouped(kind, columns, depth, 64, "bf16", False)
+    return [op("matmul", row, b.permute(found, (1, 0)))]
+
+
+def of_numbers(kind: str, columns: int, depth: int) -> list[Node]:
+    """Of a row of whole numbers of 64 bits, of which a thread loads two at once."""
+    row = b.cast(operand("x", 1, depth, dtype="i64"), "bf16")
+    found = grouped(kind, columns, depth, 64, "bf16", False)
+    return [op("matmul", row, b.permute(found, (1, 0)))]
+
+
 def gated(rows: int, kind: str, columns: int, depth: int) -> list[Node]:
     """SiLU(x · gᵀ) · (x · uᵀ), of weights one behind the other."""
     found = grouped(kind, 2 * columns, depth, 64, "bf16", False)
@@ -124,6 +141,9 @@ CASES = {
     "e4m3_rows": lambda: product(2, "e4m3", 7, 80, 80, "f16"),
     "e5m2": lambda: product(1, "e5m2", 9, 240, 48),
     "normed": lambda: normed("u4", 40, 192),
+    "of_codes": lambda: of_codes("e4m3", 40, 192),
+    "of_codes_in_halves": lambda: of_codes("u4", 40, 256),
+    "of_numbers": lambda: of_numbers("u4", 40, 192),
     "some_rows": lambda: product(20, "u4", 40, 192, 64, has_zeros=True),
     "five_rows": lambda: product(5, "i8", 33, 320, 64, "f16"),
     "many_rows": lambda: product(40, "e4m3", 40, 128, 64, has_zeros=True),
@@ -144,7 +164,7 @@ def _graph(name: str) -> Graph:
     q = constants["q"]
     low, high = (-128, 128) if q.type.dtype == "i8" else (0, 256)
     codes = random.integers(low, high, q.type.shape).astype(q.array.dtype)
-    if name.startswith(("e4m3", "e5m2", "many")):
+    if name.startswith(("e4m3", "e5m2", "many", "of_codes")) and q.type.dtype == "u8":
         codes[codes & 127 >= (0x7C if name.startswith("e5m2") else 0x7F)] = 1
     constants["q"] = type(q)(q.name, q.type, codes, q.names)
     return Graph(

@@ -55,8 +55,13 @@ def choices(
         shallow = dict.fromkeys(map(_shallow, found))
         found = [each for each in shallow if _is_legal(each, machine)]
         least = min((choice.loading_work for choice in found), default=0)
-    found = [each for each in found if each.loading_work <= max(least, MOST_WORK)]
+    found = [each for each in found if each.loading_work <= max(least, _most_work(each))]
     return tuple(_cheapest_first(found, problem, machine)[:limit])
+
+
+def _most_work(choice: Choice) -> int:
+    """A thread of a decoding form has whole chunks: its tile can be no shallower."""
+    return 2 * MOST_WORK if choice.style.is_decoding else MOST_WORK
 
 
 def _cheapest_first(found: Sequence[Choice], problem: Problem, machine: Machine) -> list[Choice]:
