@@ -65,6 +65,9 @@ from aotc.aot.huggingface import causal_lm
 
 model, entry_points = causal_lm({folder!r}, {sizes}, sampling=False)
 """
+DECODE_ALONE = """
+entry_points = {"decode": entry_points["decode"]}
+"""
 EXPORTED = """
 import torch, transformers
 from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
@@ -306,7 +309,7 @@ def quantised(given: argparse.Namespace, folder: Path, device: str, target: str)
     """Decode of one sequence with weights of each kind, in turns."""
     kinds = ["bf16", *given.quantize.split(",")]
     sizes = f"max_length={KEYS + 64}, max_prompt={KEYS}, batch=1"
-    spec = LM.format(folder=str(folder / "model"), sizes=sizes)
+    spec = LM.format(folder=str(folder / "model"), sizes=sizes) + DECODE_ALONE
 
     def built(kind: str) -> Path:
         (folder / kind).mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from aotc.aot import validation
 from aotc.aot.capture import decisions, rounding_sensitivity
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.rounding_sensitivity import (
+    BLOCK_ELEMENTS,
     MovedRoundings,
     answers,
     moved,
@@ -138,6 +139,35 @@ def test_values_move_by_units_in_their_last_place():
             found = moved(still, 1.0, generator)
             assert torch.equal(found[:3], still[:3])
             assert bool(found[3].isfinite())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_tensors_move_like_small_ones(dtype):
+    """In any memory order; and not all blocks alike."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(600, 1400, dtype=torch.float64, generator=generator).to(dtype)
+    for own in (rows, rows.t(), rows[:, ::2], rows[:1].expand(900, 1400)):
+        assert own.numel() > BLOCK_ELEMENTS
+        found = moved(own, 1.0, generator)
+        away = (found.double() - own.double()).abs()
+        assert found.shape == own.shape
+        assert bool((away <= 1.51 * torch.finfo(dtype).eps * own.double().abs()).all())
+        assert 0.2 < (away > 0).double().mean() <= 1.0
+    ones = torch.ones(3 * BLOCK_ELEMENTS, dtype=dtype)
+    blocks = moved(ones, 4.0, generator).view(3, BLOCK_ELEMENTS)
+    assert not torch.equal(blocks[0], blocks[1])
+
+
+def test_large_weights_stay_where_each_term_has_another_factor():
+    x, weights = torch.randn(2, 512), torch.randn(512, BLOCK_ELEMENTS // 256)
+    with MovedRoundings(1, 1.0) as mode:
+        found = x @ weights
+        rows = weights.sum(0)
+    assert not torch.equal(found, x @ weights)
+    torch.testing.assert_close(found, x @ weights, rtol=1e-4, atol=1e-4)
+    assert not torch.equal(rows, weights.sum(0))
+    products = x.numel() + found.numel()
+    assert mode.elements == products + weights.numel() + rows.numel()
 
 
 def test_answers_part_where_they_are_of_two_kinds():

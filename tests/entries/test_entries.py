@@ -2,6 +2,8 @@
 
 import json
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -15,6 +17,10 @@ from aotc.aot.capture.spec import load_specs  # noqa: E402
 from aotc.aot.cli.program import run  # noqa: E402
 from aotc.aot.entries import agreed  # noqa: E402
 from aotc.aot.errors import EntryStatesDiffer, SpecEntriesInvalid  # noqa: E402
+from aotc.aot.ir import build as b  # noqa: E402
+from aotc.aot.ir.constants import stored_constant  # noqa: E402
+from aotc.aot.ir.graph import Constant, Graph  # noqa: E402
+from aotc.aot.ir.types import TensorType  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 from aotc.runtime.bundle.manifest import Manifest  # noqa: E402
 from aotc.runtime.bundle.weights import read_header  # noqa: E402
@@ -300,6 +306,31 @@ def test_states_of_one_name_are_one_thing(rows, start, said, tmp_path):
     spec.write_text(DIFFERENT.format(rows=rows, start=start))
     with pytest.raises(EntryStatesDiffer, match=said):
         agreed([capture(each) for each in load_specs(str(spec))])
+
+
+def test_computed_weights_are_compared_by_what_they_are_computed_from():
+    """Of equal parts by equal arithmetic: a large model's weights are not computed for it."""
+
+    def computed(array, factor):
+        leaf = Constant("w", TensorType("f32", (3,)), array, ("w",))
+        node = b.constant("w", leaf.type) * factor
+        made = stored_constant("scaled", node, {"w": leaf})
+        return replace(made, values=computing)
+
+    def computing():
+        raise AssertionError("computed")
+
+    def entry(name, constant):
+        graph = Graph((), (b.constant("scaled", constant.type),), (), ("y",), {"scaled": constant})
+        return SimpleNamespace(entry=name, graph=graph, dims=(), guards=())
+
+    array = numpy.ones(3, numpy.float32)
+    one = entry("one", computed(array, 2.0))
+    found = agreed([one, entry("other", computed(array.copy(), 2.0))])
+    assert set(found[1].graph.constants) == {"scaled"}
+    for other in (computed(array, 3.0), computed(array + 1, 2.0)):  # only these are computed
+        with pytest.raises(AssertionError, match="computed"):
+            agreed([one, entry("other", other)])
 
 
 BROKEN = {

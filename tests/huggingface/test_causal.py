@@ -20,6 +20,7 @@ from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.cli.inspect import inspect_bundle  # noqa: E402
 from aotc.aot.huggingface import causal_lm, causal_step  # noqa: E402
+from aotc.aot.pipeline import BuildOptions, build  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 from aotc.runtime.errors import InputError  # noqa: E402
 from benchmarks.greedy_tokens import BATCHES, SHARES, compare  # noqa: E402
@@ -35,6 +36,19 @@ from aotc.aot.huggingface import causal_step
 model, example_inputs, dynamic_shapes = causal_step(
     make({name!r}), max_length=32, batch=3, max_prompt=12, sampling={sampling}
 )
+"""
+QUANTISED = """
+import torch
+import transformers
+from aotc.aot.huggingface import causal_lm
+
+torch.manual_seed(0)
+config = transformers.LlamaConfig(
+    vocab_size=512, hidden_size=128, intermediate_size=256, num_hidden_layers=1,
+    num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True,
+)
+whole = transformers.LlamaForCausalLM(config).bfloat16().eval()
+model, entry_points = causal_lm(whole, max_length=32, sampling=False)
 """
 
 
@@ -245,3 +259,28 @@ def test_a_release_that_builds_models_otherwise_is_refused(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.57.1")
     with pytest.raises(TransformersTooOld, match=r"is 4\.57\.1, expected 5 or later"):
         huggingface.__getattr__("causal_lm")
+
+
+def test_examples_are_tokens_of_all_the_vocabulary():
+    """Golden numbers of the first token alone, often the padding's row of zeros, show nothing."""
+    model, entries = causal_lm(make("llama"), max_length=32, batch=3)
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    for each in entries.values():
+        ids = each["example_inputs"]["ids"]
+        assert len(set(ids.flatten().tolist())) == ids.numel()
+        assert int(ids.min()) >= 0
+        assert vocabulary // 2 < int(ids.max()) < vocabulary
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["int8", "int4", "fp8"])
+def test_weights_are_quantised_in_all_entries(kind, tmp_path):
+    """On a CPU by its numbers; for a GPU every candidate compiles."""
+    spec = tmp_path / "spec.py"
+    spec.write_text(QUANTISED)
+    options = BuildOptions(quantize=kind, cache_folder=tmp_path / "cache")
+    report = build(str(spec), tmp_path / "out", ["cpu", "cuda:sm_90"], options)
+    assert report.failed == 0
+    assert report.quantized["measured"] == "results of `lm_head`"
+    assert 0 < report.quantized["output_error"] < 0.5
+    assert all(check.is_ok for target in report.targets for check in target.checks)

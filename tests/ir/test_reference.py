@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy
 import pytest
 
 from aotc.aot.errors import TypeRuleError
+from aotc.aot.ir import reference
 from aotc.aot.ir.graph import make
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import REFERENCE, evaluate, interpret
@@ -140,3 +143,25 @@ def test_interpret_refuses_arrays_that_do_not_fit():
         interpret(graph, [numpy.zeros(5, numpy.float32)])
     with pytest.raises(ValueError, match="expected f32"):
         interpret(graph, [numpy.zeros(4)])
+
+
+def test_values_live_until_their_last_reader_is_done(monkeypatch):
+    """A chain of ops on a large tensor holds an operand and a result, not one array a step."""
+    node = make("input", (), {"name": "x", "dtype": "f32", "shape": (8,)})
+    chain = node
+    for _ in range(6):
+        chain = make("add", (chain, node)) if chain is not node else make("neg", (node,))
+    made: list[weakref.ref] = []
+    alive: list[int] = []
+
+    def counted(each, operands):
+        alive.append(sum(one() is not None for one in made))
+        result = numpy.array(evaluate(each, operands))
+        made.append(weakref.ref(result))
+        return result
+
+    monkeypatch.setattr(reference, "evaluate", counted)
+    given = numpy.arange(8, dtype=numpy.float32)
+    (found,) = reference.evaluate_all((chain,), {node: given}, {})
+    numpy.testing.assert_array_equal(found, 4 * given)
+    assert max(alive) == 1

@@ -63,6 +63,35 @@ def test_weights_are_stored_in_few_bits_and_give_the_golden_numbers(kind, share,
         assert numpy.abs(output - expected).max() <= 1e-5 * numpy.abs(expected).max()
 
 
+class Tokens(Language):
+    """The most likely tokens alone, as a language model gives them."""
+
+    def forward(self, tokens):
+        return super().forward(tokens).argmax(-1)
+
+
+class Functional(nn.Module):
+    """Whole numbers of a layer whose own call never runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.layer.weight).argmax(-1)
+
+
+def test_where_outputs_are_whole_numbers_the_last_layer_says_what_it_cost() -> None:
+    torch.manual_seed(5)
+    found = quantise_module(spec_of(Tokens().eval(), (torch.arange(12).reshape(2, 6),)), "int4")
+    assert found.measured == "results of `head`"  # `odd` is not quantised
+    assert found.output_error is not None
+    assert 0 < found.output_error < 0.3
+    found = quantise_module(spec_of(Functional(), (torch.randn(2, 64),)), "int4")
+    assert found.originals
+    assert found.output_error is None
+
+
 def test_an_exported_program_has_no_layers_to_quantise() -> None:
     model, inputs = nn.Linear(64, 64), (torch.randn(2, 64),)
     with pytest.raises(SpecModelInvalid, match="exported program"):
