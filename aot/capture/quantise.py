@@ -94,7 +94,7 @@ def _results(
     stay."""
     found = _Results()
 
-    def remember(name: str) -> Callable[..., None]:
+    def hook_of(name: str) -> Callable[..., None]:
         def hook(_layer: torch.nn.Module, _inputs: object, result: torch.Tensor) -> None:
             found.last_layer, found.of_last_layer = name, (result.detach().clone(),)
 
@@ -104,7 +104,7 @@ def _results(
     tensors = [each for each in attributes if isinstance(each, torch.Tensor)]
     with ExitStack() as hooks, unchanged([*module.buffers(), *tensors]):
         for name, layer in layers.items():
-            hooks.callback(layer.register_forward_hook(remember(name)).remove)
+            hooks.callback(layer.register_forward_hook(hook_of(name)).remove)
         outputs = golden_tensors(lambda: run(spec, module))
         found.outputs = tuple(each.clone() for each in outputs)
     return found
