@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # defines the ops
 from torch import nn
 
 from aotc.aot.capture.capture import capture

@@ -12,6 +12,7 @@ from aotc.aot.capture.quantise import quantise_module
 from aotc.aot.capture.spec import spec_of
 from aotc.aot.errors import SpecModelInvalid
 from aotc.aot.ir.reference import interpret
+from aotc.aot.lower import lower
 from aotc.aot.rewrites.quantise import quantise_weights
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule.schedule import schedule
@@ -90,6 +91,20 @@ def test_where_outputs_are_whole_numbers_the_last_layer_says_what_it_cost() -> N
     found = quantise_module(spec_of(Functional(), (torch.randn(2, 64),)), "int4")
     assert found.originals
     assert found.output_error is None
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4", "fp8"])
+@pytest.mark.parametrize("rows", [1, 8, 9])
+def test_few_rows_multiply_codes_as_they_are(kind, rows) -> None:
+    """On a CPU: to round each product of a code and its factor takes longer than all else."""
+    torch.manual_seed(5)
+    spec = spec_of(nn.Linear(128, 192).bfloat16().eval(), (torch.randn(rows, 128).bfloat16(),))
+    quantised = quantise_module(spec, kind)
+    graph = quantise_weights(capture(spec).graph, quantised.originals, kind)
+    (kernel,) = lower(schedule(rewrite(graph, CPU)[0], CPU), CPU)
+    (form,) = kernel.forms
+    loop = form.source.partition("for start")[2].partition("tl.dot")[0]
+    assert ("bfloat16" in loop) == (rows > 8)
 
 
 def test_an_exported_program_has_no_layers_to_quantise() -> None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.infer import PACK_N, WORDS_RANK
 from aotc.aot.ir.size import Extent, bounds, fixed, highest, kernel_text, typical
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.convolution.source import lower_convolution
 from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
@@ -81,7 +82,14 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         batch_axis, by_columns = 0, True
     panels_axis = 0 if by_columns else 1
     writer = _MatmulWriter(
-        group, root_op, candidates, walk, wide, reads_rows=reads_rows, panels_axis=panels_axis
+        group,
+        root_op,
+        candidates,
+        walk,
+        wide,
+        reads_rows=reads_rows,
+        panels_axis=panels_axis,
+        is_rounded=reads_rows or not _has_few_rows_of_codes(group),
     )
     holes = {
         "tile_rows": writer.tile_rows(),
@@ -137,6 +145,21 @@ def _reading(group: Group, is_packed: bool, traits: TargetTraits) -> Reading:
     return IN_PLACE if is_plain and is_wide else COPIED
 
 
+def _has_few_rows_of_codes(group: Group) -> bool:
+    """Whether few rows are multiplied by 16-bit numbers that are computed of codes: to round each
+    of them takes longer than all else. As on GPUs, they are multiplied in f32 as they are."""
+    root_op, reads = group.root_op, set(group.reads)
+    assert root_op is not None
+    weight = root_op.inputs[1]
+    if root_op.kind != "matmul_packed" or highest(group.domain.rows.extent) > FEW_ROWS:
+        return False
+    if weight in reads or weight.op != "cast" or weight.inputs[0].dtype != computed(weight.dtype):
+        return False
+    leaves = {each for node in walk((weight,), reads) for each in node.inputs} & reads
+    is_wide = computed(weight.dtype) != weight.dtype
+    return is_wide and any(DTYPES[leaf.dtype].itemsize_bytes == 1 for leaf in leaves)
+
+
 def _has_windows_of_positions(product: Product, group: Group) -> bool:
     """Whether the left operand is memory in another order, and the right one windows."""
     node = product.left.need.node
@@ -168,7 +191,9 @@ class _MatmulWriter:
         *,
         reads_rows: bool,
         panels_axis: int,
+        is_rounded: bool,
     ) -> None:
+        self.is_rounded = is_rounded  # whether B's elements are, to the type of the product
         self.group, self.root_op, self.domain, self.walk = group, root_op, group.domain, walk
         self.wide = wide
         self.panels_axis = panels_axis
@@ -307,10 +332,13 @@ class _MatmulWriter:
         # The panels of packed weights are padded with zeros: all of their columns may be read.
         is_panel = self.root_op.kind == "matmul_packed" and side.need.node in self.group.reads
         mask = self.masks.pop(self.column, None) if is_panel and name == "b" else None
-        value, text = self.emitter.cut_off(side.need, side.inner)
+        need, dtype = side.need, self.root_op.inputs[0].dtype
+        if not self.is_rounded:
+            need = replace(need, node=need.node.inputs[0]) if name == "b" else need
+            dtype = computed(dtype)
+        value, text = self.emitter.cut_off(need, side.inner)
         if mask is not None:
             self.masks[self.column] = mask
-        dtype = self.root_op.inputs[0].dtype
         text = as_tensor(text, dtype)
         if computed(dtype) != dtype:
             text = f"{text}.to({triton_type(dtype)})"
@@ -327,6 +355,8 @@ class _MatmulWriter:
         tile = frozenset({*rows, self.column, self.panel, self.domain.outer})
         return Value("acc", frozenset(symbol for symbol in tile if symbol.extent != 1))
 
+
+FEW_ROWS = 8  # up to which elements of codes are computed where they are multiplied
 
 # Sizes of the pointwise convolutions on which windows can win (benchmarks/gpu/convolution.py).
 FEWEST_ROWS = 256

@@ -46,7 +46,7 @@ def kernel(
         v9 = tl.load(in1 + ka0, mask=ka0_mask)
         v10 = v8 * v9
         v11 = v10.to(tl.bfloat16).to(tl.float32)
-        a0_low = tl.where(ka0_mask, v11, 0.0)
+        a0_0 = tl.where(ka0_mask, v11, 0.0)
         ka1 = start + chunk * 32 + (4 + element)
         ka1_mask = ka1 < 256
         v12 = tl.load(in0 + ka1, mask=ka1_mask).to(tl.float32)
@@ -54,8 +54,8 @@ def kernel(
         v14 = tl.load(in1 + ka1, mask=ka1_mask)
         v15 = v13 * v14
         v16 = v15.to(tl.bfloat16).to(tl.float32)
-        a0_high = tl.where(ka1_mask, v16, 0.0)
-        a0 = joined(a0_low, a0_high)
+        a0_1 = tl.where(ka1_mask, v16, 0.0)
+        a0 = joined(a0_0, a0_1)
         ka2 = start + chunk * 32 + (8 + element)
         ka2_mask = ka2 < 256
         v17 = tl.load(in0 + ka2, mask=ka2_mask).to(tl.float32)
@@ -63,7 +63,7 @@ def kernel(
         v19 = tl.load(in1 + ka2, mask=ka2_mask)
         v20 = v18 * v19
         v21 = v20.to(tl.bfloat16).to(tl.float32)
-        a1_low = tl.where(ka2_mask, v21, 0.0)
+        a1_0 = tl.where(ka2_mask, v21, 0.0)
         ka3 = start + chunk * 32 + (12 + element)
         ka3_mask = ka3 < 256
         v22 = tl.load(in0 + ka3, mask=ka3_mask).to(tl.float32)
@@ -71,8 +71,8 @@ def kernel(
         v24 = tl.load(in1 + ka3, mask=ka3_mask)
         v25 = v23 * v24
         v26 = v25.to(tl.bfloat16).to(tl.float32)
-        a1_high = tl.where(ka3_mask, v26, 0.0)
-        a1 = joined(a1_low, a1_high)
+        a1_1 = tl.where(ka3_mask, v26, 0.0)
+        a1 = joined(a1_0, a1_1)
         ka4 = start + chunk * 32 + (16 + element)
         ka4_mask = ka4 < 256
         v27 = tl.load(in0 + ka4, mask=ka4_mask).to(tl.float32)
@@ -80,7 +80,7 @@ def kernel(
         v29 = tl.load(in1 + ka4, mask=ka4_mask)
         v30 = v28 * v29
         v31 = v30.to(tl.bfloat16).to(tl.float32)
-        a2_low = tl.where(ka4_mask, v31, 0.0)
+        a2_0 = tl.where(ka4_mask, v31, 0.0)
         ka5 = start + chunk * 32 + (20 + element)
         ka5_mask = ka5 < 256
         v32 = tl.load(in0 + ka5, mask=ka5_mask).to(tl.float32)
@@ -88,8 +88,8 @@ def kernel(
         v34 = tl.load(in1 + ka5, mask=ka5_mask)
         v35 = v33 * v34
         v36 = v35.to(tl.bfloat16).to(tl.float32)
-        a2_high = tl.where(ka5_mask, v36, 0.0)
-        a2 = joined(a2_low, a2_high)
+        a2_1 = tl.where(ka5_mask, v36, 0.0)
+        a2 = joined(a2_0, a2_1)
         ka6 = start + chunk * 32 + (24 + element)
         ka6_mask = ka6 < 256
         v37 = tl.load(in0 + ka6, mask=ka6_mask).to(tl.float32)
@@ -97,7 +97,7 @@ def kernel(
         v39 = tl.load(in1 + ka6, mask=ka6_mask)
         v40 = v38 * v39
         v41 = v40.to(tl.bfloat16).to(tl.float32)
-        a3_low = tl.where(ka6_mask, v41, 0.0)
+        a3_0 = tl.where(ka6_mask, v41, 0.0)
         ka7 = start + chunk * 32 + (28 + element)
         ka7_mask = ka7 < 256
         v42 = tl.load(in0 + ka7, mask=ka7_mask).to(tl.float32)
@@ -105,8 +105,8 @@ def kernel(
         v44 = tl.load(in1 + ka7, mask=ka7_mask)
         v45 = v43 * v44
         v46 = v45.to(tl.bfloat16).to(tl.float32)
-        a3_high = tl.where(ka7_mask, v46, 0.0)
-        a3 = joined(a3_low, a3_high)
+        a3_1 = tl.where(ka7_mask, v46, 0.0)
+        a3 = joined(a3_0, a3_1)
         low, high = halves(codes)
         codes0, codes1 = halves(low)
         codes2, codes3 = halves(high)
