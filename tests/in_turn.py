@@ -28,20 +28,23 @@ def leave_out(items: list[pytest.Item]) -> None:
             functions[item.nodeid.partition("[")[0]].append(item)
     for cases in functions.values():
         axis = cases[0].get_closest_marker(MARKER).args[0]
-        others = _distinct([case.callspec.indices for case in cases], axis)
-        values = {case.callspec.indices[axis]: case.callspec.params[axis] for case in cases}
+        numbers = {name: _numbers(cases, name) for name in cases[0].callspec.params}
+        others = {tuple(row): row for name, row in numbers.items() if name != axis}
+        values = {
+            row: case.callspec.params[axis] for row, case in zip(numbers[axis], cases, strict=True)
+        }
         turns = [number for number, value in sorted(values.items()) if _is_here(value)]
-        for case in cases:
-            indices = case.callspec.indices
-            own = turns[sum(indices[name] for name in others) % len(turns)] if turns else None
-            if indices[axis] in turns and indices[axis] != own:
+        sums = map(sum, zip(*others.values(), strict=True))
+        for case, own, others_sum in zip(cases, numbers[axis], sums, strict=True):
+            if own in turns and own != turns[others_sum % len(turns)]:
                 case.add_marker(pytest.mark.nightly)
 
 
-def _distinct(rows: list[dict[str, int]], axis: str) -> list[str]:
-    """The other parameters, one name of those that are given together."""
-    found = {tuple(row[name] for row in rows): name for name in rows[0] if name != axis}
-    return list(found.values())
+def _numbers(cases: list[pytest.Item], name: str) -> list[int]:
+    """The number of each case's value of a parameter, in the order in which values come. Those
+    that are given together have the same numbers, and count once."""
+    order: dict[str, int] = {}
+    return [order.setdefault(repr(case.callspec.params[name]), len(order)) for case in cases]
 
 
 def _is_here(value: object) -> bool:

@@ -119,6 +119,7 @@ def folder_of_this_compiler(kept: Path) -> Path:
     folder = kept / "-".join([digest, *(os.environ.get(name, "") for name in SWITCHES)])
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
-    for old in sorted(kept.iterdir(), key=lambda each: -each.stat().st_mtime)[KEPT_AT_MOST:]:
+    others = [each for each in kept.iterdir() if each != folder]
+    for old in sorted(others, key=lambda each: -each.stat().st_mtime)[KEPT_AT_MOST - 1 :]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
