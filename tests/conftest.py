@@ -49,6 +49,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # For `benchmarks`; last, since the checkout's other folders have the names of installed packages.
 sys.path.append(str(Path(__file__).parents[1]))
 
+import kept_results  # noqa: E402
 import null_driver  # noqa: E402, F401  # puts itself in the table of drivers
 from expected_texts import (  # noqa: E402, F401  # fixtures and hooks of every test
     expect_text,
@@ -90,8 +91,13 @@ def compiler_processes(request, tmp_path_factory):
         stack.enter_context(shared_workers())
         if not os.environ.get("AOTC_TESTS_COMPILE"):
             own = getattr(request.config, "cache", None)
-            folder = own.mkdir("kernels") if own else of_the_run(tmp_path_factory, "kept-kernels")
-            stack.enter_context(kept_kernels(folder_of_this_compiler(folder)))
+            kernels, results = (
+                own.mkdir(name) if own else of_the_run(tmp_path_factory, f"kept-{name}")
+                for name in ("kernels", "results")
+            )
+            stack.enter_context(kept_kernels(folder_of_this_compiler(kernels)))
+            kept_results.FOLDER = results
+            kept_results.delete_unused(results)
         yield
 
 

@@ -1,7 +1,12 @@
-"""What was compiled once is answered, once for each key; what failed is asked again."""
+"""What was compiled once is answered, once for each key; what failed is asked again. The same of
+what Triton's interpreter gave."""
 
 from __future__ import annotations
 
+import os
+
+import kept_results
+import numpy
 import pytest
 from kept_kernels import KERNEL, WARM_UP, folder_of_this_compiler, kept_kernels
 
@@ -73,3 +78,35 @@ def test_each_compiler_has_a_folder_and_the_last_ones_stay(tmp_path, monkeypatch
     assert len(set(folders)) == 5
     assert folders[-1] in tmp_path.iterdir()
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_results_are_those_of_the_same_job_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_results, "FOLDER", tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    program, results = tmp_path / "program.py", tmp_path / "results"
+    program.write_text("one")
+    results.write_bytes(b"results")
+    arrays = {"x": numpy.zeros(3, "float32"), "y": numpy.ones(2, "int64")}
+    key = kept_results.key_of("job", arrays, [program])
+    assert not kept_results.found(key, tmp_path / "again")
+    kept_results.keep(key, results)
+    assert kept_results.found(key, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == b"results"
+    others = [
+        kept_results.key_of("another job", arrays, [program]),
+        kept_results.key_of("job", {**arrays, "x": numpy.zeros(3, "int32")}, [program]),
+        kept_results.key_of("job", {**arrays, "x": numpy.float32([0, 0, 1])}, [program]),
+        kept_results.key_of("job", {"x": arrays["x"]}, [program]),
+    ]
+    program.write_text("two")
+    others.append(kept_results.key_of("job", arrays, [program]))
+    assert len({key, *others}) == 6
+
+
+def test_what_no_run_reads_is_deleted(tmp_path):
+    for name, days in (("old", kept_results.UNUSED_DAYS + 1), ("young", 1)):
+        (tmp_path / name).touch()
+        moment = (tmp_path / name).stat().st_mtime - days * 86400
+        os.utime(tmp_path / name, (moment, moment))
+    kept_results.delete_unused(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["young"]
