@@ -90,15 +90,22 @@ def compiler_processes(request, tmp_path_factory):
     with ExitStack() as stack:
         stack.enter_context(shared_workers())
         if not os.environ.get("AOTC_TESTS_COMPILE"):
-            own = getattr(request.config, "cache", None)
-            kernels, results = (
-                own.mkdir(name) if own else of_the_run(tmp_path_factory, f"kept-{name}")
-                for name in ("kernels", "results")
-            )
+            kernels, results = kept_folders(request.config, tmp_path_factory)
             stack.enter_context(kept_kernels(folder_of_this_compiler(kernels)))
             kept_results.FOLDER = results
             kept_results.delete_unused(results)
         yield
+
+
+def kept_folders(config, tmp_path_factory):
+    """Folders of pytest's cache, or of the run where that is off or another user's."""
+    names, own = ("kernels", "results"), getattr(config, "cache", None)
+    if own is not None:
+        with suppress(OSError):
+            folders = [own.mkdir(name) for name in names]
+            if all(each.stat().st_uid == os.getuid() for each in folders):
+                return folders
+    return [of_the_run(tmp_path_factory, f"kept-{name}") for name in names]
 
 
 def of_the_run(tmp_path_factory, name):

@@ -117,7 +117,7 @@ def folder_of_this_compiler(kept: Path) -> Path:
     """A folder in `kept` for the compiler as it is now; those of older ones are deleted."""
     digest = sources_digest(ROOT / name for name in COMPILES)[:16]
     folder = kept / "-".join([digest, *(os.environ.get(name, "") for name in SWITCHES)])
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)  # whatever the umask: a store that others write is none
     os.utime(folder)
     others = [each for each in kept.iterdir() if each != folder]
     for old in sorted(others, key=lambda each: -each.stat().st_mtime)[KEPT_AT_MOST - 1 :]:
