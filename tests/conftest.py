@@ -114,7 +114,7 @@ def of_the_run(tmp_path_factory, name):
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     folder = folder / name
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
