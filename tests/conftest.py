@@ -59,7 +59,7 @@ from expected_texts import (  # noqa: E402, F401  # fixtures and hooks of every 
     pytest_terminal_summary,
 )
 from in_turn import leave_out  # noqa: E402
-from kept_kernels import folder_of_this_compiler, kept_kernels  # noqa: E402
+from kept_kernels import KeepingBatch, folder_of_this_compiler, kept_kernels  # noqa: E402
 from shared_workers import shared_workers  # noqa: E402
 
 TINY_MODEL = """
@@ -95,6 +95,12 @@ def compiler_processes(request, tmp_path_factory):
             kept_results.FOLDER = results
             kept_results.delete_unused(results)
         yield
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch):
+    """Inside, compiler processes compile what is asked for, also where it was compiled before."""
+    monkeypatch.setattr(KeepingBatch, "answers", False)
 
 
 def kept_folders(config, tmp_path_factory):

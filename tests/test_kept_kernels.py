@@ -56,6 +56,13 @@ def test_another_cache_gets_what_was_compiled(compiled, tmp_path):
     assert dict(entry.files) == CODE
 
 
+def test_a_test_may_have_all_compiled(compiled, compiled_anew, tmp_path):
+    with Workers(1) as workers:
+        for folder in ("first", "second"):
+            workers.map([request("a", tmp_path / folder)])
+    assert compiled == ["a", "a"]
+
+
 def test_what_fails_is_asked_again(compiled, tmp_path):
     with Workers(1) as workers:
         for _ in range(2):
