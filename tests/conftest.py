@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # For `benchmarks`; last, since the checkout's other folders have the names of installed packages.
 sys.path.append(str(Path(__file__).parents[1]))
 
+import kept_results  # noqa: E402
 import null_driver  # noqa: E402, F401  # puts itself in the table of drivers
 from expected_texts import (  # noqa: E402, F401  # fixtures and hooks of every test
     expect_text,
@@ -57,6 +58,8 @@ from expected_texts import (  # noqa: E402, F401  # fixtures and hooks of every 
     pytest_addoption,
     pytest_terminal_summary,
 )
+from in_turn import leave_out  # noqa: E402
+from kept_kernels import KeepingBatch, folder_of_this_compiler, kept_kernels  # noqa: E402
 from shared_workers import shared_workers  # noqa: E402
 
 TINY_MODEL = """
@@ -82,10 +85,43 @@ example_inputs = (torch.randn(12, 48),)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiler_processes():
-    """Builds leave their compiler processes to each other."""
-    with shared_workers():
+def compiler_processes(request, tmp_path_factory):
+    """Builds leave their compiler processes to each other, and what these compiled."""
+    with ExitStack() as stack:
+        stack.enter_context(shared_workers())
+        if not os.environ.get("AOTC_TESTS_COMPILE"):
+            kernels, results = kept_folders(request.config, tmp_path_factory)
+            stack.enter_context(kept_kernels(folder_of_this_compiler(kernels)))
+            kept_results.FOLDER = results
+            kept_results.delete_unused(results)
         yield
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch):
+    """Inside, compiler processes compile what is asked for, also where it was compiled before."""
+    monkeypatch.setattr(KeepingBatch, "answers", False)
+
+
+def kept_folders(config, tmp_path_factory):
+    """Folders of pytest's cache, or of the run where that is off or another user's."""
+    names, own = ("kernels", "results"), getattr(config, "cache", None)
+    if own is not None:
+        with suppress(OSError):
+            folders = [own.mkdir(name) for name in names]
+            if all(each.stat().st_uid == os.getuid() for each in folders):
+                return folders
+    return [of_the_run(tmp_path_factory, f"kept-{name}") for name in names]
+
+
+def of_the_run(tmp_path_factory, name):
+    """A folder that all test processes of a run have."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder = folder / name
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -98,12 +134,7 @@ def spec(tmp_path_factory):
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """One artifact cache for all tests that do not ask how full it is, of all test processes."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    folder = folder / "cache-of-tests"
-    folder.mkdir(exist_ok=True)
-    return folder
+    return of_the_run(tmp_path_factory, "cache-of-tests")
 
 
 @pytest.fixture
@@ -152,9 +183,14 @@ def fake_cuda(monkeypatch):
     fake.check()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is marked `slow` begins: a long test that comes last keeps one process busy while the
-    others have nothing left to take."""
+    """What has no turn is nightly, before markers are asked for.
+
+    What is marked `slow` begins: a long test that comes last keeps one process busy while the
+    others have nothing left to take.
+    """
+    leave_out(items)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -55,7 +55,7 @@ def test_stages_up_to_rewrite_run_once_and_the_others_once_a_target(many):
     rows = [(row["stage"], row["target"]) for row in many[1]["stages"]]
     assert rows[:2] == [("capture", ""), ("rewrite", "")]
     assert rows[2:6] == [(stage, "cuda-sm_90") for stage in ("schedule", "lower", "tune", "plan")]
-    assert len(rows) == 2 + 3 * 4 + 2
+    assert len(rows) == 2 + 3 * 4 + 3  # weights, validate, pack
 
 
 def test_every_kernel_of_a_gpu_has_its_image_inside_the_library(many):

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import kept_results
 import numpy
 
 from aotc.aot.ir.graph import Graph, Node
@@ -26,6 +27,7 @@ from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.traits import TargetTraits
 
 PROGRAM = Path(__file__).parent / "launch_kernels.py"
+READERS = (PROGRAM, PROGRAM.with_name("gluon_as_triton.py"))
 
 
 @dataclass(slots=True)
@@ -78,13 +80,18 @@ class Job:
         self, folder: Path, mode: str = "interpreter", threads: int = 0
     ) -> Mapping[str, numpy.ndarray]:
         """All buffers afterwards."""
-        job = {"buffers": self.dtypes, "launches": self.launches}
-        (folder / "job.json").write_text(json.dumps(job))
-        numpy.savez(folder / "buffers.npz", **self.arrays)
-        _Launcher.of(mode, threads).launch(folder)
-        errors = json.loads((folder / "errors.json").read_text())
-        self.errors = {int(number): text for number, text in errors.items()}
-        return dict(numpy.load(folder / "results.npz"))
+        job = json.dumps({"buffers": self.dtypes, "launches": self.launches})
+        is_native, results = mode == "native", folder / "results.npz"
+        key = "" if is_native else kept_results.key_of(job, self.arrays, READERS)
+        if is_native or not kept_results.found(key, results):
+            (folder / "job.json").write_text(job)
+            numpy.savez(folder / "buffers.npz", **self.arrays)
+            _Launcher.of(mode, threads).launch(folder)
+            errors = json.loads((folder / "errors.json").read_text())
+            self.errors = {int(number): text for number, text in errors.items()}
+            if not is_native and not errors:
+                kept_results.keep(key, results)
+        return dict(numpy.load(results))
 
     def error(self, launches: Iterable[int]) -> str:
         """Why the first of these launches that failed did; empty where none has."""

@@ -54,22 +54,26 @@ example_inputs = tuple(
 )
 """
 TARGETS = ("cpu-x86-64-v3", "cpu-x86-64-v4")
+# Each way for one target, the other half nightly: every shape and every type is there for both.
+PARTS = [
+    pytest.param((target, WAYS[part::2]), id=f"{target}-{part}", marks=marks)
+    for at, target in enumerate(TARGETS)
+    for part, marks in ((at, ()), (1 - at, pytest.mark.nightly))
+]
 
 
-@pytest.fixture(scope="module")
-def spec():
+@pytest.fixture(scope="module", params=PARTS)
+def built(request, tmp_path_factory, cache):
+    """The names of the model's file, its ways, and its bundle."""
+    target, ways = request.param
     names: dict = {}
-    exec(SPEC.format(ways=WAYS), names)
-    return names
-
-
-@pytest.fixture(scope="module", params=TARGETS)
-def bundle(request, tmp_path_factory, cache):
+    text = SPEC.format(ways=ways)
+    exec(text, names)
     folder = tmp_path_factory.mktemp("columns")
     path = folder / "columns.py"
-    path.write_text(SPEC.format(ways=WAYS))
-    build(str(path), folder / "bundle", [request.param], BuildOptions(cache, tune="off"))
-    return folder / "bundle"
+    path.write_text(text)
+    build(str(path), folder / "bundle", [target], BuildOptions(cache, tune="off"))
+    return names, ways, folder / "bundle"
 
 
 def drawn(shape, name, generator, kind):
@@ -91,12 +95,13 @@ def drawn(shape, name, generator, kind):
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", range(5))
-def test_reductions_are_torchs(bundle, spec, kind, threads):
+def test_reductions_are_torchs(built, kind, threads):
+    spec, ways, bundle = built
     generator = torch.Generator().manual_seed(kind)
-    inputs = [drawn(shape, name, generator, kind) for shape, name in WAYS]
+    inputs = [drawn(shape, name, generator, kind) for shape, name in ways]
     with load(bundle, threads=threads) as program:
         found = [program(*inputs) for _ in range(2)][-1]  # a second call finds its counters at 0
-    for x, (shape, name), own in zip(inputs, WAYS, found, strict=True):
+    for x, (shape, name), own in zip(inputs, ways, found, strict=True):
         wide = x.double() if x.dtype.is_floating_point else x
         dim = len(shape) - 2
         theirs, exact = leaves(spec["results"](x, dim)), leaves(spec["results"](wide, dim))

@@ -181,6 +181,7 @@ def distance(found, wanted):
     return float((found.double() - wanted).abs().max() / wanted.abs().max())
 
 
+@pytest.mark.in_turn("isa")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (7, 5), (32, 64), (33, 65), (45, 130)])
 @pytest.mark.parametrize("depth", [1, 16, 33, 64])

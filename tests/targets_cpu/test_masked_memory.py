@@ -50,6 +50,7 @@ ACCESS = re.compile(r"@llvm\.masked\.(load|store)\.v(\d+)(\w+)\.p0")
 BY_SIGN = re.compile(r"@llvm\.x86\.avx2?\.mask(load|store)\.\w+(\.256)?\(")
 
 
+@pytest.mark.in_turn("row")
 @pytest.mark.parametrize("pointer", ["*fp32", "*fp64", "*i32", "*i64"])
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 def test_masked_accesses_have_legal_widths(row, pointer):
@@ -80,6 +81,7 @@ def within(a, out, ROW: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, SIZ
 WINDOWS = [(2, 4), (0, 1), (5, 16), (8, 12), (3, 3), (15, 16), (0, 8), (0, 16)]
 
 
+@pytest.mark.in_turn("row")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64])
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("size", [4, 8, 16])
@@ -130,6 +132,7 @@ def kernel(a, out, n):
 """
 
 
+@pytest.mark.in_turn("row")
 @pytest.mark.parametrize("pointer", ["*fp32", "*fp64", "*i8", "*i64"])
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 def test_elements_from_the_last_on_are_read_together(row, pointer):
@@ -149,6 +152,7 @@ def turned(a, other, out, last, LOW: tl.constexpr, HIGH: tl.constexpr, SIZE: tl.
     tl.store(out + SIZE + x, tl.load(a + last - x))
 
 
+@pytest.mark.in_turn("row")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8, torch.int64])
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("size", [4, 16, 64])

@@ -51,6 +51,7 @@ def drawn(generator):
     return divisor, *factors, period, generator.randrange(period)
 
 
+@pytest.mark.in_turn("row")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
 def test_drawn_places(row, seed, monkeypatch):
@@ -126,6 +127,7 @@ LENGTHS += [
 ]
 
 
+@pytest.mark.in_turn("row")
 @pytest.mark.parametrize("at_end", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("row", ["x86-64-v3", "x86-64-v4"])
@@ -164,6 +166,7 @@ def test_transforms_touch_nothing_beside_their_rows(row, length, at_end, monkeyp
     fourier.fourier_rows.device_caches.clear()
 
 
+@pytest.mark.in_turn("row")
 @pytest.mark.parametrize("at_end", [False, True])
 @pytest.mark.parametrize("length", [9, 12, 16, 25, 60, 100])
 @pytest.mark.parametrize("step", [1, 2])

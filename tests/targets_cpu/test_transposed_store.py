@@ -117,6 +117,7 @@ def in_planes(found, images, run, columns):
     return found.view(images, run, columns).transpose(1, 2).contiguous().view(-1)
 
 
+@pytest.mark.in_turn("isa")
 @pytest.mark.parametrize("seed", range(20))
 def test_stores_in_runs(isa, seed):
     images, run, columns, (xblock, yblock), dtype = drawn_runs(seed)
@@ -129,6 +130,7 @@ def test_stores_in_runs(isa, seed):
     assert (out[rows * columns :] == 77).all()
 
 
+@pytest.mark.in_turn("isa")
 @pytest.mark.parametrize("seed", range(20))
 def test_loads_in_runs(isa, seed):
     images, run, columns, (xblock, yblock), dtype = drawn_runs(seed)
@@ -143,6 +145,7 @@ def test_loads_in_runs(isa, seed):
     assert (out[rows] == 77).all()
 
 
+@pytest.mark.in_turn("isa")
 @pytest.mark.parametrize("seed", range(10))
 def test_runs_that_end_elsewhere_in_each_column(isa, seed):
     images, run, columns, (xblock, yblock), dtype = drawn_runs(seed)
@@ -158,6 +161,7 @@ def test_runs_that_end_elsewhere_in_each_column(isa, seed):
     assert torch.equal(out, wanted)
 
 
+@pytest.mark.in_turn("isa")
 @pytest.mark.parametrize("seed", range(20))
 def test_products_in_runs(isa, seed):
     images, run, columns, (xblock, yblock), _ = drawn_runs(seed)
@@ -174,6 +178,7 @@ def test_products_in_runs(isa, seed):
     assert (out[rows * columns :] == 77).all()
 
 
+@pytest.mark.in_turn("isa")
 @pytest.mark.parametrize("seed", range(24))
 def test_stores(isa, seed):
     chosen = random.Random(seed)
@@ -212,6 +217,7 @@ def columns(
     tl.store(peaks_ptr + y, peaks, mask=y < columns)
 
 
+@pytest.mark.in_turn("isa")
 @pytest.mark.parametrize("seed", range(16))
 def test_reductions(isa, seed):
     chosen = random.Random(seed)
