@@ -6,17 +6,17 @@ those of the quantised model. The original weights are kept for the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
 
-from aotc.aot.capture.exporting import run, unchanged
+from aotc.aot.capture.exporting import initialise, run, unchanged, writing_to
 from aotc.aot.capture.golden import golden_tensors
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
-from aotc.aot.errors import SpecModelInvalid
+from aotc.aot.errors import NothingToQuantise
 from aotc.aot.ir.quantised import GROUP, LARGEST, SMALLEST_SCALE
 from aotc.aot.ir.storage import Array
 
@@ -46,11 +46,13 @@ class Quantised:
 
 
 def quantise_module(spec: Spec, kind: str) -> Quantised:
-    """Round the weights of the spec's module, in place. Raises `SpecModelInvalid` for a program."""
+    """Round the weights of the spec's module, in place. Raises `NothingToQuantise`."""
     if spec.module is None:
-        raise SpecModelInvalid(path=spec.path, name="model", found="an exported program")
+        raise NothingToQuantise(kind=kind, path=spec.path, found="an exported program")
     module = spec.module
     layers = {name: each for name, each in module.named_modules() if _has_groups(each)}
+    if not layers:
+        raise NothingToQuantise(kind=kind, path=spec.path, found="a model without such layers")
     originals: dict[str, Array] = {}
     with torch.no_grad():
         before = _results(spec, module, layers)
@@ -60,7 +62,7 @@ def quantise_module(spec: Spec, kind: str) -> Quantised:
             assert isinstance(weight, torch.nn.Parameter)
             if id(weight) not in seen:
                 seen[id(weight)] = to_array(weight).copy()
-                _round(weight, kind)
+                _round(weight.data, kind)  # `data`: no change that autograd has to know of
             originals[f"{name}.weight" if name else "weight"] = seen[id(weight)]
         after = _results(spec, module, layers)
     measured, errors = "outputs", _errors(before.outputs, after.outputs)
@@ -70,10 +72,34 @@ def quantise_module(spec: Spec, kind: str) -> Quantised:
     return Quantised(kind, originals, max(errors, default=None), measured)
 
 
+@contextmanager
+def own_weights_kept(specs: Sequence[Spec]) -> Iterator[None]:
+    """Afterwards the weights of live modules are what they were before `quantise_module`.
+
+    They are rounded where they lie, and not in a copy of the module: functions of the user's, such
+    as an entry point's, may hold the module itself, and not every module can be copied.
+    """
+    for each in specs:
+        initialise(each)  # lazy weights have elements from here on
+    modules = {id(each.module): each.module for each in specs if each.module is not None}
+    layers = [each for module in modules.values() for each in module.modules()]
+    weights = {id(each.weight): each.weight for each in layers if _has_groups(each)}
+    kept = [(weight.data, weight.detach().clone()) for weight in weights.values()]
+    try:
+        yield
+    finally:
+        for weight, values in kept:
+            with writing_to(weight):
+                weight.copy_(values)
+
+
 def _has_groups(layer: torch.nn.Module) -> bool:
-    """Whether the layer's weight can be quantised: its rows are whole groups."""
+    """Whether the layer's weight can be quantised: its rows are whole groups, and calls do not
+    change it."""
     weight = getattr(layer, "weight", None)
     if type(layer) not in LAYERS or type(weight) is not torch.nn.Parameter:
+        return False
+    if getattr(layer, "max_norm", None) is not None:  # a lookup scales the rows that it reads
         return False
     return weight.is_floating_point() and weight.shape[1] % GROUP == 0
 
@@ -94,8 +120,10 @@ def _results(
     stay."""
     found = _Results()
 
-    def remember(name: str) -> Callable[..., None]:
+    def watching(name: str) -> Callable[..., None]:
         def hook(_layer: torch.nn.Module, _inputs: object, result: torch.Tensor) -> None:
+            if torch.compiler.is_compiling():
+                return  # the body of a branch or a loop, which Dynamo traces: it may change nothing
             found.last_layer, found.of_last_layer = name, (result.detach().clone(),)
 
         return hook
@@ -104,7 +132,7 @@ def _results(
     tensors = [each for each in attributes if isinstance(each, torch.Tensor)]
     with ExitStack() as hooks, unchanged([*module.buffers(), *tensors]):
         for name, layer in layers.items():
-            hooks.callback(layer.register_forward_hook(remember(name)).remove)
+            hooks.callback(layer.register_forward_hook(watching(name)).remove)
         outputs = golden_tensors(lambda: run(spec, module))
         found.outputs = tuple(each.clone() for each in outputs)
     return found
@@ -122,8 +150,9 @@ def _errors(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> li
 def _round(weight: torch.Tensor, kind: str) -> None:
     """Give a weight [rows, columns] the values that its codes stand for, a few rows at a time: an
     embedding's f32 copies would each have gigabytes."""
-    for rows in weight.split(max(1, ELEMENTS_AT_ONCE // weight.shape[1])):
-        rows.copy_(_rounded(rows, kind))
+    with writing_to(weight):
+        for rows in weight.split(max(1, ELEMENTS_AT_ONCE // weight.shape[1])):
+            rows.copy_(_rounded(rows, kind))
 
 
 def _rounded(weight: torch.Tensor, kind: str) -> torch.Tensor:

@@ -254,7 +254,8 @@ class Weights:
         with self._turn:
             rows = self.parameters
             if not rows.adapters:
-                reason, remedy = "it was built without `--adapters`", "build it again with it"
+                reason = "it was built without `--adapters`, or its model has no matrices of floats"
+                remedy = "build it again with `--adapters`"
                 raise WeightsNotReplaceable(reason=reason, remedy=remedy)
             changes = read_adapter(path, scale)
             targets = self._targets(changes, os.fsdecode(path))
