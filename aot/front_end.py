@@ -31,6 +31,7 @@ from aotc.aot.rewrites.rewrite import INEXACT, rewrite_entries
 from aotc.aot.sharding.split import LEAST_BYTES, split
 from aotc.aot.stages import Clock
 from aotc.aot.targets.digest import triton_version
+from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor
 from aotc.aot.traits import TargetTraits
@@ -45,6 +46,19 @@ class RewrittenModel:
 
     captured: tuple[Captured, ...]
     graphs: tuple[tuple[Target, tuple[Graph, ...]], ...]
+
+
+def wanted_targets(names: Sequence[str], options: BuildOptions) -> list[Target]:
+    """The targets, each once; raises SplitUnsupported for what does not go with a program on
+    several GPUs."""
+    found = list(dict.fromkeys(map(find_target, names)))
+    if options.ranks > 1:
+        rows = [f"target `{each.name}`" for each in found if not each.traits.is_gpu]
+        rows += ["`--fallback torch`"] if options.fallback is not None else []
+        rows += ["`--adapters`"] if options.adapters else []
+        if rows:
+            raise SplitUnsupported(what=rows[0])
+    return found
 
 
 @own_sources()
