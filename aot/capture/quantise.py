@@ -139,12 +139,19 @@ def _results(
 
 
 def _errors(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> list[float]:
-    """Largest difference of each that is of floats, relative to its largest element."""
+    """Largest difference of each that is of floats, relative to its largest element; of the
+    elements that are finite in both."""
+    pairs = zip(before, after, strict=True)
     return [
-        float((new.double() - old.double()).abs().max() / (old.double().abs().max() or 1.0))
-        for new, old in zip(after, before, strict=True)
+        _error(old.double(), new.double())
+        for old, new in pairs
         if old.is_floating_point() and old.numel()
     ]
+
+
+def _error(old: torch.Tensor, new: torch.Tensor) -> float:
+    away = (new - old).abs().nan_to_num(0.0, 0.0)
+    return float(away.max() / (old.abs().nan_to_num(0.0, 0.0).max() or 1.0))
 
 
 def _round(weight: torch.Tensor, kind: str) -> None:

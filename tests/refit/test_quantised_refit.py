@@ -86,9 +86,23 @@ def test_adapters_of_quantised_weights_are_refused_by_name(bundles, kind, tmp_pa
         "base_model.model.up.lora_B.weight": torch.randn(96, 2),
     }
     save_file(tensors, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(AdapterMismatch, match="stored quantised or folded"):
+    with pytest.raises(AdapterMismatch, match=r"quantised or folded.*load_weights") as raised:
         program.apply_lora(tmp_path)
+    assert raised.value.names == ["up.weight"]
     assert torch.equal(program(x), before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_are_not_finite_are_those_of_the_quantised_model(kind, cache, tmp_path):
+    model, x = torch.nn.Linear(128, 8).eval(), torch.randn(2, 128)
+    with torch.no_grad():
+        model.weight[3, 4], model.weight[5, 70] = torch.nan, torch.inf
+        options = {"quantize": kind, "cache_dir": str(cache), "targets": "cpu-x86-64-v3"}
+        with pytest.warns(UserWarning, match="not finite"):
+            report = aot.build(model, (x,), tmp_path / "bundle", **options)
+        assert 0 < report.quantized["output_error"] < 1
+        with runtime.load(tmp_path / "bundle") as program:
+            assert program(x).isnan().all(0).tolist() == [row in (3, 5) for row in range(8)]
 
 
 class OfFloats(torch.nn.Module):
