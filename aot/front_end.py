@@ -106,12 +106,11 @@ def _capture(
 ) -> tuple[Captured, ...]:
     """Each entry by itself, and then all of them with one meaning for each name."""
     with clock.stage("capture"):
-        found, known, quantised = [], 0, None
+        found, known = [], 0
         specs = load_specs(spec) if isinstance(spec, str) else spec
         for loaded in specs:
             initialise(loaded)
-            if options.quantize and (quantised is None or loaded.module is None):
-                quantised = quantise_module(loaded, options.quantize)  # entries share the module
+        quantised = quantise_module(specs, options.quantize) if options.quantize else None
         leaves = options.fallback == "torch"
         # Files say nothing of a live model: they may have been edited since they were imported.
         captures = cached_captures(

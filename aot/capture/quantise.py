@@ -45,31 +45,42 @@ class Quantised:
         }
 
 
-def quantise_module(spec: Spec, kind: str) -> Quantised:
-    """Round the weights of the spec's module, in place. Raises `NothingToQuantise`."""
-    if spec.module is None:
-        raise NothingToQuantise(kind=kind, path=spec.path, found="an exported program")
-    module = spec.module
-    layers = {name: each for name, each in module.named_modules() if _has_groups(each)}
+def quantise_module(specs: Sequence[Spec], kind: str) -> Quantised:
+    """Round the weights of the module that the specs, one an entry point, share, in place. Raises
+    `NothingToQuantise`."""
+    modules = [spec.module for spec in specs if spec.module is not None]
+    if len(modules) < len(specs):
+        raise NothingToQuantise(kind=kind, path=specs[0].path, found="an exported program")
+    layers = _layers(modules[0])
     if not layers:
-        raise NothingToQuantise(kind=kind, path=spec.path, found="a model without such layers")
-    originals: dict[str, Array] = {}
+        raise NothingToQuantise(kind=kind, path=specs[0].path, found="a model without such layers")
     with torch.no_grad():
-        before = _results(spec, module, layers)
-        seen: dict[int, Array] = {}  # tied weights have several names
-        for name, layer in layers.items():
-            weight = layer.weight
-            assert isinstance(weight, torch.nn.Parameter)
-            if id(weight) not in seen:
-                seen[id(weight)] = to_array(weight).copy()
-                _round(weight.data, kind)  # `data`: no change that autograd has to know of
-            originals[f"{name}.weight" if name else "weight"] = seen[id(weight)]
-        after = _results(spec, module, layers)
-    measured, errors = "outputs", _errors(before.outputs, after.outputs)
-    if not errors and before.last_layer == after.last_layer:  # tokens, as a language model gives
-        errors = _errors(before.of_last_layer, after.of_last_layer)
-        measured = f"results of `{before.last_layer or type(module).__name__}`"
-    return Quantised(kind, originals, max(errors, default=None), measured)
+        before = [_results(*pair) for pair in zip(specs, modules, strict=True)]
+        originals = _round_each(layers, kind)
+        after = [_results(*pair) for pair in zip(specs, modules, strict=True)]
+    # Of all entries: some may read none of these weights.
+    rows = [_differing(*pair) for pair in zip(before, after, strict=True)]
+    errors = [(error, measured) for error, measured in rows if error is not None]
+    return Quantised(kind, originals, *max(errors, default=(None, "outputs")))
+
+
+def _layers(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """The layers that are quantised, by name."""
+    return {name: each for name, each in module.named_modules() if _has_groups(each)}
+
+
+def _round_each(layers: Mapping[str, torch.nn.Module], kind: str) -> dict[str, Array]:
+    """Round the layers' weights; their values as they came, by the model's names."""
+    originals: dict[str, Array] = {}
+    seen: dict[int, Array] = {}  # tied weights have several names
+    for name, layer in layers.items():
+        weight = layer.weight
+        assert isinstance(weight, torch.nn.Parameter)
+        if id(weight) not in seen:
+            seen[id(weight)] = to_array(weight).copy()
+            _round(weight.data, kind)  # `data`: no change that autograd has to know of
+        originals[f"{name}.weight" if name else "weight"] = seen[id(weight)]
+    return originals
 
 
 @contextmanager
@@ -94,14 +105,18 @@ def own_weights_kept(specs: Sequence[Spec]) -> Iterator[None]:
 
 
 def _has_groups(layer: torch.nn.Module) -> bool:
-    """Whether the layer's weight can be quantised: its rows are whole groups, and calls do not
-    change it."""
+    """Whether the layer's weight can be quantised: its rows are whole groups, each element has
+    memory of its own, and calls do not change it."""
     weight = getattr(layer, "weight", None)
     if type(layer) not in LAYERS or type(weight) is not torch.nn.Parameter:
         return False
     if getattr(layer, "max_norm", None) is not None:  # a lookup scales the rows that it reads
         return False
-    return weight.is_floating_point() and weight.shape[1] % GROUP == 0
+    if not weight.is_floating_point() or not weight.numel() or weight.shape[1] % GROUP:
+        return False
+    return all(
+        stride or extent == 1 for stride, extent in zip(weight.stride(), weight.shape, strict=True)
+    )
 
 
 @dataclass(slots=True)
@@ -113,11 +128,9 @@ class _Results:
     of_last_layer: tuple[torch.Tensor, ...] = ()
 
 
-def _results(
-    spec: Spec, module: torch.nn.Module, layers: Mapping[str, torch.nn.Module]
-) -> _Results:
-    """Outputs, and the last of these layers' results. It is no call of the model's user: states
-    stay."""
+def _results(spec: Spec, module: torch.nn.Module) -> _Results:
+    """Outputs, and the result of the last layer that is quantised. It is no call of the model's
+    user: states stay."""
     found = _Results()
 
     def watching(name: str) -> Callable[..., None]:
@@ -131,11 +144,21 @@ def _results(
     attributes = [value for each in module.modules() for value in vars(each).values()]
     tensors = [each for each in attributes if isinstance(each, torch.Tensor)]
     with ExitStack() as hooks, unchanged([*module.buffers(), *tensors]):
-        for name, layer in layers.items():
+        for name, layer in _layers(module).items():
             hooks.callback(layer.register_forward_hook(watching(name)).remove)
         outputs = golden_tensors(lambda: run(spec, module))
         found.outputs = tuple(each.clone() for each in outputs)
     return found
+
+
+def _differing(before: _Results, after: _Results) -> tuple[float | None, str]:
+    """The largest difference of one entry point's results, None where none is known, and of what
+    results it is."""
+    measured, errors = "outputs", _errors(before.outputs, after.outputs)
+    if not errors and before.last_layer == after.last_layer:  # tokens, as a language model gives
+        errors = _errors(before.of_last_layer, after.of_last_layer)
+        measured = f"results of `{before.last_layer or 'the model'}`"
+    return max(errors, default=None), measured
 
 
 def _errors(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> list[float]:

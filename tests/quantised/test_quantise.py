@@ -10,7 +10,7 @@ from torch._higher_order_ops import while_loop
 
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.quantise import quantise_module
-from aotc.aot.capture.spec import spec_of
+from aotc.aot.capture.spec import spec_of, specs_of
 from aotc.aot.errors import NothingToQuantise
 from aotc.aot.ir.reference import interpret
 from aotc.aot.rewrites.quantise import quantise_weights
@@ -46,7 +46,7 @@ def test_weights_are_stored_in_few_bits_and_give_the_golden_numbers(kind, share,
     whole = sum(each.nbytes for each in (model.tokens.weight, model.up.weight, model.down.weight))
     rest = sum(each.nbytes for each in model.parameters()) - whole
     spec = spec_of(model, (torch.arange(12).reshape(2, 6),))
-    quantised = quantise_module(spec, kind)
+    quantised = quantise_module((spec,), kind)
     assert 0 < quantised.output_error < error
     assert set(quantised.originals) == {"tokens.weight", "head.weight", "up.weight", "down.weight"}
     captured = capture(spec)
@@ -72,7 +72,7 @@ def test_what_has_no_layers_to_quantise_is_refused() -> None:
         (nn.Linear(63, 64), (torch.randn(2, 63),), "a model without such layers"),
     ):
         with pytest.raises(NothingToQuantise, match=f"--quantize int8.*{words}"):
-            quantise_module(spec_of(found, example), "int8")
+            quantise_module((spec_of(found, example),), "int8")
 
 
 class Branches(nn.Module):
@@ -100,7 +100,7 @@ def test_layers_in_branches_and_loops_are_quantised() -> None:
     torch.manual_seed(5)
     model = Branches().eval()
     spec = spec_of(model, (torch.randn(3, 64),))
-    quantised = quantise_module(spec, "int4")
+    quantised = quantise_module((spec,), "int4")
     assert 0 < quantised.output_error < 0.3
     assert quantised.measured == "results of `head`"
     captured = capture(spec)
@@ -110,17 +110,63 @@ def test_layers_in_branches_and_loops_are_quantised() -> None:
     assert numpy.array_equal(output, captured.golden_outputs[0])
 
 
+class Entries(nn.Module):
+    """Entry points of which one has no weights, one gives whole numbers, and one floats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.head = nn.Linear(64, 64), nn.Linear(64, 8)
+
+    def shares(self, x):
+        return torch.softmax(x, -1)
+
+    def count(self, x):
+        return torch.tensor(x.shape[0])
+
+    def best(self, x):
+        return self.head(self.up(x)).argmax(-1)
+
+    def rows(self, x):
+        return self.up(x)
+
+
+@pytest.mark.parametrize(
+    ("names", "measured"),
+    [
+        (("shares", "rows"), "outputs"),
+        (("shares", "count", "best"), "results of `head`"),
+        (("best", "shares"), "results of `head`"),
+    ],
+)
+def test_the_error_is_that_of_the_entry_with_the_largest(names, measured) -> None:
+    torch.manual_seed(5)
+    model, x = Entries().eval(), torch.randn(3, 64)
+    entries = {name: {"example_inputs": (x,)} for name in names}
+    specs = specs_of(model, None, "the model", entry_points=entries)
+    quantised = quantise_module(specs, "int4")
+    assert 0.01 < quantised.output_error < 0.3
+    assert quantised.measured == measured
+
+
 def test_weights_that_calls_change_stay_as_they_are() -> None:
     table = nn.Embedding(20, 64, max_norm=1.0)
     model = nn.Sequential(table, nn.Linear(64, 64)).eval()
-    quantised = quantise_module(spec_of(model, (torch.arange(20),)), "int8")
+    quantised = quantise_module((spec_of(model, (torch.arange(20),)),), "int8")
     assert set(quantised.originals) == {"1.weight"}
+
+
+def test_weights_without_elements_of_their_own_stay_as_they_are() -> None:
+    empty, none, expanded = nn.Linear(64, 0), nn.Linear(0, 64), nn.Linear(64, 64)
+    expanded.weight = nn.Parameter(torch.randn(1, 64).expand(64, 64))
+    model = nn.Sequential(empty, none, expanded, nn.Linear(64, 64)).eval()
+    quantised = quantise_module((spec_of(model, (torch.randn(2, 64),)),), "int8")
+    assert set(quantised.originals) == {"3.weight"}
 
 
 def test_weights_that_inference_mode_made_are_rounded() -> None:
     with torch.inference_mode():
         model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64)).eval()
     before = model[0].weight.detach().clone()
-    quantised = quantise_module(spec_of(model, (torch.randn(2, 64),)), "int8")
+    quantised = quantise_module((spec_of(model, (torch.randn(2, 64),)),), "int8")
     assert numpy.array_equal(quantised.originals["0.weight"], before.numpy())
     assert 0 < (model[0].weight - before).abs().max() < 0.01
