@@ -71,6 +71,7 @@ def test_below_a_cache_of_ones_own_it_serves_and_what_it_lacks_is_kept_above(
     assert len(list(own.glob("binaries-*/*/*"))) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
