@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ def build(
     of `aotc build` (docs/reference/errors.md), and TypeError for an option that does not exist.
     """
     require_build_extra("aot.build")
+    from aotc.aot.capture.quantise import own_weights_kept
     from aotc.aot.capture.spec import as_it_trains, specs_of
     from aotc.aot.pipeline import build as build_specs
     from aotc.aot.rewrites.user_rewrites import rewrites_of
@@ -59,9 +60,8 @@ def build(
     settled = build_options(**given)
     name = getattr(model, "__name__", type(model).__name__)
     with as_it_trains(model):
-        compiled = deepcopy(model) if settled.quantize else model  # weights are rounded in place
         specs = specs_of(
-            compiled,
+            model,
             example_inputs,
             name,
             dynamic_shapes,
@@ -70,4 +70,5 @@ def build(
             decompositions=decompositions or {},
         )
         wanted = [targets] if isinstance(targets, str) else targets
-        return build_specs(specs, out, wanted, settled)
+        with own_weights_kept(specs) if settled.quantize else nullcontext():
+            return build_specs(specs, out, wanted, settled)

@@ -260,6 +260,19 @@ class NothingToSplit(UserError):
     hint = "build it for one GPU: exchanges among several would take longer than they save"
 
 
+class NothingToQuantise(UserError):
+    """`--quantize` finds no weights that it could store in few bits."""
+
+    template = (
+        "`--quantize {kind}` finds nothing to quantise in `{path}`: {found}, expected layers "
+        "`nn.Linear` or `nn.Embedding` whose rows are whole groups of 64 floats"
+    )
+    hint = (
+        "build it without `--quantize`; for an exported program give the module that it was "
+        "exported from instead, or export what is quantised already (docs/quantised.md)"
+    )
+
+
 class TargetDeviceAbsent(UserError):
     """`--target` asks for the device present, and there is none; exit 7."""
 

@@ -31,6 +31,7 @@ from aotc.aot.rewrites.rewrite import INEXACT, rewrite_entries
 from aotc.aot.sharding.split import LEAST_BYTES, split
 from aotc.aot.stages import Clock
 from aotc.aot.targets.digest import triton_version
+from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor
 from aotc.aot.traits import TargetTraits
@@ -45,6 +46,19 @@ class RewrittenModel:
 
     captured: tuple[Captured, ...]
     graphs: tuple[tuple[Target, tuple[Graph, ...]], ...]
+
+
+def wanted_targets(names: Sequence[str], options: BuildOptions) -> list[Target]:
+    """The targets, each once; raises SplitUnsupported for what does not go with a program on
+    several GPUs."""
+    found = list(dict.fromkeys(map(find_target, names)))
+    if options.ranks > 1:
+        rows = [f"target `{each.name}`" for each in found if not each.traits.is_gpu]
+        rows += ["`--fallback torch`"] if options.fallback is not None else []
+        rows += ["`--adapters`"] if options.adapters else []
+        if rows:
+            raise SplitUnsupported(what=rows[0])
+    return found
 
 
 @own_sources()
@@ -92,12 +106,11 @@ def _capture(
 ) -> tuple[Captured, ...]:
     """Each entry by itself, and then all of them with one meaning for each name."""
     with clock.stage("capture"):
-        found, known, quantised = [], 0, None
+        found, known = [], 0
         specs = load_specs(spec) if isinstance(spec, str) else spec
         for loaded in specs:
             initialise(loaded)
-            if options.quantize and (quantised is None or loaded.module is None):
-                quantised = quantise_module(loaded, options.quantize)  # entries share the module
+        quantised = quantise_module(specs, options.quantize) if options.quantize else None
         leaves = options.fallback == "torch"
         # Files say nothing of a live model: they may have been edited since they were imported.
         captures = cached_captures(

@@ -19,8 +19,8 @@ from aotc.aot.capture.fallback import TorchOp
 from aotc.aot.capture.spec import Spec
 from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.entries import joined_dims, joined_states
-from aotc.aot.errors import GoldenMismatch, SplitUnsupported
-from aotc.aot.front_end import capture_and_rewrite
+from aotc.aot.errors import GoldenMismatch
+from aotc.aot.front_end import capture_and_rewrite, wanted_targets
 from aotc.aot.ir.graph import own_sources
 from aotc.aot.ir.memory_order import each_in_memory
 from aotc.aot.ir.size import Dim
@@ -36,7 +36,6 @@ from aotc.aot.refit import (
 from aotc.aot.signature import signature, states
 from aotc.aot.sources import Sources
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
-from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor
 from aotc.aot.tune.compiling import Counts
@@ -119,7 +118,7 @@ def build(
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
-    wanted = _wanted(targets, options)
+    wanted = wanted_targets(targets, options)
     clock.has_targets = len(wanted) > 1
     store = Store(options.cache_folder, options.cache_layers)
     counts = Counts()
@@ -162,19 +161,6 @@ def build(
         quantized=_quantized(captured),
         weights_kernels=0 if weights is None else len(weights.compiled.tuning.kernels),
     )
-
-
-def _wanted(names: Sequence[str], options: BuildOptions) -> list[Target]:
-    """The targets, each once; raises SplitUnsupported for what does not go with a program on
-    several GPUs."""
-    found = list(dict.fromkeys(map(find_target, names)))
-    if options.ranks > 1:
-        rows = [f"target `{each.name}`" for each in found if not each.traits.is_gpu]
-        rows += ["`--fallback torch`"] if options.fallback is not None else []
-        rows += ["`--adapters`"] if options.adapters else []
-        if rows:
-            raise SplitUnsupported(what=rows[0])
-    return found
 
 
 @own_sources()

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from aotc.aot.capture.capture import Captured
 
 MOST_FEATURES, MOST_RANK = 1 << 18, 1 << 12  # of a weight that an adapter changes
-FLOATS = ("bf16", "f16", "f32")
+FLOATS = ("bf16", "f16", "f32")  # of weights that devices add to, and of adapters
+ADAPTED = (*FLOATS, "f64")  # of weights that the host adds to
 SUM_FUNCTION = "add_product"
 SUM_SIZES = ("M", "N", "R", "WEIGHT_ROW", "LEFT_ROW", "LEFT_RANK", "RIGHT_RANK", "RIGHT_COLUMN")
 SUM_CONFIG = (("ROWS", 64), ("COLUMNS", 128), ("RANK", 16), ("num_warps", 8))
@@ -202,7 +203,7 @@ def adapter_programs(
             recover = None if code is None else (code, names, found)
         additions = {
             dtype: addition_program(dtype, options, resources)
-            for dtype in sorted(dtypes & set(FLOATS))
+            for dtype in sorted(dtypes & set(ADAPTED))
         }
         devices = [each.target for each in targets if each.target.traits.is_gpu]
         sums = sum_kernels(devices, tuple(additions), options, resources)
@@ -230,6 +231,7 @@ def sum_kernels(
         (target.name, dtype, factors): _sum_task(target, dtype, factors)
         for target in targets
         for dtype in dtypes
+        if dtype in FLOATS
         for factors in FLOATS
     }
     made = compile_each(list(tasks.values()), resources, lambda _: not options.frozen)
@@ -268,7 +270,8 @@ def _addition(dtype: str) -> Graph:
     )
     weight, a, b, scale = inputs
     product = make("matmul_in_order", (b * build.expand(scale, b.shape), a))
-    total = build.cast(weight, "f32") + product
+    wide = "f64" if dtype == "f64" else "f32"
+    total = build.cast(weight, wide) + build.cast(product, wide)
     return Graph(inputs, (build.cast(total, dtype),), tuple(shapes), ("sum",), {})
 
 

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aotc.aot.compile import Compiled, Resources, compile_for, jobs_of
-from aotc.aot.front_end import capture_and_rewrite
+from aotc.aot.front_end import capture_and_rewrite, wanted_targets
 from aotc.aot.options import BuildOptions
-from aotc.aot.refit import weights_program
+from aotc.aot.refit import adapter_programs, weights_program
 from aotc.aot.stages import Clock, Progress, Quiet
-from aotc.aot.targets.families import FAMILIES, find_target
+from aotc.aot.targets.families import FAMILIES
 from aotc.aot.tune.compiling import Counts, compile_each, task_of
 from aotc.cache import Store
 from aotc.cache.collect import share
@@ -62,7 +62,7 @@ def warm(
     other users read the cache.
     """
     started_s = time.time()
-    wanted = list(dict.fromkeys(find_target(text) for text in targets))
+    wanted = wanted_targets(targets, options)
     store, counts = Store(options.cache_folder, options.cache_layers), Counts()
     rows = []
     with options.executor() as executor:
@@ -80,7 +80,9 @@ def warm(
                 candidates = _compile_candidates(compiled, options, resources, clock)
                 kernels = len(compiled.tuning.kernels)
                 rows.append(Warmed(spec, target.name, kernels, max(kernels, candidates)))
-            weights_program(made, picks, resources, clock)
+            weights, _tensors = weights_program(made, picks, resources, clock)
+            if options.adapters:
+                adapter_programs(made, weights, picks, resources, clock)
     store.send()
     if is_shared:
         share(store)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -265,7 +265,13 @@ def unchanged(buffers: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
         yield buffers
     finally:
         for buffer, initial in zip(buffers, before, strict=True):
-            buffer.copy_(initial)
+            with writing_to(buffer):
+                buffer.copy_(initial)
+
+
+def writing_to(tensor: torch.Tensor) -> AbstractContextManager[object]:
+    """Where a tensor may be written: those that inference mode made only inside of it."""
+    return torch.inference_mode() if tensor.is_inference() else nullcontext()
 
 
 @contextmanager

@@ -53,32 +53,18 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Write the bundle even where its numbers differ from the model's.",
 )
-@click.option(
-    "--quantize",
-    type=click.Choice(["int8", "int4", "fp8"]),
-    help="Store weights of linear layers and embeddings in this type, one scale a group of values.",
-)
+@flags.quantize
 @flags.fallback
-@click.option("--round-intermediates", is_flag=True, help="Round 16-bit results as eager does.")
-@click.option(
-    "--unchecked-indices",
-    is_flag=True,
-    help="Leave out the checks of indices and divisors in each call.",
-)
+@flags.round_intermediates
+@flags.unchecked_indices
 @click.option(
     "--weights",
     type=click.Choice(["bundled", "external"]),
     default="bundled",
     help="Store the weights in the bundle, or have `load` read the model's own files.",
 )
-@click.option(
-    "--tensor-parallel",
-    "ranks",
-    type=click.IntRange(1, 8),
-    default=1,
-    help="Split each call over this many GPUs of one host.",
-)
-@click.option("--adapters", is_flag=True, help="Let programs of the bundle apply LoRA adapters.")
+@flags.ranks
+@flags.adapters
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
 @click.option("--debug", is_flag=True, help="Keep the text of every stage in the bundle's debug/.")

@@ -155,6 +155,29 @@ fallback = click.option(
     type=click.Choice(["torch"]),
     help="Have torch run ops that cannot be compiled, at each call; the bundle then needs torch.",
 )
+quantize = click.option(
+    "--quantize",
+    type=click.Choice(["int8", "int4", "fp8"]),
+    help="Store weights of linear layers and embeddings in this type, one scale a group of values.",
+)
+round_intermediates = click.option(
+    "--round-intermediates", is_flag=True, help="Round 16-bit results as eager does."
+)
+unchecked_indices = click.option(
+    "--unchecked-indices",
+    is_flag=True,
+    help="Leave out the checks of indices and divisors in each call.",
+)
+ranks = click.option(
+    "--tensor-parallel",
+    "ranks",
+    type=click.IntRange(1, 8),
+    default=1,
+    help="Split each call over this many GPUs of one host.",
+)
+adapters = click.option(
+    "--adapters", is_flag=True, help="Let programs of the bundle apply LoRA adapters."
+)
 
 
 def _import_each(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> None:

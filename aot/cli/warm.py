@@ -21,6 +21,11 @@ from aotc.aot.project import cache_folder, cache_layers, setting
 if TYPE_CHECKING:
     from aotc.aot.warm import WarmReport
 
+# Options of a build that decide which kernels it has.
+OF_PROGRAMS = (
+    "quantize", "fallback", "round_intermediates", "unchecked_indices", "ranks", "adapters",
+)  # fmt: skip
+
 
 @click.command("warm")
 @flags.specs
@@ -39,7 +44,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Compile the candidates too that tuning in this mode measures.",
 )
+@flags.quantize
 @flags.fallback
+@flags.round_intermediates
+@flags.unchecked_indices
+@flags.ranks
+@flags.adapters
 @flags.rewrites
 @click.option("--shared", is_flag=True, help="Let other users read the cache, as in an image.")
 @flags.ray
@@ -51,8 +61,8 @@ def command(
 ) -> None:
     """Compile the kernels of every SPEC for every target into a cache, and write nothing else.
 
-    A later `aotc build` with this cache compiles nothing, even if it can only read the cache.
-    SPEC is what `aotc build` takes.
+    A later `aotc build` with this cache and the same options compiles nothing, even if it can only
+    read the cache. SPEC is what `aotc build` takes.
     """
     for spec in specs:
         refuse_missing_file(spec)
@@ -70,8 +80,8 @@ def command(
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         skip=frozenset(setting("AOTC_SKIP")),
         rewrites=rewrites_of(given["rewrites"]),
-        fallback=given["fallback"],
         ray=given["ray"],
+        **{name: given[name] for name in OF_PROGRAMS},
     )
     progress = progress_for(quiet)
     try:

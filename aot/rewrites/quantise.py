@@ -49,7 +49,7 @@ def _quantised(weight: Node, kind: str) -> tuple[Node, Node]:
     """The numbers as they are stored, and the scales [rows, groups, 1]."""
     rows, inner = weight.shape
     groups = build.reshape(build.cast(weight, "f32"), (rows, inner // GROUP, GROUP))
-    most = build.reduce("max", build.unary("abs", groups), (2,))
+    most = build.extreme("max", build.unary("abs", groups), (2,))
     scale = build.maximum(build.pointwise("div", most, LARGEST[kind]), SMALLEST_SCALE)
     ratio = build.pointwise("div", groups, scale)
     if kind == "fp8":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+import sys
 
 from ..arrays.buffers import copy_strided
 from ..arrays.dtypes import BY_SAFETENSORS, bytes_of
@@ -31,6 +32,9 @@ HEADER_LIMIT_BYTES = 100 << 20  # the format's own
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
 SUFFIX = ".safetensors"
+# 8-bit floats, which bundles hold by their bits: as files call them, and as arrays do.
+BITS_IN_FILES = dict.fromkeys(("F8_E4M3", "F8_E5M2"), "U8")
+BITS_OF_ARRAYS = ("float8_e4m3fn", "float8_e5m2")
 
 
 class GivenTensor:
@@ -112,11 +116,15 @@ def _bytes_of(value: Any, found: Given) -> GivenTensor:
 
 
 def _plain(value: Any) -> Any:
-    """A tensor of torch's without its gradient, in host memory."""
+    """A tensor of torch's without its gradient, in host memory; 8-bit floats as their bits."""
     if getattr(value, "requires_grad", False):
         value = value.detach()
     if getattr(value, "is_cpu", True) is False:
         value = value.cpu()
+    word = str(getattr(value, "dtype", ""))
+    if word.removeprefix("torch.") in BITS_OF_ARRAYS:
+        # numpy's arrays of this kind come from other libraries, and view as a type by its name.
+        value = value.view(sys.modules["torch"].uint8 if word.startswith("torch.") else "uint8")
     return value
 
 
@@ -228,7 +236,7 @@ def read_tensors(mapped: MappedFile, path: str) -> dict[str, GivenTensor]:
         if problem:
             raise refuse(f"tensor `{name[:80]}` with {problem}", "tensors within the file")
         begin, end = row["data_offsets"]
-        dtype = BY_SAFETENSORS.get(row["dtype"])
+        dtype = BY_SAFETENSORS.get(BITS_IN_FILES.get(row["dtype"], row["dtype"]))
         word = row["dtype"][:16] if dtype is None else dtype.name
         nbytes = end - begin if dtype is None else bytes_of(word, row["shape"])
         if nbytes != end - begin:

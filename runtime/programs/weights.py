@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 HOST_DEVICE = "cpu"
 NAMES_SHOWN = 8
 NOT_HELD = (
-    "weights that are stored quantised or folded with others, so that no sum can be made of them"
+    "weights that are stored quantised or folded with others, so that no sum can be made of them "
+    "(give `load_weights` the sums with the float weights in place of `apply_lora`)"
 )
 
 
@@ -254,7 +255,8 @@ class Weights:
         with self._turn:
             rows = self.parameters
             if not rows.adapters:
-                reason, remedy = "it was built without `--adapters`", "build it again with it"
+                reason = "it was built without `--adapters`, or its model has no matrices of floats"
+                remedy = "build it again with `--adapters`"
                 raise WeightsNotReplaceable(reason=reason, remedy=remedy)
             changes = read_adapter(path, scale)
             targets = self._targets(changes, os.fsdecode(path))
@@ -276,7 +278,7 @@ class Weights:
                 adapted = self._added(targets, raw, blocks, old) if not lost else {}
                 affected, beside = self._affected(targets, raw)
                 if lost or beside:
-                    names = sorted({*lost, *beside})
+                    names = sorted({*(lost or beside)})
                     raise _mismatch(os.fsdecode(path), NOT_HELD, names)
                 for number, address in adapted.items():
                     row = rows.parameters[number]

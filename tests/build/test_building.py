@@ -97,6 +97,41 @@ def test_a_model_is_afterwards_as_it_was(tmp_path, quantize):
     assert model.linear.weight.grad is not None
 
 
+def test_quantised_weights_are_those_of_all_that_hold_the_module(tmp_path):
+    model, x = torch.nn.Linear(64, 64).eval(), X.detach()
+    # What autograd made cannot be copied.
+    model.register_buffer("computed", model.weight.sum(0), persistent=False)
+    before = model.weight.detach().clone()
+    entries = {
+        "forward": aot.EntryPoint((x,)),
+        "held": aot.EntryPoint((x,), function=lambda _, x: model(x)),
+    }
+    out = tmp_path / "bundle"
+    report = aot.build(model, None, out, entry_points=entries, quantize="int4")
+    assert report.quantized["weights"] == 1
+    assert torch.equal(model.weight, before)
+    with runtime.load(out) as program, torch.no_grad():
+        assert torch.equal(program.held(x), program(x))
+        assert (program(x) - model(x)).abs().max() > 1e-3
+
+
+def test_lazy_layers_are_quantised_and_keep_their_own_weights(tmp_path):
+    model = torch.nn.LazyLinear(64)
+    report = aot.build(model, (X,), tmp_path / "bundle", quantize="int4")
+    assert report.quantized["weights"] == 1
+    with runtime.load(tmp_path / "bundle") as program, torch.no_grad():
+        assert (program(X) - model(X)).abs().max() > 1e-3
+
+
+def test_a_model_that_inference_mode_made_is_built(tmp_path):
+    with torch.inference_mode():
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64)).eval()
+    for quantize in (None, "int8"):
+        aot.build(model, (X,), tmp_path / str(quantize), quantize=quantize)
+    with runtime.load(tmp_path / "None") as program, torch.inference_mode():
+        torch.testing.assert_close(program(X), model(X))
+
+
 def test_a_model_that_does_not_build_trains_as_it_did(tmp_path):
     model = Net().train()
     with pytest.raises(ModelRaised):

@@ -11,6 +11,12 @@ from unprivileged import make_read_only, run
 
 pytest.importorskip("torch")
 AOTC = (sys.executable, "-m", "aotc.aot.cli")
+WIDE = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512))
+model = model.bfloat16()
+example_inputs = (torch.randn(2, 512).bfloat16(),)
+"""
 TARGETS = ("--target", "cuda:sm_90", "--target", "cpu-x86-64-v3")
 
 
@@ -63,6 +69,26 @@ def test_below_a_cache_of_ones_own_it_serves_and_what_it_lacks_is_kept_above(
     report = build(tmp_path / "out", *TARGETS, "--target", "cpu-x86-64-v4", cache_dir=own)
     assert (report["compiled"], report["cache_hits"]) == (3, 6 + 2)
     assert len(list(own.glob("binaries-*/*/*"))) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--quantize", "int8", "--adapters", "--round-intermediates", *TARGETS),
+        ("--quantize", "int4", "--tensor-parallel", "2", "--target", "cuda:sm_90"),
+    ],
+    ids=["quantised, adapters", "quantised, on two GPUs"],
+)
+def test_a_build_with_the_options_of_the_warming_compiles_nothing(options, tmp_path):
+    spec, cache = tmp_path / "wide.py", tmp_path / "cache"
+    spec.write_text(WIDE)
+    place = ["--cache-dir", str(cache), "--json", "--quiet"]
+    done = run([*AOTC, "warm", spec, *options, *place])
+    assert done.returncode == 0, done.stderr
+    done = run([*AOTC, "build", spec, "-o", tmp_path / "out", "--frozen", *options, *place])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["compiled"] == 0
 
 
 def test_warming_for_a_tuning_compiles_its_candidates_too(spec, cache):

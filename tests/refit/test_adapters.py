@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 from refit_models import Everything, fill
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from aotc import runtime
+from aotc import aot, runtime
 from aotc.aot.options import BuildOptions
 from aotc.aot.pipeline import build
 from aotc.runtime.errors import AdapterMismatch, WeightsNotReplaceable
@@ -64,6 +64,22 @@ def test_an_adapter_is_added_to_its_modules(bundle, tmp_path, dtype):
     assert torch.equal(program(X), before)
     program.apply_lora(folder, scale=0.0)
     assert torch.equal(program(X), before)
+
+
+def test_weights_of_f64_are_adapted(cache, tmp_path):
+    model = fill(Everything(), "random", 1).double().eval()
+    options = {"adapters": True, "cache_dir": str(cache)}
+    aot.build(model, (X,), tmp_path / "bundle", targets="cpu-x86-64-v3", **options)
+    folder, _ = adapter(tmp_path / "one", ("q", "out"))
+    tensors = load_file(folder / "adapter_model.safetensors")
+    for name in ("q", "out"):
+        a, b = (tensors[f"base_model.model.{name}.lora_{each}.weight"] for each in "AB")
+        with torch.no_grad():
+            model.get_submodule(name).weight += 2.0 * (b.double() @ a.double())
+    with runtime.load(tmp_path / "bundle") as program, torch.no_grad():
+        program.apply_lora(folder)
+        expected = model(X)
+        assert (program(X) - expected).abs().max() <= 1e-6 * expected.abs().max()
 
 
 def test_adapters_add_up_on_weights_that_were_loaded(bundle, tmp_path):

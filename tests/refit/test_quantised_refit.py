@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from aotc import runtime
+from aotc import aot, runtime
 from aotc.aot.options import BuildOptions
 from aotc.aot.pipeline import build
 from aotc.runtime.errors import AdapterMismatch
@@ -86,6 +86,54 @@ def test_adapters_of_quantised_weights_are_refused_by_name(bundles, kind, tmp_pa
         "base_model.model.up.lora_B.weight": torch.randn(96, 2),
     }
     save_file(tensors, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(AdapterMismatch, match="stored quantised or folded"):
+    with pytest.raises(AdapterMismatch, match=r"quantised or folded.*load_weights") as raised:
         program.apply_lora(tmp_path)
+    assert raised.value.names == ["up.weight"]
     assert torch.equal(program(x), before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_are_not_finite_are_those_of_the_quantised_model(kind, cache, tmp_path):
+    model, x = torch.nn.Linear(128, 8).eval(), torch.randn(2, 128)
+    with torch.no_grad():
+        model.weight[3, 4], model.weight[5, 70] = torch.nan, torch.inf
+        options = {"quantize": kind, "cache_dir": str(cache), "targets": "cpu-x86-64-v3"}
+        with pytest.warns(UserWarning, match="not finite"):
+            report = aot.build(model, (x,), tmp_path / "bundle", **options)
+        assert 0 < report.quantized["output_error"] < 1
+        with runtime.load(tmp_path / "bundle") as program:
+            assert program(x).isnan().all(0).tolist() == [row in (3, 5) for row in range(8)]
+
+
+class OfFloats(torch.nn.Module):
+    """A layer whose weight is of 8-bit floats, as torchao's are."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.register_buffer("codes", torch.randn(48, 64).to(dtype))
+        self.register_buffer("scale", torch.rand(48, 1) + 0.5)
+
+    def forward(self, x):
+        return x @ (self.codes.to(x.dtype) * self.scale).t()
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_weights_of_8_bit_floats_come_by_files_and_arrays(cache, tmp_path, dtype):
+    x, made = torch.randn(3, 64), {}
+    old, new = OfFloats(dtype).eval(), OfFloats(dtype).eval()
+    for has_weights in (True, False):
+        made[has_weights] = tmp_path / str(has_weights)
+        given = {"has_weights": has_weights, "cache_dir": str(cache)}
+        aot.build(old, (x,), made[has_weights], targets="cpu-x86-64-v3", **given)
+    save_file(new.state_dict(), tmp_path / "new.safetensors")
+    with runtime.load(made[True]) as program:
+        before = program(x)
+        program.load_weights(tmp_path / "new.safetensors")
+        after = program(x)
+        torch.testing.assert_close(after, new(x))
+        program.load_weights(old.state_dict())
+        assert torch.equal(program(x), before)
+    with runtime.load(made[False], weights=old.state_dict()) as program:
+        assert torch.equal(program(x), before)
+        program.load_weights(new.state_dict())
+        assert torch.equal(program(x), after)
