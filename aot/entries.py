@@ -148,7 +148,8 @@ def _is_same_expression(first: Constant, second: Constant) -> bool:
     if first.expression is None or second.expression is None:
         return False
     one, other = (
-        print_graph(Graph((), (each.expression,), (), ("value",), {})) for each in (first, second)
+        print_graph(Graph((), (expression,), (), ("value",), {}))
+        for expression in (first.expression, second.expression)
     )
     leaves = zip(first.leaves, second.leaves, strict=True)
     return one == other and all(_is_same(*pair) for pair in leaves)
