@@ -120,7 +120,8 @@ def _capture(
             with host_kernels(loaded):  # export and the golden numbers launch them
                 captured, was_known = next(captures)
             if quantised is not None:
-                graph = quantise_weights(captured.graph, quantised.originals, quantised.kind)
+                given = quantised.originals, quantised.kind, quantised.transposed
+                graph = quantise_weights(captured.graph, *given)
                 captured = replace(captured, graph=graph, quantized=quantised.facts())
             found.append(captured)
             known += was_known

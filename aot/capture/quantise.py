@@ -21,6 +21,7 @@ from aotc.aot.ir.quantised import GROUP, LARGEST, SMALLEST_SCALE
 from aotc.aot.ir.storage import Array
 
 LAYERS = (torch.nn.Linear, torch.nn.Embedding)
+TRANSPOSED = "transformers.pytorch_utils", "Conv1D"  # GPT-2's linear layers
 ELEMENTS_AT_ONCE = 1 << 20
 
 
@@ -30,9 +31,11 @@ class Quantised:
 
     kind: str
     originals: dict[str, Array]  # weights as they came, by their names
+    transposed: frozenset[str]  # those of them that have their rows along the second dim
     # Largest difference of an output, relative to its largest element; None if none is a float.
     output_error: float | None
     measured: str  # `outputs` or, where these are no floats, `results of` the last quantised layer
+    share: float  # of the model's parameters, by elements
 
     def facts(self) -> dict[str, object]:
         """The same as plain data."""
@@ -42,6 +45,7 @@ class Quantised:
             "weights": len(self.originals),
             "output_error": self.output_error,
             "measured": self.measured,
+            "share": self.share,
         }
 
 
@@ -61,7 +65,15 @@ def quantise_module(specs: Sequence[Spec], kind: str) -> Quantised:
     # Of all entries: some may read none of these weights.
     rows = [_differing(*pair) for pair in zip(before, after, strict=True)]
     errors = [(error, measured) for error, measured in rows if error is not None]
-    return Quantised(kind, originals, *max(errors, default=(None, "outputs")))
+    error, measured = max(errors, default=(None, "outputs"))
+    turned = frozenset(map(_weight_name, filter(lambda name: _is_transposed(layers[name]), layers)))
+    return Quantised(kind, originals, turned, error, measured, _share(originals, modules[0]))
+
+
+def _share(originals: Mapping[str, Array], module: torch.nn.Module) -> float:
+    """How much of the model's parameters is quantised; tied weights count once."""
+    rounded = {id(array): array.size for array in originals.values()}
+    return sum(rounded.values()) / sum(each.numel() for each in module.parameters())
 
 
 def _layers(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
@@ -78,9 +90,19 @@ def _round_each(layers: Mapping[str, torch.nn.Module], kind: str) -> dict[str, A
         assert isinstance(weight, torch.nn.Parameter)
         if id(weight) not in seen:
             seen[id(weight)] = to_array(weight).copy()
-            _round(weight.data, kind)  # `data`: no change that autograd has to know of
-        originals[f"{name}.weight" if name else "weight"] = seen[id(weight)]
+            rows = weight.data  # no change that autograd has to know of
+            _round(rows.t() if _is_transposed(layer) else rows, kind)
+        originals[_weight_name(name)] = seen[id(weight)]
     return originals
+
+
+def _weight_name(layer: str) -> str:
+    return f"{layer}.weight" if layer else "weight"
+
+
+def _is_transposed(layer: torch.nn.Module) -> bool:
+    """Whether the layer multiplies by its weight as it is: [k, columns]."""
+    return (type(layer).__module__, type(layer).__name__) == TRANSPOSED
 
 
 @contextmanager
@@ -108,11 +130,13 @@ def _has_groups(layer: torch.nn.Module) -> bool:
     """Whether the layer's weight can be quantised: its rows are whole groups, each element has
     memory of its own, and calls do not change it."""
     weight = getattr(layer, "weight", None)
-    if type(layer) not in LAYERS or type(weight) is not torch.nn.Parameter:
+    is_known = type(layer) in LAYERS or _is_transposed(layer)
+    if not is_known or type(weight) is not torch.nn.Parameter:
         return False
     if getattr(layer, "max_norm", None) is not None:  # a lookup scales the rows that it reads
         return False
-    if not weight.is_floating_point() or not weight.numel() or weight.shape[1] % GROUP:
+    depth = weight.shape[0 if _is_transposed(layer) else 1]
+    if not weight.is_floating_point() or not weight.numel() or depth % GROUP:
         return False
     return all(
         stride or extent == 1 for stride, extent in zip(weight.stride(), weight.shape, strict=True)

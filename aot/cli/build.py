@@ -194,10 +194,11 @@ def _print(report: BuildReport, seconds: float) -> None:
 
 
 def _quantized_text(quantized: Mapping[str, Any]) -> str:
-    stored, error = f"{quantized['weights']} in {quantized['kind']}", quantized["output_error"]
+    error, share = quantized["output_error"], f"{100 * quantized['share']:.0f} %"
+    stored = f"{quantized['weights']} in {quantized['kind']}, {share} of the parameters"
     if error is None:
         return f"{stored}; no output is a float, so their error is not known"
-    return f"{stored}, {quantized['measured']} differ by {error:.1e} of their largest"
+    return f"{stored}; {quantized['measured']} differ by {error:.1e} of their largest"
 
 
 def _arena_text(target: TargetReport) -> str:

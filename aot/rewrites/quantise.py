@@ -6,7 +6,7 @@ of new weights too. All of it is done in f32: s = max |w| / largest, q = w / s r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from aotc.aot.ir import build
 from aotc.aot.ir.constants import stored_constant
@@ -16,11 +16,13 @@ from aotc.aot.ir.quantised import GROUP, LARGEST, SMALLEST_SCALE
 from aotc.aot.ir.storage import Array
 
 
-def quantise_weights(graph: Graph, originals: Mapping[str, Array], kind: str) -> Graph:
+def quantise_weights(
+    graph: Graph, originals: Mapping[str, Array], kind: str, transposed: Collection[str] = ()
+) -> Graph:
     """`graph` with the matrices of these names stored as `kind`: int8, int4 or fp8.
 
     originals: their values as they came, by the model's names; [rows, k] with k a multiple of
-    GROUP.
+    GROUP, but for the `transposed` ones, which are [k, rows].
     """
     pool = dict(graph.constants)
     replaced: dict[Node, Node] = {}
@@ -32,17 +34,19 @@ def quantise_weights(graph: Graph, originals: Mapping[str, Array], kind: str) ->
         if name is None:
             continue
         own = Constant(known.name, known.type, originals[name], known.names)
+        rows = build.transpose(node) if name in transposed else node
         parts = {}
-        for label, expression in zip(("q", "scale"), _quantised(node, kind), strict=True):
+        for label, expression in zip(("q", "scale"), _quantised(rows, kind), strict=True):
             made = stored_constant(f"{known.name}.{label}", expression, {own.name: own})
             pool[made.name] = made
             parts[label] = build.constant(made.name, made.type)
-        replaced[node] = _dequantised(parts["q"], parts["scale"], kind, node)
+        found = _dequantised(parts["q"], parts["scale"], kind, rows)
+        replaced[node] = build.transpose(found) if name in transposed else found
     whole = Graph(
         graph.inputs, graph.outputs, graph.input_names, graph.output_names, pool, graph.states
     )
-    found = whole.replaced(replaced)
-    return found.with_outputs(found.outputs)
+    changed = whole.replaced(replaced)
+    return changed.with_outputs(changed.outputs)
 
 
 def _quantised(weight: Node, kind: str) -> tuple[Node, Node]:

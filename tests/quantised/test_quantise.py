@@ -65,6 +65,33 @@ def test_weights_are_stored_in_few_bits_and_give_the_golden_numbers(kind, share,
         assert numpy.abs(output - expected).max() <= 1e-5 * numpy.abs(expected).max()
 
 
+@pytest.mark.parametrize("kind", ["int8", "int4", "fp8"])
+def test_layers_with_transposed_weights_are_quantised_by_their_columns(kind) -> None:
+    """As GPT-2's are; the kernels are those of `nn.Linear`."""
+    layers = pytest.importorskip("transformers.pytorch_utils")
+    torch.manual_seed(5)
+    model = nn.Sequential(layers.Conv1D(192, 128), nn.GELU(), layers.Conv1D(64, 192)).eval()
+    plain = nn.Sequential(nn.Linear(128, 192), nn.GELU(), nn.Linear(192, 64)).eval()
+    for place in (0, 2):
+        plain[place].weight.data.copy_(model[place].weight.t())
+        plain[place].bias.data.copy_(model[place].bias)
+    x, found = torch.randn(3, 128), []
+    for each in (model, plain):
+        spec = spec_of(each, (x,))
+        quantised = quantise_module((spec,), kind)
+        assert quantised.share > 0.98
+        assert bool(quantised.transposed) == (each is model)
+        captured = capture(spec)
+        given = quantised.originals, kind, quantised.transposed
+        graph = quantise_weights(captured.graph, *given)
+        (output,) = interpret(graph, captured.golden_inputs)
+        assert numpy.abs(output - captured.golden_outputs[0]).max() < 1e-5
+        for traits in (CPU, GPUS[90]):
+            lowered = rewrite(graph, traits)[0]
+            found.append(sorted(each.type.nbytes for each in lowered.constants.values()))
+    assert found[:2] == found[2:]
+
+
 class Tokens(Language):
     """The most likely tokens alone, as a language model gives them."""
 
