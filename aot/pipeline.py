@@ -1,4 +1,4 @@
-"""`build`: the eight stages from top to bottom, from a SPEC to a bundle for one or more targets."""
+"""`build`: the nine stages from top to bottom, from a SPEC to a bundle for one or more targets."""
 
 from __future__ import annotations
 
