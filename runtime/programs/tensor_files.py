@@ -32,9 +32,9 @@ HEADER_LIMIT_BYTES = 100 << 20  # the format's own
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
 SUFFIX = ".safetensors"
-# 8-bit floats, which bundles hold by their bits: as files call them, and as arrays do.
-BITS_IN_FILES = dict.fromkeys(("F8_E4M3", "F8_E5M2"), "U8")
-BITS_OF_ARRAYS = ("float8_e4m3fn", "float8_e5m2")
+# 8-bit floats, which bundles hold by their bits, in files and of arrays.
+BITS_IN_FILES = {"F8_E4M3": "U8", "F8_E5M2": "U8"}
+BITS_OF_ARRAYS = "float8_e4m3fn", "float8_e5m2"
 
 
 class GivenTensor:
@@ -123,8 +123,7 @@ def _plain(value: Any) -> Any:
         value = value.cpu()
     word = str(getattr(value, "dtype", ""))
     if word.removeprefix("torch.") in BITS_OF_ARRAYS:
-        # numpy's arrays of this kind come from other libraries, and view as a type by its name.
-        value = value.view(sys.modules["torch"].uint8 if word.startswith("torch.") else "uint8")
+        value = value.view(sys.modules["torch"].uint8 if word[:6] == "torch." else "uint8")
     return value
 
 

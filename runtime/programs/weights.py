@@ -54,7 +54,7 @@ HOST_DEVICE = "cpu"
 NAMES_SHOWN = 8
 NOT_HELD = (
     "weights that are stored quantised or folded with others, so that no sum can be made of them "
-    "(give `load_weights` the sums with the float weights in place of `apply_lora`)"
+    "(`load_weights` takes sums)"
 )
 
 
@@ -255,8 +255,8 @@ class Weights:
         with self._turn:
             rows = self.parameters
             if not rows.adapters:
-                reason = "it was built without `--adapters`, or its model has no matrices of floats"
-                remedy = "build it again with `--adapters`"
+                reason = "it was built without `--adapters`, or has no float matrices"
+                remedy = "build it again with it"
                 raise WeightsNotReplaceable(reason=reason, remedy=remedy)
             changes = read_adapter(path, scale)
             targets = self._targets(changes, os.fsdecode(path))
@@ -278,7 +278,7 @@ class Weights:
                 adapted = self._added(targets, raw, blocks, old) if not lost else {}
                 affected, beside = self._affected(targets, raw)
                 if lost or beside:
-                    names = sorted({*(lost or beside)})
+                    names = sorted(set(lost or beside))
                     raise _mismatch(os.fsdecode(path), NOT_HELD, names)
                 for number, address in adapted.items():
                     row = rows.parameters[number]

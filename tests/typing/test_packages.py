@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = ("3.11", "3.12", "3.13")
 WHEEL_BYTES = 2_090_000  # sources alone; and of those that a server imports:
-RUNTIME_BYTES = 327_000
+RUNTIME_BYTES = 327_500
 
 
 def test_what_the_wheel_holds(wheel):
