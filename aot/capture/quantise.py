@@ -66,8 +66,9 @@ def quantise_module(specs: Sequence[Spec], kind: str) -> Quantised:
     rows = [_differing(*pair) for pair in zip(before, after, strict=True)]
     errors = [(error, measured) for error, measured in rows if error is not None]
     error, measured = max(errors, default=(None, "outputs"))
-    turned = frozenset(map(_weight_name, filter(lambda name: _is_transposed(layers[name]), layers)))
-    return Quantised(kind, originals, turned, error, measured, _share(originals, modules[0]))
+    transposed = {_weight_name(name) for name, each in layers.items() if _is_transposed(each)}
+    share = _share(originals, modules[0])
+    return Quantised(kind, originals, frozenset(transposed), error, measured, share)
 
 
 def _share(originals: Mapping[str, Array], module: torch.nn.Module) -> float:
