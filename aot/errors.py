@@ -265,7 +265,7 @@ class NothingToQuantise(UserError):
 
     template = (
         "`--quantize {kind}` finds nothing to quantise in `{path}`: {found}, expected layers "
-        "`nn.Linear` or `nn.Embedding` whose rows are whole groups of 64 floats"
+        "`nn.Linear`, `nn.Embedding` or GPT-2's `Conv1D` whose rows are whole groups of 64 floats"
     )
     hint = (
         "build it without `--quantize`; for an exported program give the module that it was "

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.language_models llama-1b          # prefill and decode of any batch
     python -m benchmarks.gpu.language_models llama-1b --fixed  # of one sequence and one length
     python -m benchmarks.gpu.language_models llama-1b --layers 2  # of so many layers
-    python -m benchmarks.gpu.language_models llama-1b --fixed --quantize int8,int4,fp8  # decode
+    python -m benchmarks.gpu.language_models llama-1b --quantize int4,fp8  # decode beside bf16
     python -m benchmarks.gpu.language_models qwen2-0.5b        # by transformers' own exporter
 
 Weights are random, of the published shapes, in bf16. Each part prints its seconds. The process
@@ -17,13 +17,11 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -134,17 +132,12 @@ def make(name: str, layers: int | None, folder: Path, device: str) -> None:
     model.to(torch.bfloat16).save_pretrained(folder)
 
 
-def build(spec: str, folder: Path, target: str, flags: list[str], at_once: int = 1) -> Path:
-    """The bundle of a spec, one of so many; prints what the build says."""
+def build(spec: str, folder: Path, target: str, flags: list[str]) -> Path:
+    """The bundle of a spec; prints what the build says."""
     (folder / "spec.py").write_text(spec)
     line = [sys.executable, "-m", "aotc.aot.cli", "build", folder / "spec.py", "-o", folder / "b"]
     line += ["--target", target, "--cache-dir", folder / "cache", *flags]
-    threads = str(max(1, (os.cpu_count() or 1) // at_once))
-    shares = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
-    done = subprocess.run(
-        list(map(str, line)), capture_output=True, text=True, check=False,
-        env={**os.environ, **shares},
-    )  # fmt: skip
+    done = subprocess.run(list(map(str, line)), capture_output=True, text=True, check=False)
     rows = [row for row in done.stderr.splitlines() if "…" not in row]
     print("\n".join(row for row in [*rows, *done.stdout.splitlines()] if "golden   ok" not in row))
     if done.returncode:
@@ -306,7 +299,8 @@ def language_model(given: argparse.Namespace, folder: Path, device: str, target:
 
 
 def quantised(given: argparse.Namespace, folder: Path, device: str, target: str) -> None:
-    """Decode of one sequence with weights of each kind, in turns."""
+    """Decode of one sequence with weights of each kind, in turns; built one after the other, since
+    builds that tune on one GPU at once disturb each other."""
     kinds = ["bf16", *given.quantize.split(",")]
     sizes = f"max_length={KEYS + 64}, max_prompt={KEYS}, batch=1"
     spec = LM.format(folder=str(folder / "model"), sizes=sizes) + DECODE_ALONE
@@ -314,10 +308,10 @@ def quantised(given: argparse.Namespace, folder: Path, device: str, target: str)
     def built(kind: str) -> Path:
         (folder / kind).mkdir(exist_ok=True)
         own = [] if kind == "bf16" else ["--quantize", kind]
-        return build(spec, folder / kind, target, [*given.flag, *own], len(kinds))
+        return build(spec, folder / kind, target, [*given.flag, *own])
 
-    with part("builds"), ThreadPoolExecutor(len(kinds)) as threads:
-        bundles = list(threads.map(built, kinds))
+    with part("builds"):
+        bundles = list(map(built, kinds))
     with part("decode"), ExitStack() as opened:
         calls = []
         for bundle in bundles:

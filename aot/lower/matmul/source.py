@@ -50,6 +50,9 @@ from aotc.aot.schedule.trace import Access
 from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
+# Up to which rounding an element of codes takes longer than its products in f32 do.
+FEW_ROWS = 8
+
 
 def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     """The matmul of the group with everything that was fused into it."""
@@ -355,8 +358,6 @@ class _MatmulWriter:
         tile = frozenset({*rows, self.column, self.panel, self.domain.outer})
         return Value("acc", frozenset(symbol for symbol in tile if symbol.extent != 1))
 
-
-FEW_ROWS = 8  # up to which elements of codes are computed where they are multiplied
 
 # Sizes of the pointwise convolutions on which windows can win (benchmarks/gpu/convolution.py).
 FEWEST_ROWS = 256
