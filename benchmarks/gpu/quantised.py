@@ -1,7 +1,7 @@
 """Products of few rows with quantised weights: single ones, and layers of the Llama-1B shape.
 
 python -m benchmarks.gpu.quantised [--parts products,layers] [--batches 1,4,16] [--candidates 12]
-    [--tune off] [--out FILE.csv]
+    [--shapes 8192x2048] [--normed] [--tune off] [--out FILE.csv]
 
 Products: the first candidates of each kernel in CUDA graphs of many launches, weights out of the
 cache, then the best of each kind in turns with torch's bf16. Layers: bundles built by `aotc build`,
@@ -14,12 +14,13 @@ import argparse
 import copy
 import csv
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ GROUPS = {"int8": 64, "int4": 128, "fp8": 64}  # elements of a scale in the prod
 WIDTH, INNER, KEYS = 2048, 8192, 512  # Llama-3.2-1B
 SHAPES = ((2048, 2048), (8192, 2048), (2048, 8192), (512, 2048), (14336, 4096))  # columns, depth
 CAPABILITY = 90
+EPSILON = 1e-5
 COLD_BYTES = 160 << 20  # of weights in rotation, several times the second-level cache
 WORST_ERROR = 0.01  # relative to the largest number: bf16 rounds by 0.4 %
 SPEC = """
@@ -64,6 +66,7 @@ class Product:
     depth: int
     batch: int
     kind: str
+    is_normed: bool
     spec: KernelSpec
     pending: list[tuple[Candidate, Future[Compiled]]]
     copies: list[list[torch.Tensor]] = field(default_factory=list)
@@ -77,8 +80,9 @@ class Product:
     keep: list[Any] = field(default_factory=list)
 
 
-def graph_of(columns: int, depth: int, batch: int, kind: str) -> Graph:
-    """x[batch, depth] · w[columns, depth]ᵀ in bf16, the weights as they are stored."""
+def graph_of(columns: int, depth: int, batch: int, kind: str, is_normed: bool = False) -> Graph:
+    """x[batch, depth] · w[columns, depth]ᵀ in bf16, the weights as they are stored; where it is
+    normed, of x / sqrt(mean of its row's squares + EPSILON)."""
     x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (batch, depth)})
     constants: dict[str, Constant] = {}
 
@@ -104,7 +108,11 @@ def graph_of(columns: int, depth: int, batch: int, kind: str) -> Graph:
             numbers = widened(build.reshape(given("q", "u8", columns, depth), shape), E4M3)
         scaled = numbers * given("scale", "f32", columns, depth // group, 1)
         right = build.cast(build.reshape(scaled, (columns, depth)), "bf16")
-    result = make("matmul", (x, build.permute(right, (1, 0))), {})
+    left = x
+    if is_normed:
+        norm = build.root_mean_square_norm(build.cast(x, "f32"), [1], EPSILON)
+        left = build.cast(norm, "bf16")
+    result = make("matmul", (left, build.permute(right, (1, 0))), {})
     return Graph((x,), (result,), ("x",), ("output",), constants)
 
 
@@ -118,9 +126,12 @@ def operands(product: Product) -> tuple[list[torch.Tensor], torch.Tensor]:
     columns, depth, kind = product.columns, product.depth, product.kind
     generator = torch.Generator("cuda").manual_seed(1)
     x = torch.randn((product.batch, depth), generator=generator, device="cuda").bfloat16()
+    exact = x.double()
+    if product.is_normed:
+        exact = exact * torch.rsqrt(exact.square().mean(1, keepdim=True) + EPSILON)
     if kind == "bf16":
         w = torch.randn((columns, depth), generator=generator, device="cuda").bfloat16()
-        return [x, w], x.double() @ w.double().T
+        return [x, w], exact @ w.double().T
     groups = depth // GROUPS[kind]
     scale = torch.rand((columns, groups, 1), generator=generator, device="cuda") * 0.02 + 0.01
     nbytes = columns * depth // (2 if kind == "int4" else 1)
@@ -134,20 +145,21 @@ def operands(product: Product) -> tuple[list[torch.Tensor], torch.Tensor]:
         q = torch.where((q & 127) == 127, torch.ones_like(q), q)
         numbers = q.view(torch.float8_e4m3fn).double()
     weight = (numbers.reshape(columns, groups, -1) * scale.double()).reshape(columns, depth)
-    return [x, q, scale], x.double() @ weight.T
+    return [x, q, scale], exact @ weight.T
 
 
-def planned(batches: Sequence[int], count: int, pool: ProcessPoolExecutor) -> list[Product]:
+def planned(given: argparse.Namespace, pool: ProcessPoolExecutor) -> list[Product]:
     """All products, their first candidates on the way through the compiler."""
     found = []
-    for batch in batches:
-        for columns, depth in SHAPES:
+    for batch in given.batches:
+        for columns, depth in given.shapes:
             for kind in KINDS:
-                graph = graph_of(columns, depth, batch, kind)
+                graph = graph_of(columns, depth, batch, kind, given.normed)
                 (group,) = schedule(graph, GPUS[CAPABILITY]).groups
                 spec = lower_matmul_gpu(group, GPUS[CAPABILITY])
-                pending = [(each, _compiling(pool, spec, each)) for each in spec.candidates[:count]]
-                found.append(Product(columns, depth, batch, kind, spec, pending))
+                first = spec.candidates[: given.candidates]
+                pending = [(each, _compiling(pool, spec, each)) for each in first]
+                found.append(Product(columns, depth, batch, kind, given.normed, spec, pending))
     return found
 
 
@@ -178,7 +190,9 @@ def measure(product: Product, rows: list[dict[str, object]]) -> None:
     for number, (chosen, future) in enumerate(product.pending):
         row: dict[str, object] = {
             "columns": product.columns, "depth": product.depth, "batch": product.batch,
-            "kind": product.kind, "rank": number, "candidate": str(chosen),
+            "kind": product.kind, "normed": int(product.is_normed), "rank": number,
+            "style": re.sub("_[mnk]+$", "", chosen.form),
+            "config": " ".join(f"{name}={value}" for name, value in chosen.config),
         }  # fmt: skip
         rows.append(row)
         try:
@@ -235,7 +249,7 @@ def products(given: argparse.Namespace, ends_s: float) -> None:
     rows: list[dict[str, object]] = []
     workers = max(1, (os.cpu_count() or 2) - 1)
     with ProcessPoolExecutor(workers) as pool:
-        found = planned(given.batches, given.candidates, pool)
+        found = planned(given, pool)
         print("| N×K, batch | torch | " + " | ".join(KINDS) + " | of the floor | first choice |")
         for at in range(0, len(found), len(KINDS)):
             if time.monotonic() > ends_s:
@@ -393,6 +407,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", default="products,layers")
     parser.add_argument("--batches", default="1,4,16", type=_numbers)
+    parser.add_argument(
+        "--shapes", default=SHAPES, type=_shapes, help="columns × depth of products"
+    )
+    parser.add_argument("--normed", action="store_true", help="products of one row, normed")
     parser.add_argument("--candidates", type=int, default=12, help="of each kernel, the first ones")
     parser.add_argument("--seconds", type=float, default=70.0, help="of the products, about")
     parser.add_argument("--layers", type=int, default=4)
@@ -411,6 +429,10 @@ def main() -> None:
     if "products" in given.parts:
         products(given, time.monotonic() + given.seconds)
     print(f"{time.monotonic() - started_s:.0f} s")
+
+
+def _shapes(text: str) -> list[tuple[int, int]]:
+    return [tuple(map(int, part.split("x"))) for part in text.split(",")]
 
 
 def _numbers(text: str) -> list[int]:

@@ -60,15 +60,52 @@ def numbers_of_nibbles(words, FLIP: tl.constexpr, ZERO: tl.constexpr):
 
 
 @triton.jit
-def numbers_of_e4m3(codes):
+def widened_e4m3(codes):
     """The numbers in f32 of bytes that are e4m3 floats."""
     return codes.to(tl.float8e4nv, bitcast=True).to(tl.float32)
 
 
 @triton.jit
-def numbers_of_e5m2(codes):
+def widened_e5m2(codes):
     """The numbers in f32 of bytes that are e5m2 floats."""
     return codes.to(tl.float8e5, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def widened_bytes(words, KIND: tl.constexpr):
+    """The numbers in f32 of the four bytes of words, the low one first, which are floats of a kind
+    of PTX. A word that one step loads for the next takes one register, four bytes take four."""
+    return tl.inline_asm_elementwise(
+        "{ .reg .b16 low, high, a, b, c, d; .reg .b32 p, q; mov.b32 {low, high}, $4;"
+        " cvt.rn.f16x2." + KIND + "x2 p, low; cvt.rn.f16x2." + KIND + "x2 q, high;"
+        " mov.b32 {a, b}, p; mov.b32 {c, d}, q; cvt.f32.f16 $0, a; cvt.f32.f16 $1, b;"
+        " cvt.f32.f16 $2, c; cvt.f32.f16 $3, d; }",
+        "=f,=f,=f,=f,r",
+        [words],
+        dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def numbers_of_floats(words, KIND: tl.constexpr):
+    """The same one behind the other: [rows, chunks, words] → [rows, chunks, bytes]."""
+    first, second, third, fourth = widened_bytes(words, KIND)
+    shape: tl.constexpr = (words.shape[0], words.shape[1], words.shape[2] * 4)
+    return tl.reshape(tl.join(tl.join(first, third), tl.join(second, fourth)), shape)
+
+
+@triton.jit
+def numbers_of_e4m3(words):
+    """The numbers of words of e4m3 floats in f32."""
+    return numbers_of_floats(words, "e4m3")
+
+
+@triton.jit
+def numbers_of_e5m2(words):
+    """The numbers of words of e5m2 floats in f32."""
+    return numbers_of_floats(words, "e5m2")
 
 
 @triton.jit
@@ -161,12 +198,26 @@ def plus_nibbles(p, a, words, zero, FLIP: tl.constexpr):
 
 
 @triton.jit
-def sums_of_e4m3(a, codes):
-    """Σ a · number along the last axis, of bytes that are e4m3 floats."""
-    return tl.sum(a * numbers_of_e4m3(codes), axis=3, keep_dims=True)
+def plus_floats(p, a, words, KIND: tl.constexpr):
+    """p + Σ a · number along the last axis: a has four elements for each word."""
+    even, odd = every_other(a)
+    a0, a2 = every_other(even)
+    a1, a3 = every_other(odd)
+    first, second, third, fourth = widened_bytes(words, KIND)
+    q = a0 * first
+    q += a1 * second
+    q += a2 * third
+    q += a3 * fourth
+    return p + tl.sum(q, axis=3, keep_dims=True)
 
 
 @triton.jit
-def sums_of_e5m2(a, codes):
-    """Σ a · number along the last axis, of bytes that are e5m2 floats."""
-    return tl.sum(a * numbers_of_e5m2(codes), axis=3, keep_dims=True)
+def plus_e4m3(p, a, words):
+    """The same of e4m3 floats."""
+    return plus_floats(p, a, words, "e4m3")
+
+
+@triton.jit
+def plus_e5m2(p, a, words):
+    """The same of e5m2 floats."""
+    return plus_floats(p, a, words, "e5m2")

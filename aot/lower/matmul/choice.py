@@ -209,27 +209,23 @@ DECODING: tuple[tuple[int, int, int, int], ...] = (
     (2, 32, 1, 1),
     (4, 32, 1, 1),
     (8, 32, 1, 1),
-    (16, 32, 1, 1),
     (2, 64, 1, 1),
     (4, 64, 1, 1),
     (1, 64, 2, 1),
     (2, 64, 2, 1),
     (4, 64, 2, 1),
     (8, 64, 2, 1),
-    (16, 64, 2, 1),
     (2, 128, 2, 1),
     (4, 128, 2, 1),
     (1, 128, 4, 1),
     (2, 128, 4, 1),
     (4, 128, 4, 1),
     (8, 128, 4, 1),
-    (16, 128, 4, 1),
     (2, 256, 4, 1),
     (4, 256, 4, 1),
     (2, 256, 8, 1),
     (4, 256, 8, 1),
     (8, 256, 8, 1),
-    (16, 256, 8, 1),
     (2, 512, 8, 1),
     (4, 512, 8, 1),
     (8, 512, 8, 1),
@@ -269,7 +265,6 @@ class Problem:
     column_group: int = 1  # columns that meet in one element of the result
     is_normed: bool = False  # each program norms the row of A by itself
     code_bits: int = 0  # of an element of the right operand, where that is of codes
-    has_float_codes: bool = False
     chunk: int = 0  # codes that a thread loads at once
     step: int = 0  # codes along k that are multiplied by one factor
     piece: int = 0  # the same of fragments; 0 where they are not loaded so

@@ -44,19 +44,18 @@ class CodeLines:
     def write_chunks(self, chunks: str, lanes: str) -> None:
         """Name `codes`, by texts of the chunks' places and of the lanes' dim."""
         decoding = self.decoding
-        code, chunk = decoding.code, decoding.chunk
+        chunk = decoding.chunk
         inside = frozenset({chunk})
         self.body.write(f"{chunk.name} = start // {decoding.chunk_elements} + {chunks}", inside)
         if self.has_tail or self.is_masked:
             kernel_file.write_mask(self.body, chunk, self.masks)
         offset = decoding.offset.substitute(self.values)
         offset += ix.constant(-self.emitter.starts.get(decoding.codes, 0))
-        pointer, width = self.emitter.buffers[decoding.codes], CHUNK_BYTES
-        if not code.is_float:
-            pointer = f"{pointer}.to(tl.pointer_type(tl.int32), bitcast=True)"
-            width, offset = width // WORD_BYTES, _divided(offset, WORD_BYTES)
+        words, offset = CHUNK_BYTES // WORD_BYTES, _divided(offset, WORD_BYTES)
+        buffer = self.emitter.buffers[decoding.codes]
+        pointer = f"{buffer}.to(tl.pointer_type(tl.int32), bitcast=True)"
         masked = f", mask={self.masks[chunk]}, other=0" if chunk in self.masks else ""
-        where = f"{pointer} + {offset} + tl.arange(0, {width}){lanes}"
+        where = f"{pointer} + {offset} + tl.arange(0, {words}){lanes}"
         with self.body.at(self.emitter.moment_of(decoding.codes)):
             self.body.write(f"codes = tl.load({where}{masked})", inside)
 
@@ -76,18 +75,13 @@ class CodeLines:
             self.body.write(f"{names[2]}, {names[3]} = halves(high)", inside)
         else:
             self.body.write(f"{', '.join(names)} = halves(codes)", inside)
-        pairs = zip(pieces, names, strict=True)
-        if code.is_float:
-            terms = [f"sums_of_{code.suffix}({piece}, {name})" for piece, name in pairs]
-            self.body.write(f"p = {' + '.join(terms)}", inside)
-            return
-        zero = self.decoding.zero + code.bias
-        terms = [f"less_{code.suffix}({piece}, {zero})" for piece in pieces]
-        self.body.write(f"p = {' + '.join(terms)}", inside)
-        for piece, name in pairs:
-            self.body.write(
-                f"p = plus_{code.suffix}(p, {piece}, {name}, zero, {code.flip})", inside
-            )
+        how, first = "", "0.0"
+        if not code.is_float:
+            how, zero = f", zero, {code.flip}", self.decoding.zero + code.bias
+            first = " + ".join(f"less_{code.suffix}({piece}, {zero})" for piece in pieces)
+        self.body.write(f"p = {first}", inside)
+        for piece, name in zip(pieces, names, strict=True):
+            self.body.write(f"p = plus_{code.suffix}(p, {piece}, {name}{how})", inside)
 
     def write_step(self) -> None:
         """Name the chunk whose factor is that of all codes of a step."""

@@ -56,7 +56,7 @@ def numbers_of(decoding: Decoding, dtype: str) -> list[str]:
     and `a1` those of the second codes of bytes."""
     code, kind = decoding.code, triton_type(dtype)
     if code.is_float:
-        return [f"a = numbers_of_{code.suffix}(codes).to({kind})"]
+        return [f"a = widened_{code.suffix}(codes).to({kind})"]
     if len(code.numbers) == 1:
         signed = "tl.int8" if code.bias else "tl.uint8"
         numbers = f"codes.to({signed}, bitcast=True).to({kind})"

@@ -24,7 +24,7 @@ from aotc.aot.lower.matmul.choice import (
     Problem,
     Tile,
 )
-from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds
+from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds, walks_at_once
 from aotc.aot.lower.tiles import power_above, power_below
 from aotc.aot.traits import TargetTraits
 
@@ -137,6 +137,7 @@ def _column_walks(rows: int, problem: Problem, machine: Machine) -> Iterator[Cho
         # The row, the columns that come, and the products.
         held = (rows + columns + rows * columns) * depth // threads
         fits = held <= MOST_WALKED and choice.loading_work <= MOST_WORK
+        fits = fits and walks_at_once(choice) >= each
         if columns >= problem.column_group and fits and choice.tiles >= 2 * programs:
             yield choice
 

@@ -19,6 +19,7 @@ SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
 SHORT_ROW = 1024  # elements of a row that one warp norms; of longer ones many warps' share is small
 RESIDENT_LIMIT = 32  # programs of one multiprocessor
 REGISTERS = 65536  # of one multiprocessor
+WALK_REGISTERS = 28  # of a thread that walks over columns, beside rows and columns
 SCHEDULERS = 4  # of one multiprocessor, each of which runs warps of its own
 
 
@@ -52,6 +53,7 @@ class Machine:
     normed_elements: float = 86.0  # of rows that programs norm by themselves, in a nanosecond
     joined_ns: float = 62.0  # of joining the sums of one more warp
     scalar_step_ns: float = 300.0  # of a step of a program without tensor cores
+    staged_loss: float = 1.03  # of the rate where tiles without tensor cores go by shared memory
     store_ns: float = 636.0  # to store a tile, beside its bytes
     # Operations of functions behind a product: GELU of bf16, 8 of them, has 15 instructions.
     function_operations: float = 110.0
@@ -62,7 +64,6 @@ class Machine:
     code_ns: float = 0.02  # the same of chunks of codes
     code_row_ns: float = 0.008  # to multiply it, for each row
     decoded_sum_ns: float = 40.0  # to join the threads' sums of one element, of several rows
-    carried_ns: float = 0.014  # to take apart a byte that one step loads for the next
     fragment_code_ns: float = 0.008  # to make a code in a tensor core's register a number
     fragment_number_ns: float = 0.0003  # to load what it is multiplied by, for each column
     fragment_bytes: float = 3454.0  # in flight to a multiprocessor, for half the memory's rate
@@ -245,8 +246,6 @@ def _decoding_ns(choice: Choice, machine: Machine) -> float:
     elements = problem.columns * steps * tile.depth * problem.batch / machine.multiprocessors
     arithmetic = elements * (machine.code_ns + tile.rows * machine.code_row_ns)
     arithmetic *= max(1.0, SCHEDULERS * machine.multiprocessors / (programs * tile.warps))
-    if problem.has_float_codes and steps > 1:
-        arithmetic += elements * machine.carried_ns
     # What each program does for its rows of A, and at its end.
     own = tile.rows * steps * tile.depth / machine.scalar_operations
     arithmetic += each * own
@@ -298,6 +297,8 @@ def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
     resident = min(2048 // threads, RESIDENT_LIMIT, max(1, programs // machine.multiprocessors))
     if floor:
         floor *= ceil(problem.rows / tile.rows)  # the next rows' programs come after all columns
+    if tile.stages > 1:
+        floor *= machine.staged_loss
     if choice.style.is_walk:
         resident = choice.programs // machine.multiprocessors
     in_flight = resident * tile.columns * tile.depth * problem.itemsize_bytes * tile.stages
@@ -313,3 +314,11 @@ def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
         tail += depth * programs / machine.multiprocessors / machine.normed_elements
         tail += (tile.warps - 1) * machine.joined_ns
     return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail
+
+
+def walks_at_once(choice: Choice) -> int:
+    """Programs that walk over columns which a multiprocessor holds: each thread has its part of the
+    rows as f32 and of the columns as they are stored."""
+    tile, threads = choice.tile, LANES * choice.tile.warps
+    held = (4 * tile.rows + choice.problem.itemsize_bytes * tile.columns) * tile.depth / threads / 4
+    return int(REGISTERS / ((WALK_REGISTERS + held) * threads))

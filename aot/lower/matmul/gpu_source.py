@@ -109,7 +109,6 @@ def problem_of(product: Product, traits: TargetTraits, decoding: Decoding | None
         is_plain=product.left.strides is not None and product.right.strides is not None,
         precision=_precision(product, traits),
         code_bits=decoding.code.bits if decoding else 0,
-        has_float_codes=decoding is not None and decoding.code.is_float,
         chunk=decoding.chunk_elements if decoding else 0,
         step=step,
         piece=piece_of(product, decoding, step) if decoding else 0,

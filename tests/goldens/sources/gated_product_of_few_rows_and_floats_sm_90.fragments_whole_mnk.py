@@ -10,7 +10,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
 
-# As in the template: numbers_of_e4m3, wait_for_kernels.
+# As in the template: widened_e4m3, wait_for_kernels.
 
 
 @gluon.jit
@@ -58,7 +58,7 @@ def kernel(
         start = place
         pb_mask = (start + pb * 64) < 320
         b = tl.load(in0 + yb * 320 + (start + pb * 64) + kb, mask=pb_mask & (yb < 5), other=0)
-        a = numbers_of_e4m3(codes).to(tl.bfloat16)
+        a = widened_e4m3(codes).to(tl.bfloat16)
         sums = mma_v2(a, b, gl.zeros((BK // 64, BM, BN), tl.float32, layout=SUMS))
         acc += tl.where(pf_mask, sums * v0, 0.0)
     acc = gl.convert_layout(gl.sum(acc, 0), STORED)

@@ -7,7 +7,8 @@ import triton
 import triton.language as tl
 
 
-# As in the template: halves, numbers_of_e5m2, sums_of_e5m2, wait_for_kernels.
+# As in the template: every_other, halves, widened_bytes, plus_floats, plus_e5m2,
+# wait_for_kernels.
 
 
 @triton.jit
@@ -27,7 +28,7 @@ def kernel(
     start = 0
     cb = start // 16 + chunk
     cb_mask = cb < 32
-    codes = tl.load(in1 + y*512 + cb*16 + tl.arange(0, 16)[None, None, None, :], mask=cb_mask, other=0)
+    codes = tl.load(in1.to(tl.pointer_type(tl.int32), bitcast=True) + y*128 + cb*4 + tl.arange(0, 4)[None, None, None, :], mask=cb_mask, other=0)
     v0 = tl.load(in2 + y*16 + cb // 2, mask=cb_mask)
     wait_for_kernels()
     for place in tl.range(0, 512, BK, num_stages=STAGES):
@@ -37,13 +38,15 @@ def kernel(
         ka1 = start + chunk * 16 + (8 + element)
         a1 = tl.load(in0 + x*512 + ka1).to(tl.float32)
         codes0, codes1 = halves(codes)
-        p = sums_of_e5m2(a0, codes0) + sums_of_e5m2(a1, codes1)
+        p = 0.0
+        p = plus_e5m2(p, a0, codes0)
+        p = plus_e5m2(p, a1, codes1)
         p = p * v0
         products += p
         start = place + BK
         cb = start // 16 + chunk
         cb_mask = cb < 32
-        codes = tl.load(in1 + y*512 + cb*16 + tl.arange(0, 16)[None, None, None, :], mask=cb_mask, other=0)
+        codes = tl.load(in1.to(tl.pointer_type(tl.int32), bitcast=True) + y*128 + cb*4 + tl.arange(0, 4)[None, None, None, :], mask=cb_mask, other=0)
         v0 = tl.load(in2 + y*16 + cb // 2, mask=cb_mask)
     acc = tl.sum(tl.sum(products, axis=3), axis=0)
     tl.store(out0 + x2*64 + y2, acc)
