@@ -29,6 +29,10 @@ LARGEST_FAR_BLOCK = 256  # where the right operand comes from beyond a core's ca
 NARROWEST_PANEL = 32  # columns below which the left operand is read too often
 PANELS = (NARROWEST_PANEL, 64, 128, 256)  # columns of a tile whose operands are not packed
 COPIED_DEPTH = 64  # BK of which a strip of columns stays in the nearest cache beside the rest
+LEAST_INNER = 32  # BK that divides the depth
+# The same of products element by element, to which a tail is only a shorter loop: the sums of a tile
+# go to memory and back once for each block.
+LEAST_INNER_OF_ELEMENTS = 128
 FEW_ROWS = 128  # of a product, below which a strip is used too seldom for that to count
 FEW_ROWS_DEPTH = 128  # BK then
 
@@ -221,16 +225,18 @@ def matmul_candidates(
     reading: Reading,
     traits: TargetTraits,
     inner: int = 0,
+    least_inner: int = LEAST_INNER,
 ) -> tuple[Candidate, ...]:
     """Configs BM, BN, BK for a (batch, M, N, K) matmul; grid is (M tiles, N tiles, batch).
 
-    BK must divide `inner`, a divisor of K, if one is given. Ordered by cost, the cheapest first.
+    BK must divide `inner`, a divisor of K, if one is given. It is no divisor of K that is less than
+    `least_inner`. Ordered by cost, the cheapest first.
     """
     batch, rows, columns, depth = shape
     if reading in (TILED, TILED_COPY, WINDOWS):
         return _tiled_candidates(shape, reading, traits, inner)
     columns_block = panel_columns(shape, reading, traits)
-    inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
+    inner_block = min(512, inner & -inner) if inner else inner_candidates(depth, least_inner)
     if reading is not PACKED and typical(rows) >= NARROWEST_PANEL:
         few = typical(rows) < FEW_ROWS
         inner_block = min(FEW_ROWS_DEPTH if few else COPIED_DEPTH, inner_block)
@@ -365,9 +371,10 @@ def is_shifted(rows: Extent, candidates: Sequence[Candidate], *, reads_rows: boo
     return all(height <= least for height in heights) and least >= FEWEST_ROWS
 
 
-def inner_candidates(depth: Extent) -> int:
-    """BK: the largest power of two up to 512 that divides the depth, else one that does not."""
+def inner_candidates(depth: Extent, least: int = LEAST_INNER) -> int:
+    """BK: the largest power of two up to 512 that divides the depth, if it is at least `least`,
+    else one that does not."""
     divisor = min(512, content(depth) & -content(depth))
-    if divisor >= 32 or divisor == depth:
+    if divisor >= least or divisor == depth:
         return divisor
     return min(256, power_above(typical(depth)))

@@ -29,6 +29,8 @@ from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import (
     COPIED,
     IN_PLACE,
+    LEAST_INNER,
+    LEAST_INNER_OF_ELEMENTS,
     PACKED,
     SPREAD,
     TILED,
@@ -72,7 +74,9 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     wide = wide_rows_of(group, walk, depth_of_left(walk), traits)
     if wide is None:
         reading = _reading(group, is_packed, traits)
-        candidates = matmul_candidates(shape, reading, traits, inner_block)
+        is_by_elements = root_op.inputs[0].dtype in ("f32", "f64")
+        least = LEAST_INNER_OF_ELEMENTS if is_by_elements else LEAST_INNER
+        candidates = matmul_candidates(shape, reading, traits, inner_block, least)
         reads_rows, by_columns = reading in (TILED, TILED_COPY), is_by_columns(shape, reading)
         if not reads_rows and not product_of(group).left.is_along_depth:
             reads_rows, candidates = True, _within(domain.rows.extent, candidates)
