@@ -30,8 +30,8 @@ NARROWEST_PANEL = 32  # columns below which the left operand is read too often
 PANELS = (NARROWEST_PANEL, 64, 128, 256)  # columns of a tile whose operands are not packed
 COPIED_DEPTH = 64  # BK of which a strip of columns stays in the nearest cache beside the rest
 LEAST_INNER = 32  # BK that divides the depth
-# The same of products element by element, to which a tail is only a shorter loop: the sums of a tile
-# go to memory and back once for each block.
+# The same of products element by element, to which a tail is only a shorter loop: the sums of a
+# tile go to memory and back once for each block.
 LEAST_INNER_OF_ELEMENTS = 128
 FEW_ROWS = 128  # of a product, below which a strip is used too seldom for that to count
 FEW_ROWS_DEPTH = 128  # BK then

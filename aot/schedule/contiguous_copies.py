@@ -93,7 +93,7 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         node = _without_copies(node, behind) if traits.is_gpu else node
         shape = node.shape
         if traits.packs_weights:
-            node = with_packed_operands(node, copies, is_copied=_is_gathered(node))
+            node = with_packed_operands(node, copies, traits, is_copied=_is_gathered(node))
         node = _with_margins(_with_copy(node, copies), copies, traits)
         node = _with_columns(node, copies, traits)
         node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)

@@ -4,7 +4,9 @@ A program of a product brings its part of the right operand in the order in whic
 and so does each other program with the same columns. Where there are several of them, one kernel
 before the product does that once, in panels (`matmul_packed`), which programs then read front to
 back, with all sums in registers. A left operand that lies along its rows is copied to rows along
-the depth where several panels read it.
+the depth where several panels read it. Where the instruction set multiplies words of two rows, the
+panels hold these side by side, and the depth of both operands is filled up with zeros to whole
+blocks of words.
 """
 
 from __future__ import annotations
@@ -14,40 +16,79 @@ import math
 from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.infer import PACK_N
-from aotc.aot.ir.size import fixed, is_static, typical
+from aotc.aot.ir.infer import PACK_N, WORD_ROWS
+from aotc.aot.ir.size import fixed, typical
 from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses
 from aotc.aot.schedule.trace import behind_views
+from aotc.aot.traits import TargetTraits
 
 # Rows from which a copy of the right operand costs less than those of its programs, and columns
 # from which the same is true of the left one (each takes 1 to 3 % of the time of 512³).
 FEWEST_READS = 256
 FEWEST_COPIED = 32  # rows from which a right operand that is copied anyway is copied to panels
 FEWEST_TERMS = 32  # of a sum: shorter ones take the time of the result
-PACKED_TYPES = ("f32", "f64")
+PACKED_TYPES = frozenset({"f32", "f64"})
+WORD_TYPES = frozenset({"bf16"})  # which are packed, too, where they are multiplied by words
+BLOCK_OF_WORDS = 32  # elements of the depth in a block of words, which have no tail
 
 
-def with_packed_operands(root_op: Node, copies: dict[Node, Node], *, is_copied: bool) -> Node:
+def with_packed_operands(
+    root_op: Node, copies: dict[Node, Node], traits: TargetTraits, *, is_copied: bool
+) -> Node:
     """The product, as a matrix, with its right operand in panels, if many rows read it, or if it is
     copied anyway (`is_copied`), else as it is; what is copied is added to `copies`."""
-    if root_op.op != "matmul" or root_op.dtype not in PACKED_TYPES:
+    by_words = root_op.dtype in WORD_TYPES and _multiplies_words(root_op.dtype, traits)
+    if not (by_words or root_op.dtype in PACKED_TYPES) or not _may_pack(root_op):
         return root_op
     left, right = root_op.inputs
-    if math.prod(root_op.shape[:-2]) != 1 or not is_static(root_op.shape[-1:]):
-        return root_op
-    rows, (depth, columns) = root_op.shape[-2], right.shape[-2:]
-    is_long = isinstance(depth, int) and depth >= FEWEST_TERMS
+    rows, depth, columns = root_op.shape[-2], *map(fixed, right.shape[-2:])
+    missing = -depth % BLOCK_OF_WORDS if by_words else 0
     least = FEWEST_COPIED if is_copied else FEWEST_READS
-    if not is_long or typical(rows) < least or columns < PACK_N or _is_larger(right):
+    if by_words and (missing or columns % PACK_N):
+        least *= 2  # zeros are one copy more
+    if typical(rows) < least or (missing and columns < FEWEST_READS):
         return root_op
     matrix = build.reshape(left, (rows, depth))
-    if columns >= FEWEST_READS and _lies_along_rows(root_op):
+    if columns >= FEWEST_READS and (missing or _lies_along_rows(root_op)):
+        matrix = build.pad(matrix, (0, 0), (0, missing), 0.0) if missing else matrix
         copies.setdefault(matrix, build.stored(matrix))
         matrix = copies[matrix]
-    whole = _panels(right)
+    whole = _words(right, missing, copies) if by_words else _panels(right)
     copies.setdefault(whole, build.stored(whole))
-    packed = build.reshape(copies[whole], (whole.shape[0], depth, PACK_N))
+    packed = copies[whole]
+    if not by_words:
+        packed = build.reshape(packed, (whole.shape[0], depth, PACK_N))
     return make("matmul_packed", (matrix, packed), {"n": columns}, root_op.source)
+
+
+def _may_pack(root_op: Node) -> bool:
+    """Whether it is one product of a long depth and whole panels of columns, both known."""
+    if root_op.op != "matmul" or math.prod(root_op.shape[:-2]) != 1:
+        return False
+    right = root_op.inputs[1]
+    depth, columns = right.shape[-2:]
+    if not isinstance(depth, int) or not isinstance(columns, int) or _is_larger(right):
+        return False
+    return depth >= FEWEST_TERMS and columns >= PACK_N
+
+
+def _multiplies_words(dtype: str, traits: TargetTraits) -> bool:
+    """Whether vectors multiply words of the type; tiles bring both operands in their own order."""
+    return dtype in dict(traits.product_rates) and not traits.has_tiles
+
+
+def _words(right: Node, missing: int, copies: dict[Node, Node]) -> Node:
+    """[panels, K / r, PACK_N, r] of a matrix [K, N] and so many rows of zeros: r rows side by side.
+    Zeros are copied first: rows with a mask are not brought side by side as vectors."""
+    depth, columns = right.shape[-2:]
+    panels, beside = math.ceil(fixed(columns) / PACK_N), WORD_ROWS[right.dtype]
+    zeros = (missing, panels * PACK_N - fixed(columns))
+    whole = build.reshape(right, (depth, columns))
+    if any(zeros):
+        padded = build.pad(whole, (0, 0), zeros, 0.0)
+        whole = copies.setdefault(padded, build.stored(padded))
+    split = build.reshape(whole, ((depth + missing) // beside, beside, panels, PACK_N))
+    return build.permute(split, (2, 0, 3, 1))
 
 
 def _panels(right: Node) -> Node:

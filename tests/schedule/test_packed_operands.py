@@ -7,9 +7,11 @@ import pytest
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.reference import interpret
+from aotc.aot.ir.storage import narrow
 from aotc.aot.schedule.contiguous_copies import with_contiguous_copies
-from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cpu.target import CPU, find
 from aotc.aot.targets.cuda.machines import GPUS
 
 
@@ -30,8 +32,8 @@ def plain(rows, depth, columns, dtype="f32", batch=()):
     return graph_of(x, y, x, y)
 
 
-def of_transposed(rows, depth, columns):
-    x, y = leaf("x", depth, rows), leaf("y", columns, depth)
+def of_transposed(rows, depth, columns, dtype="f32"):
+    x, y = leaf("x", depth, rows, dtype=dtype), leaf("y", columns, depth, dtype=dtype)
     return graph_of(x, y, build.transpose(x), build.transpose(y))
 
 
@@ -91,3 +93,53 @@ def test_others_stay(graph):
 
 def test_gpus_have_no_panels():
     assert scheduled(plain(512, 512, 512), GPUS[90])[2] == ["matmul"]
+
+
+def by_words():
+    target = find("cpu-x86-64-v4-bf16")
+    assert target is not None
+    return target.traits
+
+
+@pytest.mark.parametrize(
+    ("graph", "count"),
+    [
+        (plain(256, 64, 64, "bf16"), 1),
+        (plain(512, 64, 70, "bf16"), 2),
+        (plain(512, 71, 300, "bf16"), 3),
+        (of_transposed(260, 64, 320, "bf16"), 2),
+    ],
+    ids=["whole", "padded columns", "odd depth", "both transposed"],
+)
+def test_words_lie_together_in_panels(graph, count):
+    """Small whole numbers, whose products and sums bf16 has."""
+    generator = numpy.random.default_rng(0)
+    given = [
+        narrow(generator.integers(-1, 2, node.shape).astype("float32"), node.dtype)
+        for node in graph.inputs
+    ]
+    found, copies, kinds = scheduled(graph, by_words())
+    assert (copies, kinds) == (count, ["matmul_packed"])
+    (product,) = (node for node in found.nodes() if node.kind == "matmul_packed")
+    assert product.inputs[1].shape[-2:] == (PACK_N, 2)
+    numpy.testing.assert_array_equal(interpret(found, given)[0], interpret(graph, given)[0])
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        plain(255, 64, 64, "bf16"),
+        plain(511, 64, 70, "bf16"),
+        plain(512, 71, 128, "bf16"),
+        plain(512, 64, 64, "f16"),
+    ],
+    ids=["few rows", "few rows for zeros", "odd depth of few columns", "f16"],
+)
+def test_other_words_stay(graph):
+    assert scheduled(graph, by_words())[2] == ["matmul"]
+
+
+def test_tiles_bring_both_operands_in_order():
+    target = find("cpu-x86-64-amx")
+    assert target is not None
+    assert scheduled(plain(512, 64, 64, "bf16"), target.traits)[2] == ["matmul"]
