@@ -139,7 +139,16 @@ def test_other_words_stay(graph):
     assert scheduled(graph, by_words())[2] == ["matmul"]
 
 
-def test_tiles_bring_both_operands_in_order():
+@pytest.mark.parametrize(
+    ("graph", "kind"),
+    [
+        (plain(512, 64, 64, "bf16"), "matmul_packed"),
+        (plain(512, 96, 64, "bf16"), "matmul"),
+        (plain(512, 64, 70, "bf16"), "matmul"),
+    ],
+    ids=["whole", "part of a block", "part of a panel"],
+)
+def test_whole_blocks_of_tiles_are_packed(graph, kind):
     target = find("cpu-x86-64-amx")
     assert target is not None
-    assert scheduled(plain(512, 64, 64, "bf16"), target.traits)[2] == ["matmul"]
+    assert scheduled(graph, target.traits)[2] == [kind]
