@@ -24,19 +24,27 @@ from aotc.aot.lower.matmul.choice import (
     Problem,
     Tile,
 )
-from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds, walks_at_once
+from aotc.aot.lower.matmul.gpu_cost import (
+    REGISTERS,
+    Machine,
+    machine_of,
+    nanoseconds,
+    walks_at_once,
+)
 from aotc.aot.lower.tiles import power_above, power_below
 from aotc.aot.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
 MOST_HELD = 128  # elements of a chunk of all rows, which a thread multiplies piece by piece
+DECODED_COLUMNS = 8  # of such a program, and twice as many where all are loaded ahead
 MOST_DECODED = 16  # elements of the result of a program that decodes for several rows
 PIECE = 8  # of them that a thread has in registers beside codes, of each row
 ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
 MOST_FRAGMENT_ROWS = 16  # rows that are multiplied with codes in the registers of tensor cores
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
+MOST_REGISTERS = 255  # of a thread
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
 MOST_WALKED = 144  # elements that a thread of a walk over columns has
 MOST_WORK = 512  # of a thread on a step's tiles: a compiler takes a minute for ten times that
@@ -161,7 +169,17 @@ def _decoding(problem: Problem, machine: Machine) -> Iterator[Choice]:
         if held > ACCUMULATOR_REGISTERS or columns > power_above(problem.columns):
             continue
         tile = Tile(rows, columns, chunks * problem.chunk, warps, stages)
-        yield Choice(STYLES["decoding"], problem, tile)
+        choice = Choice(STYLES["decoding"], problem, tile)
+        if columns <= DECODED_COLUMNS or _is_loaded_ahead(choice, machine):
+            yield choice
+
+
+def _is_loaded_ahead(choice: Choice, machine: Machine) -> bool:
+    """Whether all programs fit at once with all registers, and half of all codes into these: as
+    much is loaded while the kernels before still run."""
+    programs, steps = choice.tiles * choice.problem.batch, choice.problem.depth / choice.tile.depth
+    held = MOST_REGISTERS * LANES * choice.tile.warps
+    return steps <= 2 and programs * held <= machine.multiprocessors * REGISTERS
 
 
 def _takes_fragments(problem: Problem) -> bool:
