@@ -23,6 +23,7 @@ from aotc.aot.capture.imports.table import (
     INDEXED_WHOLE,
     OTHERWISE_DECOMPOSED,
     SUMS_OF_PRODUCTS,
+    WINDOWS_WHOLE,
 )
 from aotc.aot.dynamo import attention
 from aotc.aot.dynamo.random_ops import DROPOUT_MASK
@@ -40,7 +41,7 @@ def _name(op: Any) -> str:
 def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     core = core_aten_decompositions()
-    whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS, *OTHERWISE_DECOMPOSED}
+    whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS, *OTHERWISE_DECOMPOSED, *WINDOWS_WHOLE}
     table: Table = {op: row for op, row in core.items() if not whole & {_name(op), base_name(op)}}
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(arithmetic())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product
 from operator import add
@@ -21,11 +22,67 @@ from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int
 FEW_CELLS = 16  # elements of a window up to which its maximum's place is found without a loop
-MOST_CELLS = 16  # of an axis of fixed size up to which each is written by itself
+# Cells of an axis of fixed size up to which each is a kernel of its own
+MOST_MEANS, MOST_MAXIMA = 2, 16
+AT_ONCE = 16  # elements of a window up to which it is reduced along all axes at once
 WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum out, NaN and all
 
 
-def _windows(
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Windows over some axes of a tensor: a number for each of these."""
+
+    axes: tuple[int, ...]
+    positions: tuple[Extent, ...]  # windows
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    margins: tuple[int, ...]  # before the first element
+    gaps: tuple[int, ...]  # from one element of a window to the next
+    value: float  # of the margins
+
+    def windows(self, data: Node) -> tuple[Node, tuple[int, ...]]:
+        """The windows at the positions torch has, and the axes inside one."""
+        rank = data.type.rank
+        rows = zip(
+            self.axes, self.positions, self.sizes, self.strides, self.margins, self.gaps,
+            strict=True,
+        )  # fmt: skip
+        low, high = [0] * rank, [0] * rank
+        for axis, count, size, step, margin, gap in rows:
+            reach = (count - 1) * step + (size - 1) * gap + 1
+            low[axis] = margin
+            high[axis] = largest(margin, reach - data.shape[axis] - margin)  # ceil_mode needs more
+        padded = build.pad(data, low, high, self.value)
+        attrs = {
+            "axes": self.axes,
+            "sizes": self.sizes,
+            "strides": self.strides,
+            "dilations": self.gaps,
+        }
+        windows = make("window", (padded,), attrs)
+        for axis, count in zip(self.axes, self.positions, strict=True):
+            windows = build.slice_axis(windows, axis, 0, count)
+        return windows, tuple(range(rank, rank + len(self.axes)))
+
+    def reduced(self, kind: str, data: Node) -> Node:
+        """The sum or the maximum of each window. That of large ones is taken along one axis after
+        the other: k₁ + k₂ elements a window for k₁ · k₂, and memory is read in its order."""
+        if math.prod(self.sizes) > AT_ONCE and sum(size > 1 for size in self.sizes) > 1:
+            return reduce(lambda found, each: each.reduced(kind, found), self._by_axes(), data)
+        windows, inner = self.windows(data)
+        is_plain = kind == "sum" or math.prod(self.sizes) <= WRITTEN_OUT
+        reduction = build.reduce if is_plain else build.extreme
+        return build.drop(reduction(kind, windows, inner), inner)
+
+    def _by_axes(self) -> list[_Pool]:
+        rows = zip(
+            self.axes, self.positions, self.sizes, self.strides, self.margins, self.gaps,
+            strict=True,
+        )  # fmt: skip
+        return [_Pool(*((each,) for each in row), self.value) for row in rows]
+
+
+def _pool_of(
     call: Call,
     data: Node,
     count: int,
@@ -34,24 +91,15 @@ def _windows(
     padding: Sizes,
     dilation: Sizes,
     value: float,
-) -> tuple[Node, tuple[int, ...]]:
-    """Windows over the last `count` dims at the positions torch has, and the axes inside one."""
-    rank = data.type.rank
-    sizes = spread(kernel, count)
-    strides = _strides(stride, sizes)
-    margins, gaps = spread(padding, count), spread(dilation, count)
+) -> _Pool:
+    """Windows over the last `count` axes, as torch's arguments say."""
+    rank, sizes = data.type.rank, spread(kernel, count)
     axes = tuple(range(rank - count, rank))
-    low, high = [0] * rank, [0] * rank
-    for axis, size, step, margin, gap in zip(axes, sizes, strides, margins, gaps, strict=True):
-        reach = (call.shape[axis] - 1) * step + (size - 1) * gap + 1
-        low[axis] = margin
-        high[axis] = largest(margin, reach - data.shape[axis] - margin)  # ceil_mode needs more
-    padded = build.pad(data, low, high, value)
-    attrs = {"axes": axes, "sizes": sizes, "strides": strides, "dilations": gaps}
-    windows = make("window", (padded,), attrs)
-    for axis in axes:
-        windows = build.slice_axis(windows, axis, 0, call.shape[axis])
-    return windows, tuple(range(rank, rank + count))
+    positions = tuple(call.shape[axis] for axis in axes)
+    strides, margins, gaps = (
+        _strides(stride, sizes), spread(padding, count), spread(dilation, count),
+    )  # fmt: skip
+    return _Pool(axes, positions, sizes, strides, margins, gaps, value)
 
 
 def _strides(stride: Sizes, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -61,11 +109,6 @@ def _strides(stride: Sizes, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _max_pool(count: int, call: Call, data: Node, *window: Any) -> Node:
     return _max_pool_with_indices(count, call, data, *window)[0]
-
-
-def _peak(windows: Node, inner: tuple[int, ...]) -> Node:
-    is_small = math.prod(windows.shape[axis] for axis in inner) <= WRITTEN_OUT
-    return (build.reduce if is_small else build.extreme)("max", windows, inner)
 
 
 def _max_pool_with_indices(
@@ -78,26 +121,23 @@ def _max_pool_with_indices(
     dilation: Sizes = 1,
     is_ceiling: bool = False,
 ) -> tuple[Node, Node]:
-    sizes, gaps = spread(kernel, count), spread(dilation, count)
-    strides, margins = _strides(stride, sizes), spread(padding, count)
-    least = lowest(data.dtype)
-    windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
+    pool = _pool_of(call, data, count, kernel, stride, padding, dilation, lowest(data.dtype))
+    windows, inner = pool.windows(data)
     first = build.drop(_index_of_peak(windows, inner), inner)
     parts, area = [], 1
     for dim in reversed(range(count)):
-        axis = data.type.rank - count + dim
-        within = first if dim == 0 else first % sizes[dim]
-        first = first // sizes[dim]
+        axis, margin, gap = pool.axes[dim], pool.margins[dim], pool.gaps[dim]
+        within = first if dim == 0 else first % pool.sizes[dim]
+        first = first // pool.sizes[dim]
         counter = build.counter(data.type.rank, axis, call.shape[axis])
-        start = counter * strides[dim] - margins[dim]
-        place = start + within * gaps[dim]
-        if margins[dim]:  # of a window whose elements are all the lowest, its first element inside
-            gap = gaps[dim]
-            inside = (start + -(-margins[dim] // gap) * gap) % gap
+        start = counter * pool.strides[dim] - margin
+        place = start + within * gap
+        if margin:  # of a window whose elements are all the lowest, its first element inside
+            inside = (start + -(-margin // gap) * gap) % gap
             place = build.where(place < 0, inside, place)
         parts.append(place * area)
         area *= data.shape[axis]
-    return build.drop(_peak(windows, inner), inner), reduce(add, parts)
+    return pool.reduced("max", data), reduce(add, parts)
 
 
 def _average_pool(
@@ -114,8 +154,8 @@ def _average_pool(
     sizes = spread(kernel, count)
     strides = _strides(stride, sizes)
     reached = _reached(call, data, sizes, spread(padding, count))
-    windows, inner = _windows(call, wide(data), count, reached[0], strides, reached[1], 1, 0.0)
-    total = build.drop(build.reduce("sum", windows, inner), inner)
+    pool = _pool_of(call, data, count, reached[0], strides, reached[1], 1, 0.0)
+    total = pool.reduced("sum", wide(data))
     if divisor is not None:
         return build.cast(_shared(total, divisor), call.dtype)
     cells: Array | Node = numpy.ones([1] * count, numpy.int64)
@@ -210,9 +250,10 @@ def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
     # The average is separable: one axis after another.
     result = wide(data)
     for axis, wanted in enumerate(size, data.type.rank - len(size)):
-        if _are_many(result.shape[axis], wanted):
-            covered, _, sizes = _covered(result, wanted, axis, 0.0)
-            result = build.drop(build.reduce("sum", covered, (axis + 1,)), (axis + 1,)) / sizes
+        if _are_many(result.shape[axis], wanted, MOST_MEANS):
+            cover = _covered(call, result, wanted, axis, 0.0)
+            total = build.drop(build.reduce("sum", cover.elements, (axis + 1,)), (axis + 1,))
+            result = _shared(total, cover.sizes)
             continue
         parts = [build.mean(part, (axis,)) for part, _ in _cells(result, wanted, axis)]
         result = build.concat(parts, axis)
@@ -233,7 +274,7 @@ def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, No
     _check_float(data)
     result, place, area = data, None, 1
     for axis in reversed(range(data.type.rank - len(size), data.type.rank)):
-        within, result = _peaks(result, call.shape[axis], axis)
+        within, result = _peaks(call, result, call.shape[axis], axis)
         at = within * area
         if place is not None:
             at = at + make("gather", (place, within), {"axis": axis})
@@ -242,27 +283,61 @@ def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, No
     return result, place
 
 
-def _peaks(data: Node, wanted: int, axis: int) -> tuple[Node, Node]:
+def _peaks(call: Call, data: Node, wanted: int, axis: int) -> tuple[Node, Node]:
     """The place along an axis of each cell's maximum, and the maximum."""
-    if _are_many(data.shape[axis], wanted):
-        covered, starts, _ = _covered(data, wanted, axis, -math.inf)
-        found = (_index_of_peak(covered, (axis + 1,)), build.extreme("max", covered, (axis + 1,)))
-        place, peak = (build.drop(each, (axis + 1,)) for each in found)
-        return place + starts, peak
+    if _are_many(data.shape[axis], wanted, MOST_MAXIMA):
+        cover, inner = _covered(call, data, wanted, axis, -math.inf), (axis + 1,)
+        found = _index_of_peak(cover.elements, inner), build.extreme("max", cover.elements, inner)
+        place, peak = (build.drop(each, inner) for each in found)
+        return place + cover.firsts, peak
     cells = [_cell(part, start, axis) for part, start in _cells(data, wanted, axis)]
     peaks, places = zip(*cells, strict=True)
     return build.concat(places, axis), build.concat(peaks, axis)
 
 
-def _are_many(extent: Extent, wanted: int) -> bool:
+def _are_many(extent: Extent, wanted: int, most: int) -> bool:
     """Whether the cells of an axis are read as one: written out, each would be a kernel."""
-    return wanted > (MOST_CELLS if isinstance(extent, int) else 1)
+    return wanted > (most if isinstance(extent, int) else 1)
 
 
-def _covered(data: Node, wanted: int, axis: int, filler: float) -> tuple[Node, Node, Node]:
-    """An axis as the cells that cover it, one behind the other, in an axis of its own behind that
-    of the cells: cell c of w has the elements ⌊c·n/w⌋ to ⌈(c + 1)·n/w⌉ of n, then fillers. Beside
-    it the first element of each cell, and how many it has."""
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """An axis as the cells that cover it, one behind the other: cell c of w has the elements
+    ⌊c·n/w⌋ to ⌈(c + 1)·n/w⌉ of n. All are as wide as the widest; narrower ones end with fillers."""
+
+    elements: Node  # in an axis of their own behind that of the cells
+    firsts: Node  # of each cell, one along all axes but the cells'
+    sizes: Node | int  # of each cell, as `firsts`; a number where all have the same
+
+
+def _covered(call: Call, data: Node, wanted: int, axis: int, filler: float) -> _Cover:
+    """The cells of one axis."""
+    extent = data.shape[axis]
+    behind = (1,) * (data.type.rank - axis - 1)
+    if not isinstance(extent, int):
+        return _open_cover(data, wanted, axis, filler)
+    if extent % wanted == 0:
+        shape = (*data.shape[:axis], wanted, extent // wanted, *data.shape[axis + 1 :])
+        firsts = build.counter(data.type.rank, axis, wanted) * (extent // wanted)
+        return _Cover(build.reshape(data, shape), firsts, extent // wanted)
+    cells = numpy.arange(wanted)
+    firsts, ends = cells * extent // wanted, -(-(cells + 1) * extent // wanted)
+    counts = ends - firsts
+    places = firsts[:, None] + numpy.arange(counts.max())
+    table = call.table(numpy.minimum(places, extent - 1), "i64")
+    found = make("take", (data, table), {"axis": axis})
+    column = call.table(firsts.reshape(wanted, *behind), "i64")
+    firsts_of_cells = build.align(column, data.type.rank)
+    if (counts == counts[0]).all():
+        return _Cover(found, firsts_of_cells, int(counts[0]))
+    is_own = call.table((places < ends[:, None]).reshape(*places.shape, *behind), "bool")
+    filled = build.where(build.align(is_own, data.type.rank + 1), found, filler)
+    sizes = build.cast(call.table(counts.reshape(wanted, *behind), "i64"), data.dtype)
+    return _Cover(filled, firsts_of_cells, build.align(sizes, data.type.rank))
+
+
+def _open_cover(data: Node, wanted: int, axis: int, filler: float) -> _Cover:
+    """The cells of an axis whose size a call gives."""
     extent, rank = number(data.shape[axis], "i64"), data.type.rank
     cell = build.counter(1, 0, wanted)
     starts = cell * extent // wanted
@@ -275,7 +350,7 @@ def _covered(data: Node, wanted: int, axis: int, filler: float) -> tuple[Node, N
     firsts = build.reshape(starts, (wanted, *behind))
     sizes = build.cast(build.reshape(ends - starts, (wanted, *behind)), data.dtype)
     filled = build.where(build.align(is_own, rank + 1), found, filler)
-    return filled, build.align(firsts, rank), build.align(sizes, rank)
+    return _Cover(filled, build.align(firsts, rank), build.align(sizes, rank))
 
 
 def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
@@ -343,6 +418,25 @@ def _adaptive(call: Call, data: Node, size: Sequence[int]) -> Node:
     return _uneven_average_pool(call, data, size)
 
 
+def _unfold(
+    call: Call, data: Node, kernel: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> Node:
+    """Patches `[N, C · kernel, positions]` of `[N, C, height, width]`; N may be missing."""
+    sizes, gaps, margins, strides = (
+        spread(item, 2) for item in (kernel, dilation, padding, stride)
+    )
+    rank = data.type.rank
+    rows = zip(data.shape[-2:], sizes, gaps, margins, strides, strict=True)
+    positions = tuple(
+        (extent + 2 * margin - gap * (size - 1) - 1) // step + 1
+        for extent, size, gap, margin, step in rows
+    )
+    pool = _Pool((rank - 2, rank - 1), positions, sizes, strides, margins, gaps, 0)
+    windows, inner = pool.windows(data)
+    order = (*range(rank - 2), *inner, *pool.axes)
+    return build.reshape(build.permute(windows, order), call.shape)
+
+
 def _fold(
     call: Call,
     data: Node,
@@ -393,6 +487,7 @@ _ADAPTIVE_OPS = (
 
 ROWS: Rows = {
     "col2im": _fold,
+    "im2col": _unfold,
     "max_pool2d": partial(_max_pool, 2),
     "max_pool2d_with_indices": partial(_max_pool_with_indices, 2),
     "max_pool3d_with_indices": partial(_max_pool_with_indices, 3),

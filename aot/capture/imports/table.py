@@ -104,6 +104,9 @@ SUMS_OF_PRODUCTS = ("addcmul", "lerp")
 # Ops whose decompositions of some release of torch give other numbers than eager: -0 for 0.
 OTHERWISE_DECOMPOSED = ("frac", "softshrink")
 
+# Moves of windows, whose elements torch's decompositions gather and scatter by computed places.
+WINDOWS_WHOLE = ("col2im", "im2col")
+
 # Composite ops that the table imports whole: arithmetic of ours in place of torch's decomposition.
 NOT_DECOMPOSED = (
     "adaptive_avg_pool1d",
@@ -129,4 +132,5 @@ NOT_DECOMPOSED = (
     "upsample_bicubic2d",
     "upsample_linear1d",
     "upsample_trilinear3d",
+    *WINDOWS_WHOLE,
 )
