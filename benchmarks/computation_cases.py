@@ -285,6 +285,27 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "means over images of 8 × 512 × 7 × 7": _case(
             "return F.adaptive_avg_pool2d(x, 1)", _of("8, 512, 7, 7")
         ),
+        "maxima 5 × 5 of 1 × 128 × 40 × 40": _case(
+            "return F.max_pool2d(x, 5, 1, 2)", _of("1, 128, 40, 40")
+        ),
+        "maxima 13 × 13 of 1 × 128 × 20 × 20": _case(
+            "return F.max_pool2d(x, 13, 1, 6)", _of("1, 128, 20, 20")
+        ),
+        "means 8 × 8 by 8 of 8 × 64 × 56 × 56": _case(
+            "return F.avg_pool2d(x, 8)", _of("8, 64, 56, 56")
+        ),
+        "means of 6 × 6 cells of 1 × 512 × 33 × 33": _case(
+            "return F.adaptive_avg_pool2d(x, 6)", _of("1, 512, 33, 33")
+        ),
+        "maxima of 7 × 7 cells of 4 × 64 × 50 × 50": _case(
+            "return F.adaptive_max_pool2d(x, 7)", _of("4, 64, 50, 50")
+        ),
+        "patches 3 × 3 of 4 × 16 × 48 × 48": _case(
+            "return F.unfold(x, 3, padding=1)", _of("4, 16, 48, 48")
+        ),
+        "sums of patches 3 × 3 in 4 × 16 × 48 × 48": _case(
+            "return F.fold(x, (48, 48), 3, padding=1)", _of("4, 144, 2304")
+        ),
         "bilinear 1 × 16 × 61 × 61 to 128 × 128": _case(
             'return F.interpolate(x, (128, 128), mode="bilinear")', _of("1, 16, 61, 61")
         ),

@@ -29,57 +29,87 @@ WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum o
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
-    """Windows over some axes of a tensor: a number for each of these."""
+class _Along:
+    """Windows along one axis of a tensor."""
 
-    axes: tuple[int, ...]
-    positions: tuple[Extent, ...]  # windows
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    margins: tuple[int, ...]  # before the first element
-    gaps: tuple[int, ...]  # from one element of a window to the next
-    value: float  # of the margins
+    axis: int
+    count: Extent
+    size: int
+    step: int
+    margin: int  # before the first element
+    gap: int  # from one element of a window to the next
+
+    @property
+    def reach(self) -> Extent:
+        """Elements from the first one of the first window to the last one of the last."""
+        return (self.count - 1) * self.step + (self.size - 1) * self.gap + 1
+
+    @property
+    def is_tiling(self) -> bool:
+        """Whether each element is in one window at most, and none lies between two."""
+        return self.size == self.step and self.gap == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Windows along some axes of a tensor; `value` is that of margins."""
+
+    along: tuple[_Along, ...]
+    value: float
+
+    @property
+    def elements(self) -> int:
+        """Of a window."""
+        return math.prod(each.size for each in self.along)
 
     def windows(self, data: Node) -> tuple[Node, tuple[int, ...]]:
         """The windows at the positions torch has, and the axes inside one."""
         rank = data.type.rank
-        rows = zip(
-            self.axes, self.positions, self.sizes, self.strides, self.margins, self.gaps,
-            strict=True,
-        )  # fmt: skip
-        low, high = [0] * rank, [0] * rank
-        for axis, count, size, step, margin, gap in rows:
-            reach = (count - 1) * step + (size - 1) * gap + 1
-            low[axis] = margin
-            high[axis] = largest(margin, reach - data.shape[axis] - margin)  # ceil_mode needs more
-        padded = build.pad(data, low, high, self.value)
         attrs = {
-            "axes": self.axes,
-            "sizes": self.sizes,
-            "strides": self.strides,
-            "dilations": self.gaps,
+            "axes": tuple(each.axis for each in self.along),
+            "sizes": tuple(each.size for each in self.along),
+            "strides": tuple(each.step for each in self.along),
+            "dilations": tuple(each.gap for each in self.along),
         }
-        windows = make("window", (padded,), attrs)
-        for axis, count in zip(self.axes, self.positions, strict=True):
-            windows = build.slice_axis(windows, axis, 0, count)
-        return windows, tuple(range(rank, rank + len(self.axes)))
+        windows = make("window", (self._padded(data),), attrs)
+        for each in self.along:
+            windows = build.slice_axis(windows, each.axis, 0, each.count)
+        return windows, tuple(range(rank, rank + len(self.along)))
+
+    def _padded(self, data: Node) -> Node:
+        low, high = [0] * data.type.rank, [0] * data.type.rank
+        for each in self.along:
+            behind = each.reach - data.shape[each.axis] - each.margin
+            low[each.axis] = each.margin
+            high[each.axis] = largest(each.margin, behind)  # ceil_mode needs more
+        return build.pad(data, low, high, self.value)
 
     def reduced(self, kind: str, data: Node) -> Node:
         """The sum or the maximum of each window. That of large ones is taken along one axis after
         the other: k₁ + k₂ elements a window for k₁ · k₂, and memory is read in its order."""
-        if math.prod(self.sizes) > AT_ONCE and sum(size > 1 for size in self.sizes) > 1:
-            return reduce(lambda found, each: each.reduced(kind, found), self._by_axes(), data)
-        windows, inner = self.windows(data)
-        is_plain = kind == "sum" or math.prod(self.sizes) <= WRITTEN_OUT
+        if self.elements <= AT_ONCE or sum(each.size > 1 for each in self.along) < 2:
+            windows, inner = self.windows(data)
+            return self._of_windows(kind, windows, inner)
+        for each in self.along:
+            if each.size > 1 or each.step > 1 or each.margin:
+                data = _Pool((each,), self.value)._reduced_along(kind, data)
+        return data
+
+    def _reduced_along(self, kind: str, data: Node) -> Node:
+        """The same along the only axis, where windows that do not overlap are blocks of it."""
+        (each,) = self.along
+        if not each.is_tiling:
+            windows, inner = self.windows(data)
+            return self._of_windows(kind, windows, inner)
+        axis = each.axis
+        whole = build.slice_axis(self._padded(data), axis, 0, each.count * each.size)
+        shape = (*whole.shape[:axis], each.count, each.size, *whole.shape[axis + 1 :])
+        return self._of_windows(kind, build.reshape(whole, shape), (axis + 1,))
+
+    def _of_windows(self, kind: str, windows: Node, inner: tuple[int, ...]) -> Node:
+        is_plain = kind == "sum" or self.elements <= WRITTEN_OUT
         reduction = build.reduce if is_plain else build.extreme
         return build.drop(reduction(kind, windows, inner), inner)
-
-    def _by_axes(self) -> list[_Pool]:
-        rows = zip(
-            self.axes, self.positions, self.sizes, self.strides, self.margins, self.gaps,
-            strict=True,
-        )  # fmt: skip
-        return [_Pool(*((each,) for each in row), self.value) for row in rows]
 
 
 def _pool_of(
@@ -93,13 +123,11 @@ def _pool_of(
     value: float,
 ) -> _Pool:
     """Windows over the last `count` axes, as torch's arguments say."""
-    rank, sizes = data.type.rank, spread(kernel, count)
-    axes = tuple(range(rank - count, rank))
-    positions = tuple(call.shape[axis] for axis in axes)
-    strides, margins, gaps = (
-        _strides(stride, sizes), spread(padding, count), spread(dilation, count),
-    )  # fmt: skip
-    return _Pool(axes, positions, sizes, strides, margins, gaps, value)
+    sizes = spread(kernel, count)
+    columns = sizes, _strides(stride, sizes), spread(padding, count), spread(dilation, count)
+    axes = range(data.type.rank - count, data.type.rank)
+    rows = zip(axes, *columns, strict=True)
+    return _Pool(tuple(_Along(axis, call.shape[axis], *row) for axis, *row in rows), value)
 
 
 def _strides(stride: Sizes, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -126,17 +154,17 @@ def _max_pool_with_indices(
     first = build.drop(_index_of_peak(windows, inner), inner)
     parts, area = [], 1
     for dim in reversed(range(count)):
-        axis, margin, gap = pool.axes[dim], pool.margins[dim], pool.gaps[dim]
-        within = first if dim == 0 else first % pool.sizes[dim]
-        first = first // pool.sizes[dim]
-        counter = build.counter(data.type.rank, axis, call.shape[axis])
-        start = counter * pool.strides[dim] - margin
-        place = start + within * gap
-        if margin:  # of a window whose elements are all the lowest, its first element inside
-            inside = (start + -(-margin // gap) * gap) % gap
+        along = pool.along[dim]
+        within = first if dim == 0 else first % along.size
+        first = first // along.size
+        counter = build.counter(data.type.rank, along.axis, along.count)
+        start = counter * along.step - along.margin
+        place = start + within * along.gap
+        if along.margin:  # of a window whose elements are all the lowest, its first one inside
+            inside = (start + -(-along.margin // along.gap) * along.gap) % along.gap
             place = build.where(place < 0, inside, place)
         parts.append(place * area)
-        area *= data.shape[axis]
+        area *= data.shape[along.axis]
     return pool.reduced("max", data), reduce(add, parts)
 
 
@@ -426,14 +454,13 @@ def _unfold(
         spread(item, 2) for item in (kernel, dilation, padding, stride)
     )
     rank = data.type.rank
-    rows = zip(data.shape[-2:], sizes, gaps, margins, strides, strict=True)
-    positions = tuple(
-        (extent + 2 * margin - gap * (size - 1) - 1) // step + 1
-        for extent, size, gap, margin, step in rows
-    )
-    pool = _Pool((rank - 2, rank - 1), positions, sizes, strides, margins, gaps, 0)
-    windows, inner = pool.windows(data)
-    order = (*range(rank - 2), *inner, *pool.axes)
+    rows = zip(range(rank - 2, rank), sizes, strides, margins, gaps, strict=True)
+    along = []
+    for axis, size, step, margin, gap in rows:
+        count = (data.shape[axis] + 2 * margin - gap * (size - 1) - 1) // step + 1
+        along.append(_Along(axis, count, size, step, margin, gap))
+    windows, inner = _Pool(tuple(along), 0).windows(data)
+    order = (*range(rank - 2), *inner, rank - 2, rank - 1)
     return build.reshape(build.permute(windows, order), call.shape)
 
 
