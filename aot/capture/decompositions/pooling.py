@@ -167,9 +167,10 @@ def _adaptive_average_pool(gradient: Tensor, data: Tensor) -> Tensor:
     """Each element takes its share of all windows that reach it, one axis after the other: the
     windows i from floor(i E / W) up to ceil((i + 1) E / W), of W on E elements.
 
-    What is not finite stays with the elements of its window, so none is multiplied by 0.
+    What is not finite stays with the elements of its window, so none is multiplied by 0. The last
+    axis comes first: the other one then copies whole rows.
     """
-    for axis in (-2, -1):
+    for axis in (-1, -2):
         extent, windows = data.shape[axis], gradient.shape[axis]
         are_known = isinstance(extent, int) and isinstance(windows, int)
         if are_known and extent % windows == 0:
