@@ -22,7 +22,8 @@ from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int
 FEW_CELLS = 16  # elements of a window up to which its maximum's place is found without a loop
-# Cells of an axis of fixed size up to which each is a kernel of its own
+# Cells of an axis of fixed size up to which each is a kernel of its own: of means, and of maxima,
+# whose places are found too.
 MOST_MEANS, MOST_MAXIMA = 2, 16
 AT_ONCE = 16  # elements of a window up to which it is reduced along all axes at once
 WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum out, NaN and all
@@ -88,25 +89,23 @@ class _Pool:
         """The sum or the maximum of each window. That of large ones is taken along one axis after
         the other: k₁ + k₂ elements a window for k₁ · k₂, and memory is read in its order."""
         if self.elements <= AT_ONCE or sum(each.size > 1 for each in self.along) < 2:
-            windows, inner = self.windows(data)
-            return self._of_windows(kind, windows, inner)
+            return self._reduced_at_once(kind, *self.windows(data))
         for each in self.along:
             if each.size > 1 or each.step > 1 or each.margin:
-                data = _Pool((each,), self.value)._reduced_along(kind, data)
+                alone = _Pool((each,), self.value)
+                parts = alone.blocks(data) if each.is_tiling else alone.windows(data)
+                data = alone._reduced_at_once(kind, *parts)
         return data
 
-    def _reduced_along(self, kind: str, data: Node) -> Node:
-        """The same along the only axis, where windows that do not overlap are blocks of it."""
+    def blocks(self, data: Node) -> tuple[Node, tuple[int, ...]]:
+        """Windows along the only axis that do not overlap, and the axis inside one."""
         (each,) = self.along
-        if not each.is_tiling:
-            windows, inner = self.windows(data)
-            return self._of_windows(kind, windows, inner)
         axis = each.axis
         whole = build.slice_axis(self._padded(data), axis, 0, each.count * each.size)
         shape = (*whole.shape[:axis], each.count, each.size, *whole.shape[axis + 1 :])
-        return self._of_windows(kind, build.reshape(whole, shape), (axis + 1,))
+        return build.reshape(whole, shape), (axis + 1,)
 
-    def _of_windows(self, kind: str, windows: Node, inner: tuple[int, ...]) -> Node:
+    def _reduced_at_once(self, kind: str, windows: Node, inner: tuple[int, ...]) -> Node:
         is_plain = kind == "sum" or self.elements <= WRITTEN_OUT
         reduction = build.reduce if is_plain else build.extreme
         return build.drop(reduction(kind, windows, inner), inner)
