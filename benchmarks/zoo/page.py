@@ -33,9 +33,16 @@ def render(size: str, rows: Sequence[Figures]) -> str:
 
 
 def _machine(rows: Sequence[Figures]) -> str:
-    found = {tuple(row.facts.items()): None for row in rows if row.facts}
-    lines = [", ".join(f"{name} {value}" for name, value in facts) for facts in found]
-    return "\n".join(f"- {line}" for line in lines)
+    """Where and when, a line a run, with its models where there are several runs."""
+    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for row in rows:
+        if row.facts:
+            found.setdefault(tuple(row.facts.items()), []).append(row.name)
+    lines = []
+    for facts, names in found.items():
+        line = ", ".join(f"{name} {value}" for name, value in facts)
+        lines.append(f"- {line}" + (f": {', '.join(names)}" if len(found) > 1 else ""))
+    return "\n".join(lines)
 
 
 def _models(rows: Sequence[Figures]) -> str:
