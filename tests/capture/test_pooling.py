@@ -8,6 +8,7 @@ import random
 import numpy
 import pytest
 
+from aotc.aot.ir.narrow import at_sizes
 from aotc.aot.ir.reference import interpret
 
 torch = pytest.importorskip("torch")
@@ -107,7 +108,7 @@ def test_patches_are_moves_of_windows(seed):
     plane = [
         gap * (size - 1) + source.randint(1, 9) for gap, size in zip(gaps, kernel, strict=True)
     ]
-    shape = (*[2][: source.randint(0, 1)], 3, *plane)
+    shape = (*source.choice(((), (2,))), 3, *plane)
     given = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
     def model(x):
@@ -146,3 +147,13 @@ def test_large_windows_are_reduced_axis_by_axis(kind, seed):
     numpy.testing.assert_allclose(found, pool(given), rtol=1e-5, atol=1e-6)
     windows = [node.attr("sizes") for node in captured.graph.nodes() if node.op == "window"]
     assert all(len(sizes) == 1 or math.prod(sizes) <= AT_ONCE for sizes in windows)
+
+
+@pytest.mark.parametrize("size", [(16, 16), (47, 60), (90, 17)])
+def test_windows_that_do_not_overlap_of_dynamic_planes(size):
+    dims = {2: torch.export.Dim("height", min=16), 3: torch.export.Dim("width", min=16)}
+    model = torch.nn.AvgPool2d(8)
+    captured = capture(spec_of(model, (torch.randn(1, 2, 33, 41),), dynamic_shapes=(dims,)))
+    graph = at_sizes(captured.graph, dict(zip(("height", "width"), size, strict=True)))
+    given = torch.randn(1, 2, *size)
+    numpy.testing.assert_allclose(interpret(graph, [given.numpy()])[0], model(given), atol=1e-6)
