@@ -155,6 +155,10 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "product of 257 × 129 by 129 × 1,031 f64": _case(
             "return x @ y", *[_of(s, ", dtype=torch.float64") for s in ("257, 129", "129, 1031")]
         ),
+        "product of 1,000 × 333 by 333 × 777": _case(
+            "return x @ y", _of("1000, 333"), _of("333, 777")
+        ),
+        "linear of 256 × 1,001 by 1,001 × 192": _case("nn.Linear(1001, 192)", _of("256, 1001")),
         "product of 384³ bf16": _case("return x @ y", *[_of("384, 384") + ".bfloat16()"] * 2),
         "linear of 7 × 1,000 by 1,000 × 3,000": _case("nn.Linear(1000, 3000)", _of("7, 1000")),
         "linear of 1 × 4,096 by 4,096 × 4,096": _case("nn.Linear(4096, 4096)", _of("1, 4096")),
@@ -242,6 +246,9 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "convolution 3 × 3 of 1 × 128 × 28 × 28 by an input": _case(
             "return F.conv2d(x, y, padding=1)", _of("1, 128, 28, 28"), _of("128, 128, 3, 3")
         ),
+        "convolution 1 × 1 of 4 × 256 × 28 × 28 by an input": _case(
+            "return F.conv2d(x, y)", _of("4, 256, 28, 28"), _of("512, 256, 1, 1")
+        ),
         "convolution 7 × 7 by 2 of 3 × 224 × 224": _case(
             "nn.Conv2d(3, 64, 7, stride=2, padding=3)", _of("1, 3, 224, 224")
         ),
@@ -299,6 +306,11 @@ _GROUPS: dict[str, dict[str, Case]] = {
         ),
         "maxima of 7 × 7 cells of 4 × 64 × 50 × 50": _case(
             "return F.adaptive_max_pool2d(x, 7)", _of("4, 64, 50, 50")
+        ),
+        "maxima 2 × 2 of 4 × 64 × 64 × 64, put back": _case(
+            "found, places = F.max_pool2d(x, 2, return_indices=True)\n"
+            "return F.max_unpool2d(found, places, 2)",
+            _of("4, 64, 64, 64"),
         ),
         "patches 3 × 3 of 4 × 16 × 48 × 48": _case(
             "return F.unfold(x, 3, padding=1)", _of("4, 16, 48, 48")
@@ -360,6 +372,11 @@ _GROUPS: dict[str, dict[str, Case]] = {
         "sizes of spectra of 1 × 16,000 over time": _case(
             "return torch.stft(x, 400, 160, window=y, return_complex=True).abs()",
             _of("1, 16000"), "torch.hann_window(400)",
+        ),
+        "mel spectrogram of 2 × 48,000": _case(
+            "sizes = torch.stft(x, 400, 160, window=y, return_complex=True).abs() ** 2\n"
+            "return (sizes.transpose(1, 2) @ z).clamp(min=1e-10).log10()",
+            _of("2, 48_000"), "torch.hann_window(400)", "torch.rand(201, 80)",
         ),
         "group norm of 2 × 96 × 33 × 33": _case(
             "return F.group_norm(x, 8)", _of("2, 96, 33, 33")
@@ -435,6 +452,9 @@ _GROUPS: dict[str, dict[str, Case]] = {
             _of("50_000, 64"), "torch.randint(0, 50_000, (512, 20))",
         ),
         "histogram of 100,000": _case("return torch.histc(x, 64, -4, 4)", _of("100_000")),
+        "histogram of 1,000,000 in 100": _case(
+            "return torch.histc(x, 100, -3, 3)", _of("1_000_000")
+        ),
         "places of a mask of 100,000": _case(
             "return (x > 0).cumsum(0)", _of("100_000")
         ),

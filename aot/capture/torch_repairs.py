@@ -2,20 +2,21 @@
 
 torch 2.11 keeps a dim of extent 1 in a norm over it if the dim is counted from the end: the
 function that computes `linalg_vector_norm` on tensors without data compares -1 with the dims'
-positions. Eager torch gives the right shape, and the trace must have it too. The rest saves time in
-decompositions.
+positions. What it decomposes an LSTM into there gives the last states of a layer with a dim too
+many, unless the batch is one. Eager torch gives the right shapes, and the trace must have them too.
+The rest saves time in decompositions.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
+from torch._decomp import decomposition_table, decompositions
 from torch._export import utils
 from torch._refs.linalg import vector_norm
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -51,9 +52,21 @@ def _norm(
     return found
 
 
+def _layer_of_lstm(
+    whole: Callable[..., Any], data: Tensor, hidden: Sequence[Tensor], *rest: Any, **named: Any
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """A layer's results, and its last states with the dims of the first ones."""
+    found, last = whole(data, hidden, *rest, **named)
+    pairs = zip(last, hidden, strict=True)
+    return found, tuple(each if each.dim() == own.dim() else each.squeeze(0) for each, own in pairs)
+
+
 @functools.cache
 def repair_shapes() -> None:
     """From now on tensors without data have the shapes that eager torch gives."""
+    layer = getattr(decompositions, "one_layer_lstm", None)
+    if layer is not None:
+        decompositions.one_layer_lstm = functools.partial(_layer_of_lstm, layer)
     if not _keeps_a_dim():
         return
     decomposition_table[_NORM] = _norm  # asked where sizes vary

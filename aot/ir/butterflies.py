@@ -20,15 +20,15 @@ class Pass(NamedTuple):
     done: int
 
 
-def factors(length: int) -> tuple[int, int, int] | None:
-    """How often 2, 3 and 5 divide a length; None where anything else does."""
+def factors(length: int) -> tuple[int, int, int, int] | None:
+    """How often 2, 3, 5 and 7 divide a length; None where anything else does."""
     counts = []
-    for prime in (2, 3, 5):
+    for prime in (2, 3, 5, 7):
         counts.append(0)
         while length % prime == 0:
             length, counts[-1] = length // prime, counts[-1] + 1
-    two, three, five = counts
-    return (two, three, five) if length == 1 else None
+    two, three, five, seven = counts
+    return (two, three, five, seven) if length == 1 else None
 
 
 def passes(length: int, *, are_beside: bool = False) -> tuple[Pass, ...]:
@@ -37,12 +37,12 @@ def passes(length: int, *, are_beside: bool = False) -> tuple[Pass, ...]:
     where several transforms lie beside each other, so that a vector has an element of each."""
     found = factors(length)
     assert found is not None
-    two, three, five = found
+    two, three, five, seven = found
     last = [] if are_beside else [4] if two >= 2 else [2] * two
     two = two if are_beside else max(0, two - 2)
     fours = {0: 0, 1: 2, 2: 1}[two % 3] if two > 1 else 0
     eights, rest = divmod(two - 2 * fours, 3)
-    order = [5] * five + [3] * three + [8] * eights + [4] * fours + [2] * rest + last
+    order = [7] * seven + [5] * five + [3] * three + [8] * eights + [4] * fours + [2] * rest + last
     result, done = [], 1
     for radix in order:
         result.append(Pass(radix, done))

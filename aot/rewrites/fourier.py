@@ -1,12 +1,11 @@
 """Discrete Fourier transforms: by FFT kernels, or as matrix products, elementwise products and
 views.
 
-CPUs have an FFT kernel for lengths that are products of 2, 3 and 5, GPUs for powers of two. Other
-lengths with small factors are decomposed (Cooley and Tukey, 1965) into transforms of at most
-`DENSE_LIMIT`, each one product with a matrix of roots of unity. A length with a large prime factor
-becomes a convolution of a length that is a power of two (Bluestein, 1970). Tables are computed in
-f64 from exact integer exponents. Products take more operations than an FFT, and their longer sums
-are less exact.
+There are FFT kernels for lengths that are products of 2, 3, 5 and 7. Others are decomposed (Cooley
+and Tukey, 1965) into those and into transforms of at most `DENSE_LIMIT`, each one product with a
+matrix of roots of unity. A length with a large prime factor becomes a convolution of a length that
+is a power of two (Bluestein, 1970). Tables are computed in f64 from exact integer exponents.
+Products take more operations than an FFT, and their longer sums are less exact.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, runs
 
 DENSE_LIMIT = 64  # lengths up to this are one product
 PRIME_LIMIT = 512  # so are lengths up to this that have no small factor
-LONGEST = 4096  # of those that a program of a GPU transforms in registers
+LONGEST = 4096  # of those that a program of a GPU transforms
 # Of columns of a GPU, of which a program of 1,024 numbers has at least four beside each other.
 LONGEST_ON_GPU_OF_COLUMNS, FEWEST_BESIDE = 256, 4
 LONGEST_ON_CPU = 1 << 17  # whose passes are each one tensor of Triton
@@ -56,7 +55,7 @@ def expand_on_cpu(graph: Graph) -> tuple[Graph, int]:
 
 
 def _is_served(length: int, dtype: str, _: str) -> bool:
-    return dtype == "f32" and DENSE_LIMIT < length <= LONGEST and length & (length - 1) == 0
+    return dtype in ("f32", "f64") and length <= LONGEST and factors(length) is not None
 
 
 def _is_served_on_cpu(length: int, dtype: str, numbers: str) -> bool:
@@ -272,7 +271,7 @@ class _Transform:
         numbers = _numbers(data[1] is not None, is_real)
         if self.serves(length, self.dtype, numbers):
             return self._by_op(data, length, keep, is_real)
-        first = _factor(length)
+        first = self._factor(length, numbers)
         if length <= DENSE_LIMIT or (first == 1 and length <= PRIME_LIMIT):
             return self._dense(data, length, keep, is_real)
         if first == 1:
@@ -281,6 +280,18 @@ class _Transform:
             found = self._by_factors(data, first, length // first)
         re, im = found
         return _first(re, keep), None if is_real or im is None else _first(im, keep)
+
+    def _factor(self, length: int, numbers: str) -> int:
+        """The divisor up to `DENSE_LIMIT`, or that there is a kernel for, which is nearest to the
+        root of `length`; 1 for none."""
+        divisors = (each for each in range(2, min(LONGEST, length - 1) + 1) if length % each == 0)
+        fit = (
+            each
+            for each in divisors
+            if each <= DENSE_LIMIT or self.serves(each, self.dtype, numbers)
+        )
+        root = math.sqrt(length)
+        return min(fit, key=lambda each: abs(math.log(each / root)), default=1)
 
     def _by_op(self, data: Pair, length: int, keep: int, is_real: bool) -> Pair:
         """The op again, which has a kernel."""
@@ -372,13 +383,6 @@ class _Transform:
 
     def _aligned(self, values: Array, rank: int) -> Node:
         return build.align(self.table(values, self.dtype), rank)
-
-
-def _factor(length: int) -> int:
-    """The divisor up to `DENSE_LIMIT` that is nearest to the root of `length`; 1 for none."""
-    divisors = (each for each in range(2, min(DENSE_LIMIT, length - 1) + 1) if length % each == 0)
-    root = math.sqrt(length)
-    return min(divisors, key=lambda each: abs(math.log(each / root)), default=1)
 
 
 def _between(flags: Array) -> range:

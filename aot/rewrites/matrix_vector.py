@@ -1,4 +1,5 @@
-"""Products with one column or one row as sums, which read the matrix along its memory.
+"""Products with one column or one row as sums, which read the matrix along its memory, and those of
+few terms, which need no tile.
 
 A tile of a product has its lanes along the columns of the right operand. If that has one column, is
 stored column by column, or has rows that are not aligned, the same numbers are a sum along the
@@ -7,6 +8,8 @@ inner dimension, which a row kernel reads in place, gathered or not.
 On GPUs tiles have many rows and columns, and one row times a matrix that is stored row by row gives
 a program to every few columns only, while a sum has as many programs as fill the device. Weights
 are stored so that products of one row read them along the depth (`weights.orient_weights`).
+Products of many small matrices, rotations for example, would be a program each, of a tile that is
+mostly empty.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from __future__ import annotations
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.rules import Context, Rule, rule_for
-from aotc.aot.ir.size import divides, typical
+from aotc.aot.ir.size import divides, proves_at_most, typical
+from aotc.aot.schedule.trace import UNROLL_PLAIN
 
 VECTOR = 16  # elements of rows that a product reads without a mask
 LARGE_MATRIX = 1 << 14  # elements from which on a GPU has more than a launch to do
@@ -65,6 +69,16 @@ def _large_row_sum(root: Node, context: Context) -> Node | None:
     return _summed(root, build.transpose(row), matrix, root.type.rank - 2)
 
 
+def _few_terms(root: Node, context: Context) -> Node | None:
+    """A · B → sum over k of A[m, k] · B[k, n] for few k, B no constant"""
+    left, right = root.inputs
+    if not proves_at_most(left.shape[-1], UNROLL_PLAIN) or context.is_constant(right):
+        return None
+    rows = build.reshape(left, (*left.shape, 1))
+    columns = build.reshape(right, (*right.shape[:-2], 1, *right.shape[-2:]))
+    return build.reshape(_summed(root, rows, columns, root.type.rank - 1), root.shape)
+
+
 def _summed(root: Node, left: Node, right: Node, axis: int) -> Node:
     """Products of the elements of two operands, summed along an axis with a product's precision."""
     wide = "f64" if root.dtype == "f64" else "f32"
@@ -102,4 +116,8 @@ LARGE: tuple[Rule, ...] = (
     rule_for(("matmul",), "large-column-sum", _large_column_sum, is_exact=False),
     rule_for(("matmul",), "large-row-sum", _large_row_sum, is_exact=False),
 )
-GPU_RULES: tuple[Rule, ...] = (*LARGE, RULES[1])
+FEW: tuple[Rule, ...] = (
+    # A · B → Σ A[m, k] · B[k, n] over few k, B no constant
+    rule_for(("matmul",), "few-terms", _few_terms, is_exact=False),
+)
+GPU_RULES: tuple[Rule, ...] = (*LARGE, RULES[1], *FEW)

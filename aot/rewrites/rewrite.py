@@ -207,7 +207,7 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
     "groups": groups.RULES,
     "attention": _ATTENTION,
     "weights": weights.PACKING,
-    "matrix_vector": (*matrix_vector.RULES, *matrix_vector.LARGE),
+    "matrix_vector": (*matrix_vector.RULES, *matrix_vector.LARGE, *matrix_vector.FEW),
 }
 
 

@@ -6,6 +6,8 @@
 - Many long rows are first sorted by their places, once for all that is added there; then a program
   adds the rows of one place.
 - With few places, every row is compared with every place, which is one reduction for each place.
+- Where the last of many rows at a place is wanted, the greatest number of a row there is found by
+  atomics, and that row is looked up.
 
 Otherwise the kernel of `scatter_rows` gives each program a share of the places, whose rows it goes
 over in order. With few places there are few programs, with many rows each; comparing every row with
@@ -36,6 +38,8 @@ MOST_OF_DYNAMIC = 1 << 24  # of one of dynamic sizes, whatever a call's are
 INNER_BLOCK = 64  # elements within an index that a program has
 MANY_ROWS = 1 << 12  # from which on their order can pay for its launches
 FEWEST_COUNTED = 1 << 12  # numbers that are counted
+MOST_NUMBERED = (1 << 31) - 1  # rows, whose numbers have 32 bits
+_OF_NUMBERS = 12  # bytes of a place or row: its number is written, merged and read
 _OF_ORDERED = 8  # bytes of an element, read or written, and looked up
 # Launches, bytes of an element that is merged, and of one that it is merged with.
 _OF_SUMS, _OF_EXTREMES = (6, 40, 32), (3, 16, 24)
@@ -44,8 +48,10 @@ _OF_SUMS, _OF_EXTREMES = (6, 40, 32), (3, 16, 24)
 def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
     """`graph` with reductions over rows in place of rows merged at few places, and how many."""
     wanted: dict[Node, Callable[[Node], Node]] = {}
+    held = frozenset(graph.inputs[len(graph.inputs) - len(graph.states) :])
     for node in graph.nodes():
-        if node.op == "scatter_rows" and node.attr("merge") != "replace":
+        is_replaced = node.op == "scatter_rows" and node.attr("merge") == "replace"
+        if node.op == "scatter_rows" and not (is_replaced and _written_in(node) in held):
             way = _counted if _is_counted(node) else _least(node)
             if way is not None:
                 wanted[node] = way
@@ -57,6 +63,13 @@ def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
             return wanted[node](made)
 
     return graph.rebuilt(expand), len(wanted)
+
+
+def _written_in(node: Node) -> Node:
+    """What lies in the memory that rows are written in."""
+    while node.inputs and (node.op in ("scatter_rows", "copy") or node.kind == "view"):
+        node = node.inputs[0]
+    return node
 
 
 def _least(node: Node) -> Callable[[Node], Node] | None:
@@ -164,9 +177,47 @@ def _first_not_below(ordered: Node, count: int) -> Node:
     return build.reshape(low, (count,))
 
 
+def _is_replaced(node: Node) -> bool:
+    """Whether the last row of each place is wanted."""
+    rows = node.inputs[2].shape[node.attr("axis")]
+    return bool(node.attr("merge") == "replace") and proves_at_most(rows, MOST_NUMBERED)
+
+
+def _looked_up_ns(node: Node) -> float:
+    """Time of finding the last row of each place by atomics, and of looking it up."""
+    data, index, source = node.inputs
+    axis = node.attr("axis")
+    is_shared = index.type.numel == source.shape[axis]
+    places = data.shape[axis] if is_shared else data.type.numel
+    nbytes = _OF_NUMBERS * typical(places + index.type.numel) + 2 * typical(data.type.nbytes)
+    return 3 * LAUNCH_NS + nbytes * BYTE_NS
+
+
+def _looked_up(node: Node) -> Node:
+    """source at the number of the last row of each place, data where there is none"""
+    data, index, source = node.inputs
+    axis, extent, rows = node.attr("axis"), data.shape[node.attr("axis")], source.shape
+    is_shared = index.type.numel == rows[axis]
+    shape = (rows[axis],) if is_shared else rows
+    own, along = (1, 0) if is_shared else (data.type.rank, axis)
+    numbers = build.expand(build.cast(build.counter(own, along, rows[axis]), "i32"), shape)
+    none = build.expand(build.scalar(-1, "i32"), (*shape[:along], extent, *shape[along + 1 :]))
+    how = {**dict(node.attrs), "axis": along, "merge": "max"}
+    last = make("scatter_rows", (none, build.reshape(index, shape), numbers), how)
+    at, is_written = build.maximum(last, 0), last >= 0
+    if is_shared:
+        found = make("take", (source, at), {"axis": axis})
+        is_written = build.reshape(is_written, build.column(data.type.rank, axis, extent))
+    else:
+        found = make("gather", (source, at), {"axis": axis})
+    return build.where(build.expand(is_written, data.shape), found, data)
+
+
 def _may_be_compared(node: Node) -> bool:
     """Whether sizes are known, or so few comparisons are the most that one kernel does them in the
     time that the launches of other forms take."""
+    if node.attr("merge") == "replace":
+        return False
     source, places = node.inputs[2], node.shape[node.attr("axis")]
     if is_static((*node.shape, *source.shape)):
         return True
@@ -236,5 +287,6 @@ def _at_once_ns(node: Node) -> float:
 _WAYS = (
     (_is_in_any_order, _at_once_ns, merged),
     (_is_ordered, _ordered_ns, _ordered),
+    (_is_replaced, _looked_up_ns, _looked_up),
     (_may_be_compared, _compared_ns, _reductions),
 )

@@ -10,8 +10,8 @@
 - CPU, windows whose positions are the columns of a product: read from a padded copy with positions
   contiguous.
 - A right operand with neither contiguous rows nor contiguous columns, such as filters that are an
-  argument, perhaps cast or cut into the phases of a stride, is copied row by row; otherwise each
-  tile of rows would gather all of it again.
+  argument, perhaps cast or cut into the phases of a stride, is copied row by row, of f32 on a GPU
+  column by column; otherwise each tile of rows would gather all of it again.
 - GPU: a copy that the graph asks for is dropped if its source has rows at a pitch.
 - GPU: a large left operand that is computed for one product, from elements that are apart along
   both its rows and the depth, is stored first. Triton distributes loads over lanes by the
@@ -20,9 +20,8 @@
   tensor cores without passing through registers.
 - GPU with tensor descriptors: operands whose rows are not aligned to 16 bytes are copied to rows
   that are (`row_pitch.py`).
-- GPU: a right operand of a product of f32 with contiguous columns is copied so that its depth is
-  contiguous. Tensor cores read TF32 from shared memory along the depth only, and Triton would
-  transpose each tile, in two parts, for every program.
+- GPU: operands whose depth does not lie together, of products of f32, or not in whole loads
+  (`depth_together.py`).
 - A concat of many parts tests all of them for each element, and a kernel takes a limited number of
   pointers: it becomes a concat of stored concats of a few parts each.
 """
@@ -40,7 +39,7 @@ from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.infer import PACK_N, WORDS_RANK
 from aotc.aot.ir.size import Extent, fixed, is_static, typical
-from aotc.aot.ir.types import DTYPES
+from aotc.aot.schedule.depth_together import on_transposed, with_depth_together
 from aotc.aot.schedule.domain import (
     batch_index,
     breaks,
@@ -53,7 +52,7 @@ from aotc.aot.schedule.grow import MATMULS
 from aotc.aot.schedule.packed_operands import with_packed_operands
 from aotc.aot.schedule.row_pitch import Pitches, with_pitch
 from aotc.aot.schedule.trace import STORED, Access, Tracer, accesses, behind_views
-from aotc.aot.traits import DESCRIPTOR_BYTES, TargetTraits
+from aotc.aot.traits import TargetTraits
 
 _MOVES = frozenset({"view", "pad", "window"})
 _COMPUTED = _MOVES | {"pointwise", "concat"}
@@ -70,10 +69,6 @@ TOGETHER = 16  # elements in a run, a power of two, that Triton finds
 MOST_COLUMNS = {"bf16": 32}
 FEWEST_READS = 4  # reads of each element by windows, from which a copy with margins is faster
 WIDE_LANES = 16  # of vectors: shorter ones multiply no faster than they copy
-# Multiply-adds of f32, from which on transposing the right operand first is faster (H200: 512³ in
-# 13.5 for 14.8 µs, 1024³ in 38 for 103, 2048³ in 200 for 445), where the rows of the copy begin at
-# multiples of 16 bytes (333 × 517 by 517 × 211 in 39 for 25).
-LEAST_TRANSPOSED = 1 << 24
 
 
 def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, frozenset[Node]]:
@@ -97,8 +92,9 @@ def with_contiguous_copies(graph: Graph, traits: TargetTraits) -> tuple[Graph, f
         node = _with_margins(_with_copy(node, copies), copies, traits)
         node = _with_columns(node, copies, traits)
         node = node if traits.is_gpu else _with_positions(_with_offsets(node, copies), copies)
-        node = with_pitch(node, pitches) if traits.has_tensor_copies else node
-        node = _with_depth(node, copies, traits)
+        pitched = with_pitch(node, pitches) if traits.has_tensor_copies else node
+        is_pitched = pitched is not node  # descriptors read it, whatever its depth
+        node = pitched if is_pitched else with_depth_together(node, copies, pitches, traits)
         if traits.is_gpu and not any(
             len(users[each]) > 1 or each in outputs for each in _on_the_way(given.inputs[0])
         ):
@@ -440,6 +436,8 @@ def _with_columns(root_op: Node, copies: dict[Node, Node], traits: TargetTraits)
     right = root_op.inputs[1]
     if root_op.kind != "matmul" or root_op.type.rank > 3 or not _is_gathered(root_op):
         return root_op
+    if traits.is_gpu and right.dtype == "f32":
+        return on_transposed(root_op, copies)
     is_joined = right.op == "reshape" and right.inputs[0].op == "permute"
     whole = right.inputs[0] if is_joined and not traits.is_gpu else right
     copies[whole] = build.stored(whole)
@@ -478,30 +476,6 @@ def _with_rows(root_op: Node, copies: dict[Node, Node]) -> Node:
     return root_op.on((copies[left], *root_op.inputs[1:]))
 
 
-def _with_depth(root_op: Node, copies: dict[Node, Node], traits: TargetTraits) -> Node:
-    """The product of f32, if large, on a copy of its right operand whose depth lies together."""
-    left, right = root_op.inputs[:2]
-    depth, columns = map(typical, right.shape[-2:])
-    precision = traits.precision_of_product(root_op.dtype, columns, depth)
-    if root_op.op != "matmul" or precision != "tf32x3":
-        return root_op
-    work = typical(root_op.type.numel) * depth
-    domain = matmul_domain(root_op)
-    assert domain.reduced is not None
-    _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    behind, _ = behind_views(need)
-    offset = ix.linear(behind.index, behind.node.shape)
-    is_across = offset.stride(domain.lanes) == 1 and offset.stride(domain.reduced) != 1
-    is_aligned = depth * DTYPES[right.dtype].itemsize_bytes % DESCRIPTOR_BYTES == 0
-    if work < LEAST_TRANSPOSED or behind.node.op == "constant" or not (is_across and is_aligned):
-        return root_op
-    last = right.type.rank - 1
-    order = (*range(last - 1), last, last - 1)
-    if right not in copies:
-        copies[right] = build.stored(build.permute(right, order))
-    return root_op.on((left, build.permute(copies[right], order), *root_op.inputs[2:]))
-
-
 def _lies_apart(need: Access, rows: Symbol, depth: Symbol) -> bool:
     """Whether neither elements along the depth nor enough along the rows surely lie together."""
     offset = ix.linear(need.index, need.node.shape)
@@ -517,7 +491,7 @@ def _is_gathered(root_op: Node) -> bool:
     domain = matmul_domain(root_op)
     assert domain.reduced is not None
     _, need = operand_accesses(root_op, domain, batch_index(root_op, domain))
-    while need.node.kind in ("view", "pad") or need.node.op == "cast":
+    while need.node.kind in ("view", "pad") or need.node.op in ("cast", "round_tf32"):
         (need,) = accesses(need.node, need.index)
     if need.node.op != "input":
         return False

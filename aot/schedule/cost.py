@@ -20,6 +20,7 @@ GPU_OPERATIONS = {"exp": 3.0, "exp2": 2.0, "log": 4.0, "log2": 3.0, "sigmoid": 5
                   "erf": 22.0, "tanh": 22.0}  # fmt: skip
 APPROXIMATED = {"gelu": 8.0, "gelu_tanh": 7.0}
 LEAST_OF_FUNCTIONS = 3.0  # operations
+TERM_OPERATIONS = 4.0  # to load a term of a sum on a GPU, with its mask and address
 MOVEMENT = frozenset({"concat", "take", "gather"})
 MOST_NODES = 1024  # behind a value whose cost is asked: more than a kernel ever computes
 
@@ -56,9 +57,11 @@ def chain(
     node: Node,
     materialised: Collection[Node],
     is_enough: Callable[[float, int], bool] = lambda work, loaded: False,
+    term: float = 0.0,
 ) -> tuple[float, int]:
     """(operations, bytes loaded) for one element of a node that is computed where it is read.
-    Counting stops when the caller's limits, or `MOST_NODES` nodes, are reached."""
+    Counting stops when the caller's limits, or `MOST_NODES` nodes, are reached. term: operations
+    that it takes to load a term of a sum from a near cache."""
     work, loaded = 0.0, 0
     stack, seen = [node], {node}
     while stack and len(seen) <= MOST_NODES and not is_enough(work, loaded):
@@ -70,6 +73,7 @@ def chain(
             continue
         repeats = typical(prod(reduced_extents(current))) if current.kind == "reduce" else 1
         work += OPS[current.op].cost * repeats
+        work += term * repeats if repeats > 1 else 0.0
         work += len(current.inputs) if current.kind == "concat" else 0  # one choice a part
         fresh = [operand for operand in current.inputs if operand not in seen]
         seen.update(fresh)
@@ -135,11 +139,14 @@ def is_worth_a_buffer(
     launch_ns = 0.0 if is_launched else traits.launch_ns
     store_ns = launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
 
-    # What only moves elements loads no more than who reads the buffer.
-    spared = DTYPES[node.dtype].itemsize_bytes if node.kind in MOVEMENT else 0
+    # What only moves elements loads no more than who reads the buffer; on a GPU, whose programs
+    # read the buffer as often, no element less is loaded than are computed of it.
+    is_read_again = traits.is_gpu or node.kind in MOVEMENT
+    spared = DTYPES[node.dtype].itemsize_bytes if is_read_again else 0
 
     def costs_more(work: float, loaded: int) -> bool:
         loaded -= spared
         return extra * work * traits.operation_ns + loads * loaded * traits.byte_ns > store_ns
 
-    return costs_more(*chain(node, materialised, costs_more))
+    term = TERM_OPERATIONS if traits.is_gpu else 0.0
+    return costs_more(*chain(node, materialised, costs_more, term))

@@ -50,6 +50,7 @@ from aotc.aot.schedule.trace import (
     lookup_index,
     reduced_extents,
     unrolled_index,
+    viewed,
 )
 from aotc.aot.traits import TargetTraits
 
@@ -350,14 +351,16 @@ class _Materializer:
         return any(
             len(points) > MOST_POINTS
             or self.values.get(kernel, 0) + len(points) > MOST_VALUES
-            or self._grows_long(kernel, self._written(kernel, node, points), _loads(node))
+            or self._grows_long(kernel, self._written(kernel, node, points), node)
             for kernel, points in self.points[node].items()
         )
 
-    def _grows_long(self, kernel: Kernel, written: int, loads: int) -> bool:
-        """Whether a kernel takes long to compile with so many values more, each of them so many
-        loads."""
-        values = self.written.get(kernel, 0) + written
+    def _grows_long(self, kernel: Kernel, written: int, node: Node) -> bool:
+        """Whether a kernel takes long to compile with a node so many times more. With a sum that is
+        written out come its terms, and better the sum is stored than each of them."""
+        terms = [node.inputs[0]] * _terms(node) if is_unrolled(node) else []
+        values = self.written.get(kernel, 0) + written * (1 + len(terms))
+        loads = _loads(node) + sum(map(_loads, map(viewed, terms)))
         return self._is_long(values, self.loads.get(kernel, 0) + written * loads)
 
     def _is_long(self, written: int, loads: int) -> bool:

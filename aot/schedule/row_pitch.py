@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.constants import folded_constant
-from aotc.aot.ir.graph import Constant, Node
+from aotc.aot.ir.graph import Constant, Node, walk
 from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.size import typical
 from aotc.aot.ir.types import DTYPES
@@ -44,12 +44,15 @@ class Pitches:
             unit = (DESCRIPTOR_BYTES if is_weight else LINE_BYTES) // SHORT_BYTES
             none = (0,) * len(lead)
             wide = build.pad(memory, (*none, 0), (*none, -columns % unit), 0)
-            wide = self._stored(wide, memory) if is_weight else build.stored(wide)
-            self.moved[memory] = build.slice_axis(wide, len(lead), 0, columns)
+            self.moved[memory] = build.slice_axis(self.stored(wide), len(lead), 0, columns)
         return self.moved[memory]
 
-    def _stored(self, wide: Node, weight: Node) -> Node:
-        is_weight = self.constants[weight.attr("name")].is_replaceable
+    def stored(self, wide: Node) -> Node:
+        """A copy: of what is computed of weights alone a constant."""
+        leaves = [node for node in walk((wide,)) if not node.inputs]
+        if any(leaf.op != "constant" for leaf in leaves):
+            return build.stored(wide)
+        is_weight = any(self.constants[leaf.attr("name")].is_replaceable for leaf in leaves)
         constant = folded_constant(wide, self.constants, is_weight)
         self.made[constant.name] = constant
         return build.constant(constant.name, constant.type)

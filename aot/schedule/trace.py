@@ -19,6 +19,7 @@ _LOADED = "loaded by "
 LEAVES = frozenset({"scalar", "extent", "iota"})
 STORED = frozenset({"input", "constant"})
 UNROLL_WINDOW = 64  # elements of a pooling window that are unrolled inside a pointwise kernel
+UNROLL_CELL = 16  # elements of a cell, whose places are known, that are
 UNROLL_PLAIN = 4  # elements of any other reduction that are
 LONG_WINDOW = 16  # neighbouring elements of one window that are read as a row,
 FAR_APART = 4  # where the windows beside it begin so many elements on
@@ -126,7 +127,9 @@ def is_unrolled(node: Node) -> bool:
     count = prod(reduced_extents(node))
     if not isinstance(count, int):
         return False
-    return count <= UNROLL_PLAIN or (count <= UNROLL_WINDOW and _reads_window(node.inputs[0]))
+    if count <= UNROLL_PLAIN or (count <= UNROLL_WINDOW and _reads_window(node.inputs[0])):
+        return True
+    return count <= UNROLL_CELL and _reads_cells(node.inputs[0])
 
 
 def is_window_sum(node: Node) -> bool:
@@ -146,6 +149,15 @@ def _reads_window(node: Node) -> bool:
     if node.op == "mul":  # a convolution of each channel by itself
         return any(map(_reads_window, node.inputs))
     return node.kind in ("view", "pad") and _reads_window(node.inputs[0])
+
+
+def _reads_cells(node: Node) -> bool:
+    """Whether the elements are those at places that a table has, or fillers."""
+    if node.op == "where":
+        return any(map(_reads_cells, node.inputs))
+    if node.op == "take":
+        return node.inputs[1].op == "constant"
+    return node.kind == "view" and _reads_cells(node.inputs[0])
 
 
 def _are_rows(node: Node) -> bool:
@@ -224,6 +236,13 @@ def unrolled_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
         ix.symbol(f"window{axis}", source[axis]) if axis in axes else index[axis]
         for axis in range(len(source))
     )
+
+
+def viewed(node: Node) -> Node:
+    """What a node's elements are, but for how they are arranged."""
+    while node.kind == "view":
+        node = node.inputs[0]
+    return node
 
 
 def is_loaded(symbol: Symbol) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Axes = tuple[str, str]
+HERE = "aotc.kernels.templates."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,28 @@ LAUNCHES = "launches.py"
 FUNCTIONS = (APPROXIMATE, "processor_math.py", "philox.py", "codes.py", LAUNCHES)
 # Kernels that are called as they stand, by graphs and by what loads weights.
 WHOLE = (
-    "scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan", "fourier",
-    "exchange",
+    "scatter", "state_copy", "attention/heads", "grouped", "adapter", "order", "scan", "exchange",
+    "fourier/registers", "fourier/passes", "fourier/rows",
 )  # fmt: skip
-SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN, FOURIER, EXCHANGE = WHOLE
+SCATTER, STATE_COPY, ATTENTION, GROUPED, ADAPTER, ORDER, SCAN, EXCHANGE, *_ = WHOLE
+FOURIER_REGISTERS, FOURIER_PASSES, FOURIER_ROWS = WHOLE[-3:]
 
 
 @functools.cache
 def kernel_text(name: str) -> str:
-    """Imports and functions of one of these kernels' files."""
+    """Imports and functions of one of these kernels' files, behind those of the templates that it
+    imports."""
     text = _text(f"{name}.py")
-    return text[text.index("from __future__") :]
+    body = text[text.index("from __future__") :]
+    imported = [
+        (node.module, ast.get_source_segment(text, node) or "")
+        for node in _tree(f"{name}.py").body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(HERE)
+    ]
+    for module, line in imported:
+        base = kernel_text((module or "").removeprefix(HERE).replace(".", "/"))
+        body = base + body.replace(line, "").split("import triton.language as tl\n", 1)[1]
+    return body
 
 
 @functools.cache

@@ -55,3 +55,42 @@ def test_a_norm_over_one_dim_has_the_shape_that_eager_gives():
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["True", "0"], done.stderr
+
+
+# torch 2.11 takes the wrong dim out of the last states.
+OF_LSTM = """
+import torch
+from torch._decomp import decompositions
+from aotc.aot.capture import torch_repairs
+
+right = decompositions.one_layer_lstm
+
+def wrong(data, hidden, *rest, **named):
+    found, last = right(data, hidden, *rest, **named)
+    return found, tuple(each.unsqueeze(0) if each.shape[0] > 1 else each for each in last)
+
+decompositions.one_layer_lstm = wrong
+
+def shapes(batch):
+    states = tuple(torch.zeros(2, batch, 4) for _ in range(2))
+    weights = [torch.zeros(16, 3), torch.zeros(16, 4), torch.zeros(16), torch.zeros(16)]
+    later = [torch.zeros(16, 4), *weights[1:]]
+    rest = (True, 2, 0.0, False, False, True)
+    # Data that want gradients: else torch takes oneDNN's layer.
+    data = torch.zeros(batch, 5, 3, requires_grad=True)
+    found = decompositions.lstm_impl(data, states, [*weights, *later], *rest)
+    return [tuple(each.shape) for each in found]
+
+expected = {batch: [(batch, 5, 4), (2, batch, 4), (2, batch, 4)] for batch in (1, 6)}
+before = [batch for batch in expected if shapes(batch) != expected[batch]]
+torch_repairs.repair_shapes()
+after = [batch for batch in expected if shapes(batch) != expected[batch]]
+print(before, after)
+"""
+
+
+def test_last_states_of_an_lstm_have_the_shapes_that_eager_gives():
+    done = subprocess.run(
+        [sys.executable, "-c", OF_LSTM], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["[6]", "[]"], done.stderr

@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 from aotc.aot.ir import build
+from aotc.aot.ir.butterflies import factors
 from aotc.aot.ir.complex_pairs import roots, transformed
 from aotc.aot.ir.graph import Constant, Graph, make
 from aotc.aot.ir.reference import interpret
@@ -30,7 +31,16 @@ TRANSFORMS = [
     (128, 9, 65, -1, True, False), (128, 7, 128, 1, False, False), (256, 3, 129, -1, True, False),
     (256, 5, 256, -1, False, False), (512, 5, 257, -1, True, False), (512, 3, 512, 1, False, True),
     (1024, 2, 1024, -1, False, False), (2048, 3, 1025, -1, True, False),
-    (4096, 1, 4096, 1, False, False), (4096, 2, 7, -1, False, False),
+    (4096, 1, 4096, 1, False, False), (4096, 2, 7, -1, False, False), (8, 300, 8, -1, False, False),
+    (16, 77, 9, -1, True, False), (32, 5, 32, 1, False, True), (64, 1000, 33, -1, True, False),
+]  # fmt: skip
+# Those of passes through memory.
+BY_PASSES = [
+    (2, 5, 2, -1, False, False), (3, 9, 2, -1, True, False), (4, 7, 4, 1, False, False),
+    (400, 3, 201, -1, True, False), (14, 300, 14, 1, False, True), (5, 1, 5, -1, False, False),
+    (7, 4, 7, -1, False, False), (343, 3, 172, -1, True, False), (24, 1000, 24, -1, False, False),
+    (720, 5, 720, 1, False, False), (9, 130, 5, -1, True, False), (1000, 2, 7, -1, False, False),
+    (2187, 2, 2187, -1, False, False), (3920, 1, 3920, 1, False, True), (21, 17, 3, 1, True, False),
 ]  # fmt: skip
 ROUNDINGS = 4e-7  # of the root of the mean square of a result, at most
 
@@ -55,7 +65,8 @@ def _expected(given, keep, sign):
     return [whole.real[:, :keep], whole.imag[:, :keep]]
 
 
-SETS = [TRANSFORMS[::3], pytest.param(TRANSFORMS, marks=pytest.mark.nightly)]
+ALL = [*TRANSFORMS, *BY_PASSES]
+SETS = [ALL[::3], pytest.param(ALL, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("transforms", SETS, ids=["some", "all"])
@@ -82,8 +93,8 @@ def test_butterflies_of_every_length(tmp_path, transforms):
 @pytest.mark.parametrize(
     "case",
     [
-        (100, 3, 51, -1, True, False), (96, 9, 49, -1, True, False), (200, 7, 200, 1, False, False),
-        (384, 3, 384, 1, False, True), (77, 3, 20, -1, False, False),
+        (110, 3, 56, -1, True, False), (13, 9, 7, -1, True, False), (11, 7, 11, 1, False, False),
+        (61, 3, 61, 1, False, True), (77, 3, 20, -1, False, False),
     ],
 )  # fmt: skip
 def test_products_of_every_length(case):
@@ -91,7 +102,8 @@ def test_products_of_every_length(case):
     given = [random.standard_normal(node.shape).astype("float32") for node in graph.inputs]
     found, count = fourier.expand_unserved(graph)
     assert count == len(graph.outputs)
-    assert "fourier" not in {node.op for node in found.nodes()}
+    lengths = {node.inputs[1].shape[-1] for node in found.nodes() if node.op == "fourier"}
+    assert all(length < case[0] and factors(length) for length in lengths)
     for result, expected in zip(
         interpret(found, given), _expected(given, *case[2:4]), strict=False
     ):
@@ -99,7 +111,7 @@ def test_products_of_every_length(case):
 
 
 def test_other_lengths_and_types_have_no_kernel():
-    graph = _graph(100, 3, 51, -1, True, False)
+    graph = _graph(110, 3, 56, -1, True, False)
     assert fourier.expand_unserved(graph)[1] == 2
     convolved, _ = fourier.expand_unserved(_graph(1021, 2, 1021, -1, False, False))
     lengths = {node.inputs[1].shape[-1] for node in convolved.nodes() if node.op == "fourier"}

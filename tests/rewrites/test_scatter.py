@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.graph import Graph, State, make
 from aotc.aot.ir.narrow import at_sizes
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.size import Dim, size_of
@@ -50,8 +50,34 @@ def test_they_are_those_of_rows_merged_in_turn(shape, axis, rows, has_own_places
     numpy.testing.assert_allclose(sums, expected, rtol=1e-12, atol=1e-10)
 
 
-def test_written_rows_stay():
-    assert reduce_few_places(_graph((10,), 0, 5000, False, merge="replace"))[1] == 0
+@pytest.mark.parametrize("dtype", ["f64", "i64"])
+@pytest.mark.parametrize("case", [*CASES[:3], ((40, 6), 0, 50_000, True, True)])
+def test_the_last_of_many_rows_is_looked_up(case, dtype):
+    shape, axis, rows, has_own_places, _ = case
+    graph = _graph(shape, axis, rows, has_own_places, merge="replace", dtype=dtype)
+    found, count = reduce_few_places(graph)
+    assert count == 1
+    merges = [node.attr("merge") for node in found.nodes() if node.op == "scatter_rows"]
+    assert merges == ["max"]
+    generator = numpy.random.default_rng(rows)
+    arrays = [
+        generator.integers(-2, shape[axis] + 2, node.shape, node.dtype.replace("i", "int"))
+        if node.dtype[0] == "i"
+        else generator.standard_normal(node.shape)
+        for node in graph.inputs
+    ]
+    (expected,), (last,) = interpret(graph, arrays), interpret(found, arrays)
+    numpy.testing.assert_array_equal(last, expected)
+
+
+def test_few_rows_are_written_in_turn_and_those_of_a_state_in_place():
+    assert reduce_few_places(_graph((10,), 0, 3, False, merge="replace"))[1] == 0
+    graph = _graph((10, 64), 0, 9000, False, merge="replace")
+    data, *others = graph.inputs
+    names = ("at", "rows", "data")
+    state = Graph((*others, data), graph.outputs, names, (), {}, (State("data", None),))
+    assert reduce_few_places(graph)[1] == 1
+    assert reduce_few_places(state)[1] == 0
 
 
 @pytest.mark.parametrize("merge", ["sum", "max"])

@@ -73,15 +73,27 @@ def test_the_numbers_are_the_same():
     ("graph", "traits"),
     [
         (gradients(1024, 768, WIDTH), CPU),
-        (gradients(1024, 768, WIDTH), GPUS[80]),
         (gradients(1024, 768, 1000), TRAITS),
-        (gradients(LEAST_REUSE // 2, LEAST_REUSE // 2, WIDTH), TRAITS),
-        (gradients(1024, 768, WIDTH, "f32"), TRAITS),
+        (gradients(1024, LEAST_REUSE // 2, 1001, "f64"), TRAITS),
     ],
-    ids=["on a processor", "without a copy unit", "aligned", "small", "of f32"],
+    ids=["on a processor", "aligned", "of f64"],
 )
 def test_none_is_made_where_nothing_is_gained(graph, traits):
     assert not copies(schedule(graph, traits))
+
+
+@pytest.mark.parametrize(
+    ("graph", "traits"),
+    [
+        (gradients(1024, 768, WIDTH), GPUS[80]),
+        (gradients(LEAST_REUSE // 2, LEAST_REUSE // 2, WIDTH), TRAITS),
+        (gradients(1024, 768, WIDTH, "f32"), TRAITS),
+    ],
+    ids=["without a copy unit", "small", "of f32"],
+)
+def test_where_no_descriptor_reads_rows_the_depth_is_filled_up(graph, traits):
+    (left, right) = copies(schedule(graph, traits))
+    assert {left.shape[1], right.shape[1]} == {1024}
 
 
 def weighted(depth: int, names: tuple[str, ...], is_transposed: bool) -> Graph:

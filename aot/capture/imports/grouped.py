@@ -40,13 +40,15 @@ def _histogram(
         shifted = (values - first) * float(bins)
         place = shifted / (last - first)
     is_in = (values >= first) & (values <= last)
-    inside = build.where(is_in, place, 0)
-    # The lower end changes nothing: it proves that no index is to be checked.
-    index = build.maximum(build.minimum(build.cast(inside, "i32"), bins - 1), 0)
-    zeros = build.expand(build.scalar(0, "i32"), (bins,))
-    counted = WRITES["scatter_add"](call, zeros, 0, index, build.cast(is_in, "i32"))
+    inside = build.minimum(build.cast(build.where(is_in, place, 0), "i32"), bins - 1)
+    # One bin more is of those that are in none. Both ends change nothing: they prove that no index
+    # is to be checked.
+    index = build.maximum(build.minimum(build.where(is_in, inside, bins), bins), 0)
+    zeros = build.expand(build.scalar(0, "i32"), (bins + 1,))
+    ones = build.expand(build.scalar(1, "i32"), index.shape)
+    counted = WRITES["scatter_add"](call, zeros, 0, index, ones)
     assert isinstance(counted, Node)
-    return build.cast(counted, call.dtype)
+    return build.cast(build.slice_axis(counted, 0, 0, bins), call.dtype)
 
 
 def _ends(values: Node, low: Operand, high: Operand) -> tuple[Node, Node]:

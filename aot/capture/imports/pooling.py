@@ -312,14 +312,15 @@ def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, No
 
 def _peaks(call: Call, data: Node, wanted: int, axis: int) -> tuple[Node, Node]:
     """The place along an axis of each cell's maximum, and the maximum."""
+    cover, inner = _covered(call, data, wanted, axis, -math.inf), (axis + 1,)
+    is_short = proves_at_most(cover.elements.shape[axis + 1], FEW_CELLS)
+    reduction = build.reduce if is_short else build.extreme
+    peak = build.drop(reduction("max", cover.elements, inner), inner)
     if _are_many(data.shape[axis], wanted, MOST_MAXIMA):
-        cover, inner = _covered(call, data, wanted, axis, -math.inf), (axis + 1,)
-        found = _index_of_peak(cover.elements, inner), build.extreme("max", cover.elements, inner)
-        place, peak = (build.drop(each, inner) for each in found)
-        return place + cover.firsts, peak
-    cells = [_cell(part, start, axis) for part, start in _cells(data, wanted, axis)]
-    peaks, places = zip(*cells, strict=True)
-    return build.concat(places, axis), build.concat(peaks, axis)
+        return build.drop(_index_of_peak(cover.elements, inner), inner) + cover.firsts, peak
+    cells = _cells(data, wanted, axis)
+    places = [_index_of_peak(part, (axis,)) + start for part, start in cells]
+    return build.concat(places, axis), peak
 
 
 def _are_many(extent: Extent, wanted: int, most: int) -> bool:
@@ -387,11 +388,6 @@ def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
         (cell * extent // wanted, -(-(cell + 1) * extent // wanted)) for cell in range(wanted)
     ]
     return [(build.slice_axis(data, axis, start, stop), start) for start, stop in bounds]
-
-
-def _cell(part: Node, start: int, axis: int) -> tuple[Node, Node]:
-    place = _index_of_peak(part, (axis,))
-    return build.extreme("max", part, (axis,)), place + start
 
 
 def _index_of_peak(data: Node, axes: tuple[int, ...]) -> Node:

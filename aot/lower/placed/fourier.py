@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -24,12 +24,13 @@ from aotc.aot.lower.placed.template import (
 from aotc.aot.lower.spec import Scratch
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.traits import TargetTraits
-from aotc.kernels.templates.registry import (
-    FOURIER,
-)
+from aotc.kernels.templates.registry import FOURIER_PASSES, FOURIER_REGISTERS, FOURIER_ROWS
 
 RESIDENT = 16  # warps of a multiprocessor of a GPU
 TRANSFORMED = 1024  # elements of a program of one warp whose Fourier transforms are computed
+FEWEST_TRANSFORMED = 256  # of them where programs leave a GPU not full
+PLACES, PLACES_OF_THREAD = 256, 2  # butterflies of a pass of a program of a GPU, and of a thread
+MOST_WARPS = 8
 TRANSFORMED_ROWS = 8192  # elements of rows that a program of a processor transforms, at least
 TRANSFORMING_PROGRAMS = 32  # that share rows to transform, each with memory of its own
 LARGEST_STEP = 2  # of a row's numbers that are no column
@@ -37,15 +38,66 @@ VECTOR = 16  # elements of the longest vectors of a processor
 
 
 def fourier(node: Node, traits: TargetTraits) -> Called:
-    """A program has rows of some thousand bytes, and eight elements of each thread a pass."""
+    """Rows on a processor one after the other, on a GPU some of them in each program: in registers,
+    or by passes through memory."""
     if not traits.is_gpu:
         return _fourier_rows(node)
-    (turns, re, *im), (out, *_), how = operands_of(node)
-    rows, count = prod(re.shape[:-1]), turns.shape[-1]
+    length, dtype = operands_of(node)[0][0].shape[-1], node.attr("results")[0][0]
+    if dtype == "f32" and length >= 8 and length & (length - 1) == 0:
+        return _in_registers(node, traits)
+    return _by_passes(node, traits)
+
+
+def _in_registers(node: Node, traits: TargetTraits) -> Called:
+    """A program has rows of some thousand bytes, and eight elements of each thread a pass."""
+    rows, count = _rows_and_length(node)
     height = max(1, TRANSFORMED // count)
+    while height > 1 and height * count > FEWEST_TRANSFORMED and _leaves_idle(rows, height, traits):
+        height //= 2
     warps = _warps(typical(-(-rows // height)), height * count, traits)
+    return _of_program(node, FOURIER_REGISTERS, "fourier", height, warps, {})
+
+
+def _by_passes(node: Node, traits: TargetTraits) -> Called:
+    """A program has rows of `PLACES` butterflies a pass, fewer where they leave the device not
+    full, and each thread some of them."""
+    rows, count = _rows_and_length(node)
+    steps = passes(count, are_beside=True)
+    width = max(power_above(count // each.radix) for each in steps)
+    fewest = 1 if operands_of(node)[0][1].strides[-1] <= LARGEST_STEP else BESIDE
+    height = max(fewest, PLACES // width)
+    while height > fewest and _leaves_idle(rows, height, traits):
+        height //= 2
+    warps = min(MOST_WARPS, max(1, height * width // (32 * PLACES_OF_THREAD)))
+    numbers = {
+        "OWN_NEAR": count if fewest == 1 else 1,
+        "OWN_HOP": 1 if fewest == 1 else height,
+        "RADICES": tuple(each.radix for each in steps),
+        "DONE": tuple(each.done for each in steps),
+        "WIDTHS": tuple(power_above(count // each.radix) for each in steps),
+    }
+    called = _of_program(node, FOURIER_PASSES, "fourier_passes", height, warps, numbers)
+    return _with_memory(called, node, -(-rows // height) * (4 * height * count), ("own",))
+
+
+def _rows_and_length(node: Node) -> tuple[Extent, int]:
+    (turns, re, *_), _, _ = operands_of(node)
+    return prod(re.shape[:-1]), turns.shape[-1]
+
+
+def _leaves_idle(rows: Extent, height: int, traits: TargetTraits) -> bool:
+    """Whether programs of so many rows are fewer than multiprocessors."""
+    return typical(-(-rows // height)) < traits.multiprocessors
+
+
+def _of_program(
+    node: Node, template: str, function: str, height: int, warps: int, numbers: Mapping[str, Any]
+) -> Called:
+    """A kernel of a GPU whose programs have `height` rows."""
+    (turns, re, *im), (out, *_), how = operands_of(node)
+    rows, count = _rows_and_length(node)
     inner, steps, out_steps = _steps_of_rows(re, out)
-    numbers: dict[str, Any] = {
+    values: dict[str, Any] = {
         "ROWS": size_text(rows),
         "INNER": size_text(inner),
         "FAR": size_text(steps[0]),
@@ -61,12 +113,12 @@ def fourier(node: Node, traits: TargetTraits) -> Called:
         "IS_HALF": re.shape[-1] != count,
         "HAS_IM": not how["is_real"],
         "T": height,
+        **numbers,
     }
     blocks: list[tuple[Block, Grid]] = [({}, (-(-rows // height), 1, 1))]
-    stored = {"out": 0}
     reads = {"re": re, "im": im[0] if im else None, "roots": turns}
     return from_template(
-        FOURIER, "fourier", stored, reads, numbers, blocks, num_stages=1, num_warps=warps
+        template, function, {"out": 0}, reads, values, blocks, num_stages=1, num_warps=warps
     )
 
 
@@ -141,7 +193,7 @@ def _fourier_rows(node: Node) -> Called:
     stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
     reads = {"re": re, "im": im[0] if im else None, "roots": turns}
     called = from_template(
-        FOURIER, "fourier_rows", stored, reads, numbers, blocks, num_stages=1, num_warps=1
+        FOURIER_ROWS, "fourier_rows", stored, reads, numbers, blocks, num_stages=1, num_warps=1
     )
     return _with_memory(called, node, programs * pitch)
 
@@ -167,7 +219,7 @@ def _fourier_short(node: Node) -> Called:
     blocks: list[tuple[Block, Grid]] = [({}, (programs, 1, 1))]
     reads = {"re": re, "im": im, "roots": turns}
     called = from_template(
-        FOURIER, "fourier_short", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
+        FOURIER_ROWS, "fourier_short", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
     )
     return _with_memory(called, node, 2 * programs * length * BESIDE, ("first", "second"))
 
@@ -208,7 +260,7 @@ def _fourier_columns(node: Node) -> Called:
     stored = {"re_out": 0, "im_out": 0 if how["is_real"] else 1}
     reads = {"re": re, "im": im[0] if im else None, "roots": turns}
     called = from_template(
-        FOURIER, "fourier_columns", stored, reads, numbers, blocks, num_stages=1, num_warps=1
+        FOURIER_ROWS, "fourier_columns", stored, reads, numbers, blocks, num_stages=1, num_warps=1
     )
     return _with_memory(called, node, programs * length * VECTOR)
 

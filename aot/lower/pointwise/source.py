@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.index import Index, Symbol
@@ -218,7 +219,7 @@ def gpu_candidates(shape: PointwiseShape, traits: TargetTraits) -> tuple[Candida
     found = []
     for elements in (pick, pick * 2, max(SMALLEST_PROGRAM, pick // 2)):
         for more in (1, 2):
-            found.append(_pointwise(shape, elements, more))
+            found.append(_pointwise(shape, elements, more, traits))
     return tuple(dict.fromkeys((*windows, *found)))
 
 
@@ -239,12 +240,17 @@ def _window_candidates(shape: PointwiseShape, traits: TargetTraits) -> Iterator[
         yield Candidate(config, (blocks(shape.rows, rows) * across, 1, 1))
 
 
-def _pointwise(shape: PointwiseShape, elements: int, more_warps: int) -> Candidate:
+def _pointwise(
+    shape: PointwiseShape, elements: int, more_warps: int, traits: TargetTraits
+) -> Candidate:
     lanes_block = _lanes_block(shape.lanes, elements)
     if shape.is_transposed:
-        elements = max(elements, 2048)
-        side = TRANSPOSED_TILE if elements >= TRANSPOSED_TILE**2 else TRANSPOSED_TILE // 2
-        lanes_block = min(power_above(typical(shape.lanes)), side)
+        elements = max(elements, TRANSPOSED_TILE**2 // 2)
+        total = typical(shape.rows * shape.lanes)
+        while elements > SMALLEST_PROGRAM and total < elements * traits.multiprocessors:
+            elements //= 2
+        side = power_below(sqrt(elements))  # which is a whole one: lanes have at most as many rows
+        lanes_block = min(power_above(typical(shape.lanes)), side, TRANSPOSED_TILE)
     rows_block = min(power_above(typical(shape.rows)), max(1, elements // lanes_block))
     programs = blocks(shape.rows, rows_block) * blocks(shape.lanes, lanes_block)
     warps = 4 if shape.functions < FUNCTIONS_FOR_8_WARPS else 8

@@ -14,11 +14,15 @@ import triton.language as tl
 # tl.constexpr(0.30901699437494745), COSINE_OF_FIFTHS: tl.constexpr =
 # tl.constexpr(-0.8090169943749475), SINE_OF_FIFTH: tl.constexpr =
 # tl.constexpr(0.9510565162951535), SINES_OF_FIFTHS: tl.constexpr =
-# tl.constexpr(0.6180339887498949), _two, _quarter_on, _four, _eight, _times_root, _times_roots,
-# _joined, _parted, _exchanged_part, _exchanged, _last, _passed, _element, _store, fourier, _plus,
-# _rotated_both, _three, _five, _butterfly, _number_of_row, _sides, _with_sides, _butterflies,
-# _pass, _pass_of_columns, _store_halved, _join_halves, _store_both, _store_first, _store_row,
-# fourier_rows, fourier_columns, fourier_short.
+# tl.constexpr(0.6180339887498949), COSINE_OF_SEVENTH: tl.constexpr =
+# tl.constexpr(0.6234898018587335), COSINE_OF_SEVENTHS: tl.constexpr =
+# tl.constexpr(-0.2225209339563144), COSINE_OF_THREE_SEVENTHS: tl.constexpr =
+# tl.constexpr(-0.9009688679024191), SINE_OF_SEVENTHS: tl.constexpr =
+# tl.constexpr(0.9749279121818236), SINE_OF_SEVENTH: tl.constexpr =
+# tl.constexpr(0.8019377358048383), SINE_OF_THREE_SEVENTHS: tl.constexpr =
+# tl.constexpr(0.4450418679126288), two, quarter_on, four, eight, plus, rotated_both, three, five,
+# _three_of, seven, butterfly, _times_root, _times_roots, _joined, _parted, _exchanged_part,
+# _exchanged, _last, _passed, _element, _store, fourier.
 
 
 @triton.jit
