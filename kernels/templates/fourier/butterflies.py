@@ -113,12 +113,12 @@ def seven(a, b, c, d, e, f, g, SIGN: tl.constexpr):
     second = plus(second, third, COSINE_OF_SEVENTH)
     last = _three_of(a, one, other, COSINE_OF_THREE_SEVENTHS, COSINE_OF_SEVENTH)
     last = plus(last, third, COSINE_OF_SEVENTHS)
-    turned = _three_of(between, apart, near, SINE_OF_SEVENTH, SINE_OF_THREE_SEVENTHS)
-    found1, found6 = rotated_both(first, turned, SIGN * SINE_OF_SEVENTHS)
-    turned = _three_of(apart, between, near, -SINE_OF_THREE_SEVENTHS, -SINE_OF_SEVENTH)
-    found2, found5 = rotated_both(second, turned, SIGN * SINE_OF_SEVENTHS)
-    turned = _three_of(near, apart, between, SINE_OF_THREE_SEVENTHS, -SINE_OF_SEVENTH)
-    found3, found4 = rotated_both(last, turned, SIGN * SINE_OF_SEVENTHS)
+    rotated = _three_of(between, apart, near, SINE_OF_SEVENTH, SINE_OF_THREE_SEVENTHS)
+    found1, found6 = rotated_both(first, rotated, SIGN * SINE_OF_SEVENTHS)
+    rotated = _three_of(apart, between, near, -SINE_OF_THREE_SEVENTHS, -SINE_OF_SEVENTH)
+    found2, found5 = rotated_both(second, rotated, SIGN * SINE_OF_SEVENTHS)
+    rotated = _three_of(near, apart, between, SINE_OF_THREE_SEVENTHS, -SINE_OF_SEVENTH)
+    found3, found4 = rotated_both(last, rotated, SIGN * SINE_OF_SEVENTHS)
     whole = plus(_three_of(a, one, other, 1.0, 1.0), third, 1.0)
     return whole, found1, found2, found3, found4, found5, found6
 
