@@ -57,7 +57,7 @@ def _kept(
     own_ptr, place, mask, roots_ptr, turn, K: tl.constexpr, GAP: tl.constexpr, RADIX: tl.constexpr,
     N: tl.constexpr,
 ):  # fmt: skip
-    """Number K of a later butterfly, turned K times; any where it has fewer."""
+    """Number K of a later butterfly, times its root to the K; any where it has fewer."""
     NUMBER: tl.constexpr = K if K < RADIX else 0
     places = 2 * (place + NUMBER * GAP)[:, :, None] + tl.arange(0, 2)[None, None, :]
     re, im = tl.split(tl.load(own_ptr + places, mask=mask[:, :, None], other=0.0))
