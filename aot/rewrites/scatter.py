@@ -178,9 +178,10 @@ def _first_not_below(ordered: Node, count: int) -> Node:
 
 
 def _is_replaced(node: Node) -> bool:
-    """Whether the last row of each place is wanted."""
+    """Whether the last row of each place is wanted, of one at least."""
     rows = node.inputs[2].shape[node.attr("axis")]
-    return bool(node.attr("merge") == "replace") and proves_at_most(rows, MOST_NUMBERED)
+    is_numbered = proves_at_most(1, rows) and proves_at_most(rows, MOST_NUMBERED)
+    return bool(node.attr("merge") == "replace") and is_numbered
 
 
 def _looked_up_ns(node: Node) -> float:

@@ -70,6 +70,13 @@ def test_the_last_of_many_rows_is_looked_up(case, dtype):
     numpy.testing.assert_array_equal(last, expected)
 
 
+def test_rows_that_there_may_be_none_of_are_written_in_turn():
+    for least, count in ((0, 0), (1, 1)):
+        rows = size_of(Dim("n", least, 50_000, 30_000))
+        graph = _graph((100, 16), 0, rows, False, merge="replace")
+        assert reduce_few_places(graph)[1] == count
+
+
 def test_few_rows_are_written_in_turn_and_those_of_a_state_in_place():
     assert reduce_few_places(_graph((10,), 0, 3, False, merge="replace"))[1] == 0
     graph = _graph((10, 64), 0, 9000, False, merge="replace")
