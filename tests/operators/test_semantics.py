@@ -128,7 +128,23 @@ def pooled_with_places(x):
     ]
 
 
+def cells_with_nan(x):
+    """Maxima over cells of one size, of sizes that differ, at even steps and wider than 16."""
+    pool = torch.nn.functional
+    sizes = ((3, 4), (7, 5), (4, 7), (6, 1), (2, 3))
+    return [pool.adaptive_max_pool2d(x, size) for size in sizes]
+
+
+def _unknown_plane(rows, columns):
+    plane = torch.arange(2 * rows * columns).reshape(1, 2, rows, columns) * 7 % 23 - 11.0
+    plane[0, 0, rows // 2, columns // 3] = NAN
+    plane[0, 1, 0, 0] = NAN
+    return plane
+
+
 CALLS = {
+    "maxima of cells with NaN": (cells_with_nan, _unknown_plane(5, 8)),
+    "maxima of more cells with NaN": (cells_with_nan, _unknown_plane(50, 37)),
     "maxima and their places": (pooled_with_places, PLANE),
     "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
     "maxima and the places of what is lowest": (pooled_with_places, LOWEST),

@@ -20,7 +20,7 @@ from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import lower
 from aotc.kernels import driver
-from aotc.kernels.templates import fourier
+from aotc.kernels.templates.fourier import rows as fourier
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
