@@ -25,7 +25,7 @@ from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType
 from aotc.aot.ir.viewed import Placed, dense, in_place, on_memory, runs
 
-DENSE_LIMIT = 64  # lengths up to this are one product
+DENSE_LIMIT = 64  # lengths up to this are one product where there is no kernel
 PRIME_LIMIT = 512  # so are lengths up to this that have no small factor
 LONGEST = 4096  # of those that a program of a GPU transforms
 # Of columns of a GPU, of which a program of 1,024 numbers has at least four beside each other.

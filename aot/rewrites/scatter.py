@@ -1,4 +1,4 @@
-"""Scatter reductions on a GPU, in one of several forms, whichever is estimated to be fastest.
+"""Scatters on a GPU, in one of several forms, whichever is estimated to be fastest.
 
 - Equal numbers that are added are counted instead.
 - Integers give the same result in any order, so they are merged by atomics; many floats are merged
@@ -46,7 +46,8 @@ _OF_SUMS, _OF_EXTREMES = (6, 40, 32), (3, 16, 24)
 
 
 def reduce_few_places(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with reductions over rows in place of rows merged at few places, and how many."""
+    """`graph` with the fastest form of each scatter on a GPU, and how many are no longer that of
+    `scatter_rows` in turn."""
     wanted: dict[Node, Callable[[Node], Node]] = {}
     held = frozenset(graph.inputs[len(graph.inputs) - len(graph.states) :])
     for node in graph.nodes():

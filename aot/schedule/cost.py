@@ -139,8 +139,8 @@ def is_worth_a_buffer(
     launch_ns = 0.0 if is_launched else traits.launch_ns
     store_ns = launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
 
-    # What only moves elements loads no more than who reads the buffer; on a GPU, whose programs
-    # read the buffer as often, no element less is loaded than are computed of it.
+    # Each reader of the buffer loads an element of it for every one that it would compute. Only
+    # what is loaded beyond that is spared: on a GPU always, on a processor where elements move.
     is_read_again = traits.is_gpu or node.kind in MOVEMENT
     spared = DTYPES[node.dtype].itemsize_bytes if is_read_again else 0
 

@@ -25,6 +25,10 @@ from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
 from aotc.aot.capture.decompositions import pooling  # noqa: E402
 from aotc.aot.capture.imports.pooling import AT_ONCE  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
+from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
+from aotc.aot.schedule.trace import is_unrolled  # noqa: E402
+from aotc.aot.targets.cpu.target import CPU  # noqa: E402
+from aotc.aot.targets.cuda.machines import GPUS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 PLANE = torch.randn(2, 3, 7, 5, generator=torch.Generator().manual_seed(2))
@@ -89,6 +93,20 @@ def test_cells_of_uneven_sizes(op, seed):
     captured = capture(spec_of(lambda x: op(x, size), (given,)))
     found = interpret(captured.graph, captured.golden_inputs)[0]
     numpy.testing.assert_allclose(found, op(given, size), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("traits", [CPU, GPUS[90]], ids=["processor", "GPU"])
+@pytest.mark.parametrize("seed", range(10))
+def test_kernels_write_out_maxima_that_no_test_for_nan_stands_beside(seed, traits):
+    """A row kernel's maximum passes over NaN, so such a one has its operand's NaN looked for."""
+    source = random.Random(seed)
+    plane, size = ([source.randint(1, most) for _ in range(2)] for most in (60, 20))
+    given = torch.randn(1, 2, *plane)
+    captured = capture(spec_of(lambda x: adaptive_max_pool2d(x, size), (given,)))
+    nodes = [*rewrite(captured.graph, traits)[0].nodes()]
+    tested = {node.inputs[0] for node in nodes if node.op == "isnan"}
+    maxima = [node for node in nodes if node.op == "max" and node.inputs[0] not in tested]
+    assert all(is_unrolled(node) for node in maxima)
 
 
 @pytest.mark.parametrize("size", [3, 7, (6, 13)])

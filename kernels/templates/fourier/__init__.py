@@ -1,1 +1,1 @@
-"""Attention: one file a form, as real Triton kernels with holes; `blocks.py` is what they share."""
+"""Fourier transforms of rows: one file a form; `butterflies.py` is what they share."""
