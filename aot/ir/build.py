@@ -105,9 +105,11 @@ def slice_axis(data: Node, axis: int, start: Extent, stop: Extent, step: int = 1
 
 
 def pad(data: Node, low: Sequence[Extent], high: Sequence[Extent], value: Scalar) -> Node:
-    """Constant padding."""
+    """Constant padding; `value` becomes an element of the type of `data`."""
     if not any((*low, *high)):
         return data
+    if data.type.kind != "float":
+        value = round_scalar(value, data.dtype)  # a kernel with the text 0.0 would be one of floats
     if not data.type.numel:
         widths = zip(low, data.shape, high, strict=True)
         return expand(scalar(value, data.dtype), [sum(each) for each in widths])

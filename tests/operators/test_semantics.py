@@ -1,6 +1,7 @@
 """What the database's samples do not reach: ties, NaN, empty tensors, long rows, odd divisors."""
 
 import math
+import random
 
 import pytest
 import torch
@@ -135,6 +136,20 @@ def cells_with_nan(x):
     return [pool.adaptive_max_pool2d(x, size) for size in sizes]
 
 
+def windows_of_integers(x):
+    """Means over windows with borders, in one, two and three dims."""
+    source, found = random.Random(5), []
+    for rank in (1, 2, 3) * 4:
+        kernel, strides = ([source.randint(1, most) for _ in range(rank)] for most in (6, 3))
+        margins = [source.randint(0, size // 2) for size in kernel]
+        options = [source.choice((False, True)) for _ in ("ceil_mode", "count_include_pad")]
+        divisor = [source.choice((None, 2))] if rank > 1 else []
+        pool = getattr(torch.nn.functional, f"avg_pool{rank}d")
+        planes = x[(0,) * (3 - rank)]
+        found.append(pool(planes, kernel, strides, margins, *options, *divisor))
+    return found
+
+
 def _unknown_plane(rows, columns):
     plane = torch.arange(2 * rows * columns).reshape(1, 2, rows, columns) * 7 % 23 - 11.0
     plane[0, 0, rows // 2, columns // 3] = NAN
@@ -145,6 +160,7 @@ def _unknown_plane(rows, columns):
 CALLS = {
     "maxima of cells with NaN": (cells_with_nan, _unknown_plane(5, 8)),
     "maxima of more cells with NaN": (cells_with_nan, _unknown_plane(50, 37)),
+    "windows of integers": (windows_of_integers, torch.arange(3024).reshape(2, 3, 7, 9, 8) % 19),
     "maxima and their places": (pooled_with_places, PLANE),
     "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
     "maxima and the places of what is lowest": (pooled_with_places, LOWEST),
