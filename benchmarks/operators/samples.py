@@ -103,6 +103,7 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
                 function, _ = _closed(call, arguments, changed)
                 expected = [*expected, *(copies[at] for at in sorted(changed))]
             if expected:
+                expected = [each.cpu() for each in expected]  # some samples name a device
                 meant, _ = _closed(CANCELLED.get(operator, call), arguments, changed)
                 has_better = dtype in SHORT or operator in CANCELLED
                 precise = _precise(meant, tensors, expected) if has_better else ()
@@ -154,7 +155,7 @@ def _precise(
         return ()
     if [each.shape for each in found] != [each.shape for each in expected]:
         return ()
-    return tuple(each.to(like.dtype) for each, like in zip(found, expected, strict=True))
+    return tuple(each.to(like) for each, like in zip(found, expected, strict=True))
 
 
 # Position of `dim` among the arguments after the input. Which place of equal elements these name is
