@@ -160,7 +160,10 @@ def _unknown_plane(rows, columns):
 CALLS = {
     "maxima of cells with NaN": (cells_with_nan, _unknown_plane(5, 8)),
     "maxima of more cells with NaN": (cells_with_nan, _unknown_plane(50, 37)),
-    "windows of integers": (windows_of_integers, torch.arange(3024).reshape(2, 3, 7, 9, 8) % 19),
+    "windows of integers": (
+        windows_of_integers,
+        torch.arange(3024).reshape(2, 3, 7, 9, 8) % 19 - 9,
+    ),
     "maxima and their places": (pooled_with_places, PLANE),
     "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
     "maxima and the places of what is lowest": (pooled_with_places, LOWEST),
